@@ -1,0 +1,80 @@
+"""Holds TensorFlow's automatic derivatives against finite differences that carry an error bound.
+
+The names load on first use (PEP 562), so that importing the package, or its pytest plugin, does not import TensorFlow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradcheck.check import assert_close, check
+    from gradcheck.finding import Finding, Kind, OrderResult, Reason, Result
+    from gradcheck.verdict.failure import (
+        GradientInconclusive,
+        GradientMismatch,
+        GradientMissing,
+        GradientModesDisagree,
+        GradientNonFinite,
+        GradientOutsideSubdifferential,
+        GradientPartial,
+        GradientRaises,
+        GradientWrongShape,
+        GradientWrongValue,
+        InconclusiveWarning,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "check": "gradcheck.check",
+    "assert_close": "gradcheck.check",
+    "Finding": "gradcheck.finding",
+    "Kind": "gradcheck.finding",
+    "OrderResult": "gradcheck.finding",
+    "Reason": "gradcheck.finding",
+    "Result": "gradcheck.finding",
+    "GradientInconclusive": "gradcheck.verdict.failure",
+    "GradientMismatch": "gradcheck.verdict.failure",
+    "GradientMissing": "gradcheck.verdict.failure",
+    "GradientModesDisagree": "gradcheck.verdict.failure",
+    "GradientNonFinite": "gradcheck.verdict.failure",
+    "GradientOutsideSubdifferential": "gradcheck.verdict.failure",
+    "GradientPartial": "gradcheck.verdict.failure",
+    "GradientRaises": "gradcheck.verdict.failure",
+    "GradientWrongShape": "gradcheck.verdict.failure",
+    "GradientWrongValue": "gradcheck.verdict.failure",
+    "InconclusiveWarning": "gradcheck.verdict.failure",
+}
+
+__all__ = [
+    "Finding",
+    "GradientInconclusive",
+    "GradientMismatch",
+    "GradientMissing",
+    "GradientModesDisagree",
+    "GradientNonFinite",
+    "GradientOutsideSubdifferential",
+    "GradientPartial",
+    "GradientRaises",
+    "GradientWrongShape",
+    "GradientWrongValue",
+    "InconclusiveWarning",
+    "Kind",
+    "OrderResult",
+    "Reason",
+    "Result",
+    "assert_close",
+    "check",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gradcheck' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

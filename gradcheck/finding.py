@@ -1,0 +1,112 @@
+"""What a check can say: frozen records that the layers above the numbers fill and the reports print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+AGREE = "agree"
+MISMATCH = "mismatch"
+INCONCLUSIVE = "inconclusive"
+SEVERITY = (AGREE, INCONCLUSIVE, MISMATCH)
+
+
+class Kind(str, Enum):
+    """The kinds of mismatch, the most severe first."""
+
+    RAISES = "raises"
+    SHAPE = "wrong shape or dtype"
+    MISSING = "missing"
+    PARTIAL = "partial"
+    NON_FINITE = "non-finite"
+    WRONG_VALUE = "wrong value"
+    SUBDIFFERENTIAL = "outside the subdifferential"
+    MODES = "modes disagree"
+
+
+class Reason(str, Enum):
+    """Why nobody could tell."""
+
+    HIGHER_KINK = "kink of higher order"
+    COMPOSED_KINK = "convention at a composed kink"
+    ILL_CONDITIONED = "ill-conditioned"
+    STAIRCASE = "staircase"
+    NOT_FINITE = "function not finite"
+    NOT_DETERMINISTIC = "not deterministic"
+    TOO_EXPENSIVE = "too expensive"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One derivative that is wrong, at its worst element.
+
+    `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
+    them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains.
+    """
+
+    kind: Kind
+    order: int
+    input: str
+    index: tuple[int, ...] | None
+    output: int | None
+    autodiff: float | None
+    difference: float | None
+    bound: float | None
+    allowed: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class OrderResult:
+    """The verdict at one order of differentiation.
+
+    `resolution` is the smallest absolute error that would have been noticed in the entries that were compared,
+    `relative_resolution` the same over the largest derivative. `compared` and `inconclusive` count entries.
+    """
+
+    order: int
+    verdict: str
+    findings: tuple[Finding, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+    resolution: float = float("nan")
+    relative_resolution: float = float("nan")
+    compared: int = 0
+    inconclusive: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"order {self.order}: {self.verdict} ({self.compared} compared, {self.inconclusive} inconclusive)"]
+        if self.compared:
+            lines.append(
+                f"  resolution {self.resolution:.1e} ({self.relative_resolution:.1e} of the largest derivative)"
+            )
+        lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
+        lines += [f"  {finding.kind.value}: {finding.reason}" for finding in self.findings]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `check` found, order by order; printing it is meant for people."""
+
+    orders: Mapping[int, OrderResult]
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of the orders asked for."""
+        return max((order.verdict for order in self.orders.values()), key=SEVERITY.index)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, the first order's first, the most severe kind first within an order."""
+        return tuple(finding for order in self.orders.values() for finding in order.findings)
+
+    @property
+    def resolution(self) -> dict[int, float]:
+        """For each order, the smallest absolute error that would have been noticed."""
+        return {number: order.resolution for number, order in self.orders.items()}
+
+    def __str__(self) -> str:
+        return "\n".join([f"gradcheck: {self.verdict}", *(str(order) for order in self.orders.values())])

@@ -1,0 +1,46 @@
+"""Running a graph with TensorFlow: at one point, or at many points in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.implementation import over_points, single
+
+
+def forward(graph: Graph, inputs: Sequence[Any], *, reference: bool = False) -> list[Any]:
+    """The tensors at all positions of the graph, the inputs first; `reference` takes the catalogue's references.
+
+    The inputs are tensors of the shapes and dtypes that the graph's literals have. What an operation raises is raised.
+    """
+    values = list(inputs)
+    for node in graph.nodes:
+        function = single(CATALOGUE[node.op], reference=reference)
+        values.append(function(*(values[parent] for parent in node.parents), **node.attributes))
+    return values
+
+
+def forward_points(graph: Graph, inputs: Sequence[Any], *, reference: bool = True) -> list[Any]:
+    """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
+    values = list(inputs)
+    for node in graph.nodes:
+        spec = CATALOGUE[node.op]
+        arguments = [values[parent] for parent in node.parents]
+        if spec.broadcasts:
+            arguments = _aligned(arguments)
+        values.append(over_points(spec, reference=reference)(*arguments, **node.attributes))
+    return values
+
+
+def _aligned(arguments: list[Any]) -> list[Any]:
+    rank = max(len(argument.shape) for argument in arguments)
+    return [
+        argument
+        if len(argument.shape) == rank
+        else tf.reshape(argument, [argument.shape[0], *[1] * (rank - len(argument.shape)), *argument.shape[1:]])
+        for argument in arguments
+    ]

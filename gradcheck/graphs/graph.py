@@ -1,0 +1,108 @@
+"""A compute graph as immutable data: literal inputs first, then nodes in topological order, the last one the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Attributes = tuple[tuple[str, Any], ...]
+
+DTYPES = ("float64", "float32", "complex128")
+
+
+@dataclass(frozen=True)
+class Input:
+    """A literal tensor: its elements in row-major order, as Python floats (or complex numbers)."""
+
+    shape: Shape
+    values: tuple[complex, ...]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype was {self.dtype!r}; an input is one of {', '.join(DTYPES)}")
+        if int(np.prod(self.shape)) != len(self.values):
+            raise ValueError(f"shape {self.shape} holds {int(np.prod(self.shape))} elements, {len(self.values)} given")
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array of the input's dtype and shape."""
+        return np.array(self.values, dtype=self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation of the catalogue, applied to earlier positions; `attrs` are literals, sorted by name."""
+
+    op: str
+    parents: tuple[int, ...]
+    attrs: Attributes = ()
+
+    @staticmethod
+    def of(op: str, *parents: int, **attrs: Any) -> Node:
+        """A node with its attributes as keywords: `Node.of("sum", 0, axis=-1)`."""
+        return Node(op, parents, tuple(sorted(attrs.items())))
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The attributes as a mapping."""
+        return dict(self.attrs)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Positions 0 to len(inputs)-1 are the inputs; the nodes follow. The output is the last position.
+
+    >>> graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("square", 0), Node.of("sin", 1)))
+    >>> graph.size
+    3
+    """
+
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise ValueError("a graph needs at least one input; none was given")
+        for position, node in enumerate(self.nodes, len(self.inputs)):
+            for parent in node.parents:
+                if not 0 <= parent < position:
+                    raise ValueError(
+                        f"node {position} ({node.op}) names parent {parent}; only 0 to {position - 1} come before it"
+                    )
+
+    @property
+    def size(self) -> int:
+        """The number of positions: inputs and nodes."""
+        return len(self.inputs) + len(self.nodes)
+
+    def positions(self) -> Iterator[tuple[int, Node]]:
+        """The nodes with their positions."""
+        return iter(enumerate(self.nodes, len(self.inputs)))
+
+    def uses(self) -> tuple[int, ...]:
+        """How often each position is used as a parent."""
+        counts = [0] * self.size
+        for node in self.nodes:
+            for parent in node.parents:
+                counts[parent] += 1
+        return tuple(counts)
+
+    def pruned(self) -> Graph:
+        """The same graph without the positions that the output does not depend on."""
+        alive = {self.size - 1}
+        for position, node in reversed(list(self.positions())):
+            if position in alive:
+                alive.update(node.parents)
+        renumbered = {old: new for new, old in enumerate(sorted(alive))}
+        return Graph(
+            tuple(value for position, value in enumerate(self.inputs) if position in alive),
+            tuple(
+                Node(node.op, tuple(renumbered[parent] for parent in node.parents), node.attrs)
+                for position, node in self.positions()
+                if position in alive
+            ),
+        )

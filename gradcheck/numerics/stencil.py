@@ -1,0 +1,53 @@
+"""Where a function is sampled on a line through the point: a geometric row of steps on both sides, and noise samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and two equidistant rows for the noise estimate.
+
+    All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are two (or more)
+    multiples of the largest step; `noise_points` equidistant points around 0 are sampled at each.
+    """
+
+    ratio: float
+    count: int
+    noise_spacings: tuple[float, ...]
+    noise_points: int
+
+    @cached_property
+    def steps(self) -> Array:
+        """The row of steps, shape (count,), descending from 1."""
+        return self.ratio ** -np.arange(self.count, dtype=np.float64)
+
+    @cached_property
+    def offsets(self) -> Array:
+        """All offsets, shape (points,): 0, then +steps, then -steps, then the noise samples."""
+        around = np.arange(self.noise_points) - (self.noise_points - 1) / 2
+        noise = [spacing * around for spacing in self.noise_spacings]
+        return np.concatenate([[0.0], self.steps, -self.steps, *noise])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A function's values on k lines: `values` has shape (k, points, m), `step` (k,) is each line's largest step.
+
+    Row 0 of the points is the centre; the others follow `stencil.offsets`. A line is x + t * direction with
+    t = step * offset; `magnitude` (k,) is the largest |x_i / direction_i| over the line's moving coordinates: how far
+    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated the function.
+    """
+
+    stencil: Stencil
+    step: Array
+    values: Array
+    magnitude: Array
+    eps: float
