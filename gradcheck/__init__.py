@@ -1,6 +1,6 @@
 """Holds TensorFlow's automatic derivatives against finite differences that carry an error bound.
 
-The names load on first use (PEP 562), so that importing the package, or its pytest plugin, does not import TensorFlow.
+The names load on first use (PEP 562): importing the package, or its pytest plugin, does not import TensorFlow.
 """
 
 from importlib import import_module
@@ -70,11 +70,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'gradcheck' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

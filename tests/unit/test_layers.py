@@ -1,0 +1,233 @@
+"""Imports go one way. The source is parsed, so that imports inside functions and for the type checker count too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Each layer may import those before it; members of one layer may import one another, but not in a circle.
+LAYERS = (
+    ("runtime",),
+    ("finding",),
+    ("numerics",),
+    ("autodiff",),
+    ("graphs",),
+    ("verdict",),
+    ("diagnosis",),
+    ("report",),
+    ("known",),
+    ("coverage",),
+    ("trial", "hunt", "check"),
+    ("pytest_plugin", "__main__"),
+    ("__init__",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
+TOP_LEVEL = {
+    *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("gradcheck", "strategies", "tests", "reports"),
+}
+LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: `target` is absolute, `level` the leading dots it was written with."""
+
+    target: str
+    level: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file under the dotted name by which it is imported."""
+
+    name: str
+    path: Path
+    is_package: bool
+
+    def imports(self) -> Iterator[Import]:
+        """Every import statement, wherever it stands; `from a import b` gives a.b, which may be a module or a name."""
+        for node in ast.walk(ast.parse(self.path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from (Import(alias.name, 0, node.lineno) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node.module, node.level)
+                yield from (Import(f"{base}.{alias.name}", node.level, node.lineno) for alias in node.names)
+
+    def _absolute(self, module: str | None, level: int) -> str:
+        if not level:
+            return module or ""
+        parts = self.name.split(".") + ["__init__"] * self.is_package
+        return ".".join([*parts[: len(parts) - level], *([module] if module else [])])
+
+
+def modules(folder: Path, package: str) -> dict[str, Module]:
+    """The modules of a folder that is imported as `package`."""
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = [package, *path.relative_to(folder).with_suffix("").parts]
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        found[name] = Module(name, path, is_package)
+    return found
+
+
+def layer(name: str) -> str:
+    """The layer of a dotted name below gradcheck: its first part, or `__init__` for the package's own names."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in RANK else "__init__"
+
+
+def complaints(root: Path) -> list[str]:
+    """What breaks the rules of the layers in a tree with gradcheck/ and strategies/, as `file:line: complaint`."""
+    library, strategies = modules(root / "gradcheck", "gradcheck"), modules(root / "strategies", "gradcheck.strategies")
+    found = [
+        f"{module.path.relative_to(root)}: in no layer; add {module.name.split('.')[1]!r} to LAYERS at its place"
+        for module in library.values()
+        if module.name != "gradcheck" and module.name.split(".")[1] not in RANK
+    ]
+    for module, rule in [
+        *((module, _library_complaint) for module in library.values()),
+        *((module, _strategies_complaint) for module in strategies.values()),
+    ]:
+        for target in module.imports():
+            complaint = rule(module, target)
+            if complaint:
+                found.append(f"{module.path.relative_to(root)}:{target.line}: {complaint}")
+    return found + _circles({**library, **strategies})
+
+
+def _library_complaint(module: Module, target: Import) -> str | None:
+    top = target.target.split(".")[0]
+    if top == "strategies" or target.target.startswith("gradcheck.strategies"):
+        return f"imports {target.target}; gradcheck never imports its strategies"
+    if top in TENSORFLOW and layer(module.name) == "numerics":
+        return f"imports {target.target}; numerics is NumPy only"
+    if top != "gradcheck" or target.target == "gradcheck.__version__":
+        return None
+    here, there = layer(module.name), layer(target.target)
+    return f"{here} imports {there} ({target.target}), a later layer" if RANK[there] > RANK[here] else None
+
+
+def _strategies_complaint(module: Module, target: Import) -> str | None:
+    own = f"{target.target}.".startswith("gradcheck.strategies.")
+    if target.target.split(".")[0] == "strategies":
+        return f"imports {target.target}; the only name is gradcheck.strategies"
+    if own and not target.level:
+        return f"imports {target.target} absolutely; strategies imports itself relatively"
+    if target.level and not own:
+        return f"imports {target.target} relatively; strategies imports gradcheck absolutely"
+    return None
+
+
+def _circles(known: dict[str, Module]) -> list[str]:
+    graph = {}
+    for name, module in known.items():
+        candidates = {target.target for target in module.imports()}
+        candidates |= {target.rpartition(".")[0] for target in candidates if target not in known}
+        graph[name] = {target for target in candidates if target in known and target != name}
+    graph["gradcheck"] = set()  # loads its names lazily, so that it closes no circle
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return ["a circle of imports: " + " -> ".join(error.args[1])]
+    return []
+
+
+def test_imports_go_one_way() -> None:
+    assert complaints(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("gradcheck/numerics/a.py", "from gradcheck.graphs import graph", "numerics imports graphs"),
+        ("gradcheck/numerics/a.py", "from ..graphs.graph import Graph", "numerics imports graphs"),
+        ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports check"),
+        ("gradcheck/numerics/a.py", "def f():\n    from tensorflow import linalg", "NumPy only"),
+        ("gradcheck/numerics/a.py", "if TYPE_CHECKING:\n    import tensorflow as tf", "NumPy only"),
+        ("gradcheck/finding.py", "from gradcheck import known", "finding imports known"),
+        ("gradcheck/finding.py", "from gradcheck import check", "finding imports check"),
+        ("gradcheck/finding.py", "from gradcheck import GradientMismatch", "finding imports __init__"),
+        ("gradcheck/finding.py", "import gradcheck", "finding imports __init__"),
+        ("gradcheck/runtime.py", "from gradcheck.finding import Finding", "runtime imports finding"),
+        ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports pytest_plugin"),
+        ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
+        ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),
+        ("gradcheck/check.py", "import strategies", "never imports its strategies"),
+        ("gradcheck/novelty.py", "", "in no layer; add 'novelty'"),
+        ("strategies/a.py", "from gradcheck.strategies.shapes import shapes", "imports itself relatively"),
+        ("strategies/a.py", "from gradcheck.strategies import shapes", "imports itself relatively"),
+        ("strategies/a.py", "from ..graphs.graph import Graph", "imports gradcheck absolutely"),
+        ("strategies/a.py", "from strategies.shapes import shapes", "the only name is gradcheck.strategies"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, path: str, source: str, complaint: str) -> None:
+    planted = tmp_path / path
+    planted.parent.mkdir(parents=True)
+    planted.write_text(source)
+    (found,) = complaints(tmp_path)
+    assert found.startswith(path)
+    assert complaint in found
+
+
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "strategies").mkdir()
+    (tmp_path / "strategies/a.py").write_text("from .b import two")
+    (tmp_path / "strategies/b.py").write_text("def f():\n    from . import a")
+    (found,) = complaints(tmp_path)
+    assert (
+        "gradcheck.strategies.a -> gradcheck.strategies.b" in found or "strategies.b -> gradcheck.strategies.a" in found
+    )
+
+
+def test_allowed_imports_are_no_complaint(tmp_path: Path) -> None:
+    for path, source in {
+        "gradcheck/__init__.py": "from gradcheck.check import check",
+        "gradcheck/finding.py": "from gradcheck import __version__",
+        "gradcheck/check.py": "import tensorflow\nfrom .finding import Finding\nfrom gradcheck.trial import run",
+        "gradcheck/trial.py": "from gradcheck.finding import Finding",
+        "strategies/shapes.py": "",
+        "strategies/graphs.py": "from gradcheck.check import check\nfrom . import shapes\nfrom .shapes import shape",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(source)
+    assert complaints(tmp_path) == []
+
+
+def test_no_test_imports_strategies_by_the_name_of_its_folder() -> None:
+    culprits = [
+        f"{module.path}:{target.line}"
+        for module in modules(ROOT / "tests", "tests").values()
+        for target in module.imports()
+        if target.target.split(".")[0] == "strategies"
+    ]
+    assert culprits == []
+
+
+@pytest.mark.parametrize("folder", ["gradcheck", "strategies"])
+def test_files_are_short(folder: str) -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
+    assert lengths
+    assert {str(path): length for path, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_the_top_level_holds_only_what_belongs_there() -> None:
+    # safe.directory: a container often runs as somebody else than the owner of the checkout.
+    command = ["git", "-c", "safe.directory=*", "ls-files"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout, or git is not installed")
+    tracked = {line.partition("/")[0] for line in listing.splitlines()}
+    assert {name for name in tracked if not name.startswith(".")} - TOP_LEVEL == set()
