@@ -1,0 +1,46 @@
+"""How far to step from a point: each coordinate by its own magnitude."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcheck.numerics.stencil import EPS64, Stencil
+
+Array = np.ndarray[Any, Any]
+
+
+def typical_magnitude(x: Array) -> float:
+    """The magnitude that a zero coordinate of `x` (n,) is given: the median of the others, within [1e-4, 100], or 1."""
+    magnitudes = np.abs(x[x != 0])
+    return float(np.clip(np.median(magnitudes), 1e-4, 100.0)) if magnitudes.size else 1.0
+
+
+def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None) -> Array:
+    """The largest step of each coordinate, shape (n,): a power of two in (|x|/4, |x|/2].
+
+    A coordinate that is zero, or below sqrt(eps) / 8 of the typical magnitude, takes a step of at least that size: there a
+    function of ordinary scale would change by less than its rounding.
+    """
+    size = np.abs(x)
+    usual = typical_magnitude(x) if typical is None else typical
+    floor = np.where(size == 0, usual, np.sqrt(eps) / 4 * usual)
+    return np.asarray(np.exp2(np.floor(np.log2(np.maximum(size, floor))) - 1))
+
+
+def largest_steps(
+    x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64, typical: float | None = None
+) -> Array:
+    """The largest step t of each line x + t * direction, shape (k,): no coordinate moves further than its own step.
+
+    `x` is (n,), `directions` (k, n); a direction of zeros gets the step 1. `eps` is the unit roundoff of the function's
+    arithmetic. A row that would be mostly finer than the arithmetic resolves (float32) starts one power of two wider.
+    """
+    steps = coordinate_steps(x, eps=eps, typical=typical)
+    if stencil.ratio ** (1 - stencil.count) < eps:
+        steps = 2 * steps
+    moves = np.abs(directions)
+    with np.errstate(divide="ignore"):
+        lines = np.min(steps / moves, axis=1)
+    return np.where(np.isfinite(lines), np.exp2(np.floor(np.log2(lines))), 1.0)

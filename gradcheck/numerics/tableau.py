@@ -1,0 +1,82 @@
+"""Extrapolation of differences to step zero, each entry with its error bound, and the choice among the entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+
+from gradcheck.numerics.stencil import Stencil
+
+Array = np.ndarray[Any, Any]
+
+FINER = 3
+"""An entry counts only if at least this many finer differences were there to contradict it."""
+
+REACH = 1100.0
+"""An entry spans steps of at most this ratio: more columns only add rounding."""
+
+
+DIVERGENT = 4.0
+"""Above this growth of the changes from column to column the widest step lies beyond twice the radius of convergence."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The entry with the smallest bound, arrays (k, m); `widest` and `finest` index the outermost steps that it used."""
+
+    value: Array
+    bound: Array
+    widest: Array
+    finest: Array
+
+
+def extrapolate(column: Array, rounding: Array, stencil: Stencil) -> tuple[Array, Array]:
+    """The Romberg tableau of differences whose error is a series in h**2, and the rounding carried through it.
+
+    `column` and `rounding` are (count, k, m), steps descending. Both results are (columns, count, k, m); entries that lack
+    wider steps are NaN and infinite.
+    """
+    columns = 1 + int(log(REACH) / log(stencil.ratio))
+    values = np.full((columns, *column.shape), np.nan)
+    errors = np.full((columns, *column.shape), np.inf)
+    values[0], errors[0] = column, rounding
+    for c in range(1, columns):
+        weight = stencil.ratio ** (2 * c)
+        finer, wider = values[c - 1, c:], values[c - 1, c - 1 : -1]
+        values[c, c:] = finer + (finer - wider) / (weight - 1)
+        errors[c, c:] = (weight * errors[c - 1, c:] + errors[c - 1, c - 1 : -1]) / (weight - 1)
+    return values, errors
+
+
+def choose(values: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Choice:
+    """Chooses the entry with the smallest bound among those that every finer entry of their column is compatible with.
+
+    `resolved` (count, k) says which steps the arithmetic resolves and the caller admits. The truncation of an entry is what
+    its column changed, there and one row wider (scaled by what the step explains): the larger of both.
+    """
+    columns, count, k, m = values.shape
+    changes = np.abs(values[1:] - values[:-1])
+    truncation = changes.copy()
+    growth = stencil.ratio**2 * changes[1:] / (changes[:-1] + rounding[2:])
+    truncation[1:] *= np.where(growth > DIVERGENT, np.inf, np.maximum(growth, 1.0))
+    for c in range(1, columns):
+        scaled = changes[c - 1, c:-1] * stencil.ratio ** (-2 * c)
+        np.maximum(truncation[c - 1, c + 1 :], np.where(scaled == scaled, scaled, 0.0), out=truncation[c - 1, c + 1 :])
+    values, rounding = values[1:], rounding[1:]
+    bounds = truncation + rounding
+    open_rows = resolved[:, :, None]
+    above = np.where(open_rows, values + rounding, np.inf)[:, ::-1]
+    below = np.where(open_rows, values - rounding, -np.inf)[:, ::-1]
+    above = np.minimum.accumulate(above, axis=1)[:, ::-1]
+    below = np.maximum.accumulate(below, axis=1)[:, ::-1]
+    stop = count - FINER
+    fits = (values - bounds <= above)[:, :stop] & (values + bounds >= below)[:, :stop] & open_rows[FINER:]
+    bounds = np.where(fits, bounds[:, :stop], np.inf).reshape((columns - 1) * stop, k, m)
+    best = np.argmin(bounds, axis=0)[None]
+    bound = np.take_along_axis(bounds, best, axis=0)[0]
+    value = np.take_along_axis(values[:, :stop].reshape(bounds.shape), best, axis=0)[0]
+    column, row = np.divmod(best[0], stop)
+    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - 1, 0), row)
