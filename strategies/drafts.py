@@ -1,0 +1,138 @@
+"""A graph while it is drawn: every position is evaluated at once, so that its shape, its values and its kinks are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.implementation import single
+from gradcheck.graphs.opspec import Distances
+
+Array = np.ndarray[Any, Any]
+Known = Callable[[str, Mapping[str, Any], Sequence[Array], int], str | None]
+
+MOST_ELEMENTS = 64
+LARGEST, SMALLEST = 1e10, 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Position:
+    """A literal or a node, with its value. `ancestors` and `kinks` are bit sets of the positions it depends on, itself
+    included: all of them, and those that stand on a kink; `singular` counts the ones with an infinite derivative.
+    """
+
+    number: int
+    source: Input | Node
+    value: Array
+    tensor: Any
+    ancestors: int
+    kinks: int = 0
+    singular: bool = False
+
+    @property
+    def composed(self) -> bool:
+        """Whether more than one node before this position stands on a kink, or a singular one does."""
+        return self.singular or self.kinks.bit_count() > 1
+
+
+@dataclass(eq=False)
+class Draft:
+    """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
+
+    `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
+    `composed` says whether a second node on a kink is welcome. `refusals` counts the nodes that were not taken.
+    """
+
+    order: int = 1
+    known: Known | None = None
+    composed: bool = False
+    positions: list[Position] = field(default_factory=list)
+    refusals: dict[str, int] = field(default_factory=dict)
+
+    def literal(self, literal: Input) -> Position:
+        """A new input."""
+        value = literal.array()
+        position = Position(len(self.positions), literal, value, tf.constant(value), 1 << len(self.positions))
+        self.positions.append(position)
+        return position
+
+    def node(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
+        """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
+        values = [argument.value for argument in arguments]
+        if self.known is not None and self.known(op, attributes, values, self.order):
+            return self._refused("known")
+        position = self._evaluated(op, arguments, attributes)
+        if position is None:
+            return None
+        if not self.composed and position.composed and not any(argument.composed for argument in arguments):
+            return self._refused("composed kink")
+        self.positions.append(position)
+        return position
+
+    def _evaluated(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
+        spec, values = CATALOGUE[op], [argument.value for argument in arguments]
+        try:
+            tensor = single(spec)(*(argument.tensor for argument in arguments), **attributes)
+        except (tf.errors.OpError, ValueError):
+            return self._refused("raises")
+        value = tensor.numpy()
+        fault = unfit(value)
+        if fault:
+            return self._refused(fault)
+        number = len(self.positions)
+        ancestors, kinks, singular = 1 << number, 0, False
+        for argument in arguments:
+            ancestors |= argument.ancestors
+            kinks |= argument.kinks
+            singular |= argument.singular
+        if stands_on(spec.kinks, values, attributes):
+            kinks |= 1 << number
+        singular = singular or stands_on(spec.singular, values, attributes)
+        parents = tuple(argument.number for argument in arguments)
+        node = Node(op, parents, tuple(sorted(attributes.items())))
+        return Position(number, node, value, tensor, ancestors, kinks, singular)
+
+    def _refused(self, reason: str) -> None:
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    def graph(self, output: Position) -> Graph:
+        """The positions that `output` depends on, as immutable data."""
+        alive = [position for position in self.positions if output.ancestors >> position.number & 1]
+        inputs = [position for position in alive if isinstance(position.source, Input)]
+        nodes = [position for position in alive if isinstance(position.source, Node)]
+        places = {position.number: place for place, position in enumerate([*inputs, *nodes])}
+        return Graph(
+            tuple(position.source for position in inputs if isinstance(position.source, Input)),
+            tuple(
+                Node(source.op, tuple(places[parent] for parent in source.parents), source.attrs)
+                for source in (position.source for position in nodes)
+                if isinstance(source, Node)
+            ),
+        )
+
+
+def unfit(value: Array) -> str | None:
+    """Why differences could not be taken of a value: too many elements, not finite, overflow, underflow; or None."""
+    if value.size > MOST_ELEMENTS:
+        return "too many elements"
+    if not value.size:
+        return None
+    magnitudes = np.abs(value)
+    largest = magnitudes.max()
+    if not largest <= LARGEST:
+        return "overflow" if np.isfinite(largest) else "not finite"
+    return "underflow" if ((magnitudes < SMALLEST) & (magnitudes > 0)).any() else None
+
+
+def stands_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> bool:
+    """Whether the arguments lie within 64 roundings of one of the points that `distances` measures from."""
+    if distances is None or not all(value.size for value in values):
+        return False
+    away = np.asarray(distances(*values, **attributes))
+    scale = max(float(np.abs(value).max()) for value in values)
+    return bool((away <= 64 * np.finfo(values[0].dtype).eps * scale).any())

@@ -1,0 +1,240 @@
+"""Graphs drawn newest parent first: while a flag says so, the newest value goes into one more operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.opspec import OpSpec
+from hypothesis import event, reject
+from hypothesis import strategies as st
+
+from .attributes import alternatives, attributes
+from .choices import Draw, index
+from .domains import adapter
+from .drafts import Draft, Known, Position
+from .shapes import Shapes, accepts, signatures, starts
+from .values import literal, smooth, without_zeros
+
+MORE = 8
+FARTHEST = 4
+TRIES = 4
+SWARMS = 64
+PREFIX = 3
+
+
+def graphs(
+    *,
+    containing: str | None = None,
+    operations: Sequence[str] | None = None,
+    order: int = 1,
+    max_nodes: int = 8,
+    known: Known | None = None,
+) -> st.SearchStrategy[Graph]:
+    """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
+
+    `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
+    be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
+    `known(op, attributes, argument values, order)`; a node for which it answers with a name is not generated.
+
+    Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
+
+    >>> from hypothesis import find
+    >>> find(graphs(containing="mul"), lambda graph: True).nodes
+    (Node(op='mul', parents=(0, 0), attrs=()),)
+    """
+    names = tuple(CATALOGUE) if operations is None else tuple(operations)
+    unknown = sorted({*names, *([containing] if containing else [])} - set(CATALOGUE))
+    if unknown:
+        raise ValueError(f"operations were {', '.join(unknown)}; the catalogue does not have them")
+    if max_nodes < 1:
+        raise ValueError(f"max_nodes was {max_nodes}; a graph has at least one node")
+    names = tuple(name for name in names if order in CATALOGUE[name].orders)
+    if not names and containing is None:
+        raise ValueError(f"no operation is left that has a derivative of order {order}")
+    return _graph(containing, names, order, max_nodes, known)
+
+
+@st.composite
+def _graph(
+    draw: Draw, containing: str | None, names: tuple[str, ...], order: int, max_nodes: int, known: Known | None
+) -> Graph:
+    swarm = index(draw, SWARMS)
+    growth = Growth(draw, names, banned(names, swarm), Draft(order, known, composed=swarm % 16 == 15))
+    newest = growth.prefix(containing, max_nodes) if containing else None
+    newest = growth.rooted(containing, newest) if containing else growth.started()
+    if newest is None:
+        event("rejected", containing or "free")
+        reject()
+    newest = growth.suffix(newest, max_nodes)
+    graph = growth.draft.graph(newest)
+    _tell(graph, order)
+    return graph
+
+
+def _tell(graph: Graph, order: int) -> None:
+    event("order", str(order))
+    before = {position: node.op for position, node in graph.positions()}
+    for _, node in graph.positions():
+        event("operation", node.op)
+        for parent in node.parents:
+            event("edge", f"{before.get(parent, 'input')} -> {node.op}")
+
+
+@lru_cache(maxsize=None)
+def banned(names: tuple[str, ...], swarm: int) -> frozenset[str]:
+    """The operations that swarm number `swarm` leaves out: none for the first quarter of the numbers, else half of all."""
+    if swarm < SWARMS // 4:
+        return frozenset()
+    return frozenset(name for place, name in enumerate(names) if (place * 2654435761 + swarm * 40503) >> 9 & 1)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A draft that grows by draws."""
+
+    draw: Draw
+    names: tuple[str, ...]
+    banned: frozenset[str]
+    draft: Draft
+
+    def more(self) -> bool:
+        """The continue flag."""
+        return index(self.draw, MORE) > 0
+
+    def prefix(self, containing: str, max_nodes: int) -> Position | None:
+        """A few nodes whose values the operation to come accepts, or None."""
+        spec, newest, count = CATALOGUE[containing], None, 0
+        while count < min(PREFIX, max_nodes - 1) and self.more():
+            shape = newest.value.shape if newest else self._choice(starts(containing))
+            for op in self.candidates(shape, spec.dtype(0)):
+                node = self.grown(op, newest or self.fresh(op, shape, 0))
+                if node and accepts(containing, node.value.shape, str(node.value.dtype)):
+                    newest, count = node, count + 1
+                    break
+            else:
+                break
+        return newest
+
+    def started(self) -> Position | None:
+        """The first node of a free graph, on a fresh input of a shape that it likes."""
+        for op in self._probed(self.names):
+            if op not in self.banned:
+                node = self.rooted(op, None)
+                if node:
+                    return node
+        return None
+
+    def rooted(self, op: str, newest: Position | None) -> Position | None:
+        """The operation on the newest value, or else on fresh inputs, or else on fresh inputs without special values."""
+        node = self.grown(op, newest) if newest else None
+        if node:
+            return node
+        first = self.fresh(op, self._choice(starts(op)), 0)
+        return self.grown(op, first) or self._plain(op, first)
+
+    def suffix(self, newest: Position, max_nodes: int) -> Position:
+        """More nodes after the newest one; the last of them is returned."""
+        while len(newest_nodes(newest, self.draft)) < max_nodes and self.more():
+            for op in self.candidates(newest.value.shape, str(newest.value.dtype)):
+                node = self.grown(op, newest)
+                if node:
+                    newest = node
+                    break
+            else:
+                break
+        return newest
+
+    def candidates(self, shape: tuple[int, ...], dtype: str) -> Iterator[str]:
+        """A few operations that take such a value first: the one drawn, and others if that one proves unfit."""
+        tries = 0
+        for op in self._probed(self.names):
+            if op not in self.banned and accepts(op, shape, dtype):
+                yield op
+                tries += 1
+                if tries == TRIES:
+                    return
+
+    def _probed(self, names: Sequence[str]) -> Iterator[str]:
+        """All names, from a drawn one on in long strides, so that no operation inherits the share of its neighbour."""
+        count = len(names)
+        place, stride = index(self.draw, count) if count else 0, _stride(count)
+        for step in range(count):
+            yield names[(place + step * stride) % count]
+
+    def fresh(self, op: str, shape: tuple[int, ...], argument: int) -> Position:
+        """A new input in the domain of an operation's argument."""
+        spec = CATALOGUE[op]
+        return self.draft.literal(literal(self.draw, shape, spec.dtype(argument), spec.domain(argument)))
+
+    def grown(self, op: str, first: Position) -> Position | None:
+        """A new node on `first` and on other values, drawn by how far back they lie, or fresh."""
+        spec = CATALOGUE[op]
+        if not spec.domain(0).contains(first.value):
+            adapted = self._adapted(spec, first)
+            if adapted is None:
+                return None
+            first = adapted
+        shapes = self._choice(signatures(op, first.value.shape))
+        attrs = attributes(self.draw, op, shapes)
+        arguments = [first, *(self._other(spec, shapes, argument) for argument in range(1, spec.arity))]
+        return self.draft.node(op, arguments, attrs)
+
+    def _adapted(self, spec: OpSpec, first: Position) -> Position | None:
+        if spec.dtype(0) != "float64":
+            return None
+        op = adapter(spec.domain(0), self.names)
+        node = self.draft.node(op, [first], {}) if op else None
+        return node if node and spec.domain(0).contains(node.value) else None
+
+    def _other(self, spec: OpSpec, shapes: Shapes, argument: int) -> Position:
+        """An existing value of the right shape, dtype and domain; the draw says how far back, and beyond lies a fresh one."""
+        shape, dtype, domain = shapes[argument], spec.dtype(argument), spec.domain(argument)
+        back = index(self.draw, FARTHEST)
+        for position in reversed(self.draft.positions):
+            if position.value.shape == shape and position.value.dtype == dtype and domain.contains(position.value):
+                if back == 0:
+                    return position
+                back -= 1
+        return self.fresh(spec.name, shape, argument)
+
+    def _plain(self, op: str, first: Position) -> Position | None:
+        """The operation on fresh inputs with fewer special values, for where a kink or a known defect is in the way."""
+        spec, shapes = CATALOGUE[op], signatures(op, first.value.shape)[0]
+        for replaced in (True, False):
+            arguments = []
+            for argument, shape in enumerate(shapes):
+                interval, dtype = spec.domain(argument), spec.dtype(argument)
+                drawn = smooth(shape, dtype, interval, offset=11 * argument)
+                if replaced and argument == 0:
+                    drawn = without_zeros(first.source, interval)
+                arguments.append(self.draft.literal(drawn))
+            for attrs in alternatives(op, shapes):
+                node = self.draft.node(op, arguments, attrs)
+                if node:
+                    return node
+        return None
+
+    def _choice(self, options: Sequence[Any]) -> Any:
+        return options[index(self.draw, len(options))]
+
+
+def newest_nodes(newest: Position, draft: Draft) -> list[Position]:
+    """The positions of a draft that are nodes and that the newest value depends on."""
+    return [
+        position
+        for position in draft.positions
+        if newest.ancestors >> position.number & 1 and not hasattr(position.source, "values")
+    ]
+
+
+@lru_cache(maxsize=None)
+def _stride(count: int) -> int:
+    """A stride near the golden section of `count` that visits every place."""
+    from math import gcd
+
+    return next(stride for stride in range(max(1, round(0.618 * count)), 2 * count + 2) if gcd(stride, count) == 1)

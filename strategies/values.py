@@ -1,0 +1,102 @@
+"""Literal tensors: one draw an element, an index into a table of values inside the argument's domain, simplest first."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from gradcheck.graphs.graph import Input, Shape
+from gradcheck.graphs.opspec import Interval
+
+from .choices import Draw, index
+
+Array = np.ndarray[Any, Any]
+Table = tuple[float, ...]
+
+PLAIN: Table = (0.0, 1.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, 4.0, 0.25, -3.0)
+ROUGH: Table = (
+    0.7, -0.3, 1.3, 0.6, -1.7, 2.3, 0.43, -0.84, 1.86, -2.6, 0.17, 3.3, -0.61, 0.93, 1.13, -1.19,
+    2.74, 0.29, -3.4, 1.62, 0.81, -0.13, 5.7, 0.37, -1.41, 2.09, 0.55, 4.2, -0.97, 1.07, 0.23, -2.17,
+)  # fmt: skip
+EXTREME: Table = (1e-3, 1e3, 1e-5, -1e-3, 1e5, 100.0, -1e-5, -1e3)
+FRACTIONS: Table = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875, 0.3, 0.7, 0.43, 0.57, 0.81)
+STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme")
+SPECIAL_COPIES = 2
+PADDING = 4
+
+
+def _inside(table: Table, interval: Interval) -> Table:
+    return tuple(value for value in table if interval.low < value < interval.high)
+
+
+def _mapped(interval: Interval) -> Table:
+    """A dozen values inside an interval that the tables of plain values miss."""
+    if np.isfinite(interval.low) and np.isfinite(interval.high):
+        return tuple(interval.low + (interval.high - interval.low) * fraction for fraction in FRACTIONS)
+    positive = [1.0, 2.0, 0.5, 3.0, 1.5, 4.0, 0.25, 0.7, 1.3, 2.6, 0.61, 1.86]
+    if np.isfinite(interval.low):
+        return tuple(interval.low + value for value in positive)
+    return tuple(interval.high - value for value in positive)
+
+
+@lru_cache(maxsize=None)
+def table(interval: Interval, style: str) -> Table:
+    """The values inside an interval: `plain`, `tied` (three plain ones), `rough` or `extreme`; never empty."""
+    plain, rough = _inside(PLAIN, interval), _inside(ROUGH, interval)
+    if len(plain) < 3:
+        plain += tuple(value for value in _mapped(interval)[:6] if value not in plain)
+    if len(rough) < 6:
+        rough += tuple(value for value in _mapped(interval) if value not in rough)
+    if style == "plain":
+        return plain + tuple(value for value in plain if value in (0.0, 1.0)) * SPECIAL_COPIES
+    if style == "tied":
+        return plain[:3]
+    return rough if style == "rough" else rough + _inside(EXTREME, interval)
+
+
+def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
+    """A literal tensor of a shape and a dtype, all of whose elements lie in an interval."""
+    size = int(np.prod(shape))
+    if size == 0:
+        for _ in range(PADDING):  # else an empty tensor, with fewer draws than a scalar, is what everything shrinks to
+            index(draw, len(STYLES))
+        return Input(shape, (), dtype)
+    values = table(interval, STYLES[index(draw, len(STYLES))])
+    if dtype == "complex128":
+        pairs = [(values[index(draw, len(values))], values[index(draw, len(values))]) for _ in range(size)]
+        return Input(shape, tuple(complex(real, imaginary) for real, imaginary in pairs), dtype)
+    return Input(shape, _rounded([values[index(draw, len(values))] for _ in range(size)], dtype), dtype)
+
+
+def without_zeros(values: Input, interval: Interval) -> Input:
+    """The same tensor with its exact zeros replaced by the simplest other value of the interval (one, where it may be)."""
+    other = next((value for value in table(interval, "plain") if value != 0.0), table(interval, "rough")[0])
+    return Input(values.shape, tuple(other if value == 0 else value for value in values.values), values.dtype)
+
+
+def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0) -> Input:
+    """A tensor without any special value: no zeros or ones, and no ties below the length of the table."""
+    values = table(interval, "rough")
+    size = int(np.prod(shape))
+    reals = [values[(offset + position) % len(values)] for position in range(size)]
+    if dtype == "complex128":
+        shifted = [values[(offset + position + 5) % len(values)] for position in range(size)]
+        return Input(shape, tuple(map(complex, reals, shifted)), dtype)
+    return Input(shape, _rounded(reals, dtype), dtype)
+
+
+def _rounded(values: list[float], dtype: str) -> Table:
+    return tuple(float(np.float32(value)) for value in values) if dtype == "float32" else tuple(values)
+
+
+def is_special(values: Input) -> bool:
+    """Whether a literal has an exact zero or one, a tie, an extreme magnitude, or a dimension of size 0 or 1."""
+    finite = [abs(value) for value in values.values]
+    return (
+        0 in values.shape
+        or 1 in values.shape
+        or any(value in (0, 1) for value in values.values)
+        or len(set(values.values)) < len(values.values)
+        or any(value < 2e-3 or value > 99 for value in finite)
+    )
