@@ -1,0 +1,112 @@
+"""Distributions built from a copy of the sources, and fresh virtual environments to install them in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "gradcheck", "strategies")
+RESIDUE = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command away from this test run: none of pytest's settings, no PYTHONPATH, nothing from the network."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    environment |= {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def succeed(*command: str | Path, cwd: Path) -> str:
+    """As `run`, and it has to succeed; the output."""
+    done = run(*command, cwd=cwd)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def copy_sources(folder: Path) -> Path:
+    """A copy of what a distribution is made from, without anything that an earlier build left behind."""
+    folder.mkdir(parents=True)
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=RESIDUE)
+        else:
+            shutil.copy2(source, folder / name)
+    return folder
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """A wheel and a source distribution, with the copy of the checkout that both were built from."""
+
+    source: Path
+    wheel: Path
+    sdist: Path
+
+
+def build(source: Path, output: Path, *kinds: str) -> None:
+    """Builds the kinds of distribution ("--wheel", "--sdist") with the setuptools that is installed."""
+    succeed(sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", output, source, cwd=output.parent)
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """The wheel and the sdist, each built from the same copy of the checkout."""
+    folder = tmp_path_factory.mktemp("distributions")
+    source = copy_sources(folder / "source")
+    build(source, folder / "dist", "--sdist", "--wheel")
+    (wheel,) = (folder / "dist").glob("*.whl")
+    (sdist,) = (folder / "dist").glob("*.tar.gz")
+    return Distributions(source, wheel, sdist)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A fresh virtual environment; what gradcheck depends on is seen through it, gradcheck itself is not."""
+
+    prefix: Path
+
+    @property
+    def python(self) -> Path:
+        """The environment's interpreter."""
+        return self.prefix / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+    def install(self, *arguments: str | Path) -> None:
+        """Installs gradcheck with the pip of the outer environment, without looking at any index."""
+        # --force-reinstall: pip sees the outer environment's gradcheck, of the same version, and would be content.
+        pip = (sys.executable, "-m", "pip", "--python", self.python, "install", "--force-reinstall", "--no-deps")
+        succeed(*pip, "--no-build-isolation", *arguments, cwd=self.prefix)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A virtual environment whose path ends with the site-packages of the interpreter that runs the tests.
+
+    A folder on the path gives its packages but none of its .pth files, so that an editable installation of gradcheck in
+    the outer environment stays out.
+    """
+    prefix = tmp_path / "environment"
+    venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(prefix)
+    inner = Path(sysconfig.get_path("purelib", vars={"base": str(prefix)}))
+    outer = [entry for entry in sys.path if entry.rstrip("/\\").endswith(("site-packages", "dist-packages"))]
+    (inner / "outer.pth").write_text("\n".join(outer))
+    return Environment(prefix)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A working directory from which neither the checkout nor its copy is in sight."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return folder

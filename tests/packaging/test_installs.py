@@ -1,0 +1,59 @@
+"""Wheel, source distribution and editable install, each used from a foreign working directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gradcheck
+
+from .conftest import Distributions, Environment, copy_sources, succeed
+
+PROBE = """
+import json, sys
+seen = {}
+import gradcheck, gradcheck.pytest_plugin
+seen["lazy"] = "tensorflow" not in sys.modules
+import gradcheck.strategies
+seen["package"], seen["strategies"] = gradcheck.__file__, gradcheck.strategies.__file__
+gradcheck.check
+seen["tensorflow"] = "tensorflow" in sys.modules
+seen["bare name"] = "strategies" in sys.modules
+from importlib import metadata, resources, util
+seen["findable"] = util.find_spec("strategies") is not None
+seen["typed"] = resources.files("gradcheck").joinpath("py.typed").is_file()
+seen["version"] = metadata.version("gradcheck")
+print(json.dumps(seen))
+"""
+EXPECTED = {
+    "lazy": True,
+    "tensorflow": True,
+    "bare name": False,
+    "findable": False,
+    "typed": True,
+    "version": gradcheck.__version__,
+}
+
+
+def probe(environment: Environment, elsewhere: Path, package: Path, strategies: Path) -> None:
+    """Imports the installed package, which has to come from `package` and `strategies`, and looks around."""
+    seen = json.loads(succeed(environment.python, "-c", PROBE, cwd=elsewhere).splitlines()[-1])
+    assert Path(seen.pop("package")).is_relative_to(package)
+    assert Path(seen.pop("strategies")).is_relative_to(strategies)
+    assert seen == EXPECTED
+
+
+def test_the_wheel_installs(distributions: Distributions, environment: Environment, elsewhere: Path) -> None:
+    environment.install(distributions.wheel)
+    probe(environment, elsewhere, environment.prefix, environment.prefix)
+
+
+def test_the_sdist_installs(distributions: Distributions, environment: Environment, elsewhere: Path) -> None:
+    environment.install(distributions.sdist)
+    probe(environment, elsewhere, environment.prefix, environment.prefix)
+
+
+def test_the_editable_install_uses_the_sources(environment: Environment, elsewhere: Path, tmp_path: Path) -> None:
+    checkout = copy_sources(tmp_path / "checkout")
+    environment.install("--editable", checkout)
+    probe(environment, elsewhere, checkout / "gradcheck", checkout / "strategies")
