@@ -1,0 +1,158 @@
+"""The Python form of a graph: a script that needs only TensorFlow and NumPy and tells right from wrong by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcheck.graphs import python_script as script
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.opspec import OpSpec
+
+Array = np.ndarray[Any, Any]
+Literal = Input | Array | Sequence[complex]
+FIELD = re.compile(r"\{(\w+)\}")
+
+
+def fields(spec: OpSpec) -> tuple[str, ...]:
+    """The names of the attributes that an operation's texts use, sorted."""
+    texts = [text for text in (spec.source, spec.batched, spec.reference) if text]
+    return tuple(sorted({name for text in texts for name in FIELD.findall(text) if not name.isdigit()}))
+
+
+def to_python(
+    graph: Graph,
+    order: int,
+    cotangent: Literal | None = None,
+    direction: Sequence[Literal] | None = None,
+    *,
+    title: str = "",
+    one_sided: bool = False,
+) -> str:
+    """A stand-alone script for the derivative of sum(cotangent * output) with respect to every input of a graph.
+
+    Order 1 compares the gradient, order 2 the Hessian times `direction` (one literal for each input, all ones if None),
+    each with central differences of the function's values. The cotangent has the output's shape (all ones if None); of
+    complex outputs the real part of the sum is taken. With `one_sided` (a finding at a kink, order 1) the gradient must
+    lie between the slopes on both sides. The script prints a comparison and exits with 1 if the derivative is wrong, 0
+    if it is right, 2 if the differences cannot tell. The text depends on nothing but the arguments.
+
+    Raises ValueError for another order, or a direction that does not fit the inputs.
+    """
+    if order not in (1, 2) or (one_sided and order == 2):
+        raise ValueError(f"order was {order!r}; a script is written for order 1 or 2 (at a kink, 1)")
+    if direction is not None and len(direction) != len(graph.inputs):
+        raise ValueError(f"{len(direction)} directions were given for {len(graph.inputs)} inputs; each needs one")
+    names = _numbered("x", len(graph.inputs))
+    parts = [
+        script.HEAD.format(title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."),
+        *_inputs(graph, names, order, direction),
+        _function(graph, "function", names, reference=False),
+    ]
+    oracle = "reference" if any(CATALOGUE[node.op].reference for node in graph.nodes) else "function"
+    if oracle == "reference":
+        parts.append(_function(graph, "reference", names, reference=True))
+    parts.append(_objective(graph, names, cotangent))
+    parts += _differences(order, one_sided, oracle)
+    parts.append(_verdict(graph, order, one_sided))
+    return _spaced(parts)
+
+
+def _inputs(graph: Graph, names: Sequence[str], order: int, direction: Sequence[Literal] | None) -> list[str]:
+    lines = [f"{name} = {_array(value.array())}" for name, value in zip(names, graph.inputs, strict=True)]
+    lines += [f"inputs = [{', '.join(names)}]", f"names = {_quoted(names)}"]
+    if order == 2:
+        vectors = direction or [np.ones(value.shape) for value in graph.inputs]
+        texts = [_array(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)]
+        lines.append(f"direction = [{', '.join(texts)}]")
+    return ["\n".join(lines)]
+
+
+def _function(graph: Graph, name: str, names: Sequence[str], *, reference: bool) -> str:
+    variables = [*names, *_numbered("y", len(graph.nodes))]
+    lines = [f"def {name}({', '.join(names)}):"]
+    for position, node in graph.positions():
+        lines.append(f"    {variables[position]} = {_expression(node, variables, reference=reference)}")
+    return "\n".join([*lines, f"    return {variables[-1]}"])
+
+
+def _expression(node: Node, variables: Sequence[str], *, reference: bool) -> str:
+    spec = CATALOGUE[node.op]
+    text = spec.reference if reference and spec.reference else spec.source
+    values = {name: repr(value) for name, value in node.attrs}
+    values.update({str(place): variables[parent] for place, parent in enumerate(node.parents)})
+    return FIELD.sub(lambda match: values[match[1]], text)
+
+
+def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) -> str:
+    dtype = CATALOGUE[graph.nodes[-1].op].result if graph.nodes else graph.inputs[-1].dtype
+    given = ", ".join(names)
+    if cotangent is None:
+        weights, product = "", "f({given})"
+    else:
+        value = cotangent.array() if isinstance(cotangent, Input) else np.asarray(cotangent)
+        weights = f"w = {_array(value.astype(dtype))}\n\n\n"
+        product = "tf.math.conj(w) * f({given})" if dtype.startswith("complex") else "w * f({given})"
+    product = product.format(given=given)
+    if dtype.startswith("complex"):
+        product = f"tf.math.real({product})"
+    return f"{weights}def objective(f, {given}):\n    return tf.reduce_sum({product})"
+
+
+def _differences(order: int, one_sided: bool, oracle: str) -> list[str]:
+    moved = script.MOVED_FIRST if order == 1 else script.MOVED_SECOND
+    parts = [script.FIRST if order == 1 else script.SECOND, moved.format(oracle=oracle)]
+    if one_sided:
+        return [*parts, script.SLOPES]
+    row, steps = (script.ROW_FIRST, "8.0") if order == 1 else (script.ROW_SECOND, "6.0")
+    return [*parts, script.DIFFERENCE.format(row=row, steps=steps)]
+
+
+def _verdict(graph: Graph, order: int, one_sided: bool) -> str:
+    rounding = max([1e-12, *(10 * CATALOGUE[node.op].rtol for node in graph.nodes)])
+    if any(value.dtype == "float32" for value in graph.inputs):
+        rounding = max(rounding, 1e-5)
+    return script.VERDICT.format(
+        what="the gradient" if order == 1 else "the Hessian times the direction",
+        against="one-sided slopes" if one_sided else "differences",
+        compare=script.COMPARE[one_sided].strip(),
+        rtol=repr(rounding),
+    )
+
+
+def _numbered(letter: str, count: int) -> list[str]:
+    return [letter] if count == 1 else [f"{letter}{number}" for number in range(1, count + 1)]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _fitted(value: Literal, shape: tuple[int, ...], dtype: str) -> Array:
+    array = value.array() if isinstance(value, Input) else np.asarray(value)
+    if array.size != np.prod(shape, dtype=int):
+        raise ValueError(f"a direction of shape {array.shape} was given for an input of shape {shape}")
+    return array.reshape(shape).astype(dtype)
+
+
+def _array(value: Array) -> str:
+    dtype = "" if value.dtype == np.float64 and value.size else f', dtype="{value.dtype}"'
+    text = repr(value.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
+    reshape = f".reshape({value.shape})" if value.size == 0 and value.ndim > 1 else ""
+    return f"np.array({text}{dtype}){reshape}"
+
+
+def _plain(title: str) -> str:
+    return title.replace("\\", "/").replace('"', "'").replace("\n", " ").strip()
+
+
+def _spaced(parts: Sequence[str]) -> str:
+    text = parts[0].strip("\n")
+    for before, part in zip(parts, parts[1:], strict=False):
+        lines = 3 if "def " in before + part else 2
+        text += "\n" * lines + part.strip("\n")
+    return text + "\n"

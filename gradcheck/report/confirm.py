@@ -1,0 +1,59 @@
+"""Running a reproduction script in a fresh process: the last confirmation before anybody sees a finding."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+LIMIT = 20_000
+INHERITED = ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME")
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the script did: exit code 1 says that the derivative is still wrong, 0 that it is right, 2 that it could not
+    tell; None that the time was over. `output` is what it printed, at most 20,000 characters."""
+
+    returncode: int | None
+    output: str
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the fresh process found the derivative wrong, too."""
+        return self.returncode == 1 and self.output.endswith("WRONG")
+
+
+def confirm(script: str, timeout: float = 120.0) -> Confirmation:
+    """Runs the text of a script in a fresh interpreter, isolated from this project (`-I`), and waits at most `timeout` s.
+
+    The environment's flags (TF_ENABLE_ONEDNN_OPTS and the like) are passed on; Python's own search paths are not.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in INHERITED}
+    with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
+        path = Path(folder, "reproduction.py")
+        path.write_text(script, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", str(path)],
+                cwd=folder,
+                env=environment,
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Confirmation(None, f"no answer within {timeout:g} s")
+    return Confirmation(done.returncode, _output(done.returncode, done.stdout, done.stderr).replace(folder, "."))
+
+
+def _output(returncode: int, stdout: str, stderr: str) -> str:
+    told = returncode in (0, 1, 2) and "Traceback" not in stderr
+    return (stdout if told else f"{stdout}\n{stderr}").strip()[-LIMIT:]

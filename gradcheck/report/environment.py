@@ -1,0 +1,67 @@
+"""Where a derivative was taken: versions, flags, threads, machine, seed."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a maintainer asks for first. A flag that is not set is "not set"; 0 threads means TensorFlow's own choice."""
+
+    tensorflow: str
+    numpy: str
+    python: str
+    gradcheck: str
+    onednn: str
+    log_level: str
+    intra_op_threads: int
+    inter_op_threads: int
+    processor: str
+    platform: str
+    seed: str
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Names as people write them, with their values."""
+        names = {"onednn": "TF_ENABLE_ONEDNN_OPTS", "log_level": "TF_CPP_MIN_LOG_LEVEL"}
+        return tuple(
+            (names.get(field.name, field.name.replace("_", "-")), str(getattr(self, field.name)))
+            for field in fields(self)
+        )
+
+
+def current(seed: object = None) -> Environment:
+    """The environment of this process; `seed` is Hypothesis's, where one was given. Imports TensorFlow."""
+    import numpy as np
+    import tensorflow as tf
+
+    import gradcheck
+
+    threading: Any = tf.config.threading
+    return Environment(
+        tensorflow=tf.__version__,
+        numpy=np.__version__,
+        python=platform.python_version(),
+        gradcheck=gradcheck.__version__,
+        onednn=os.environ.get("TF_ENABLE_ONEDNN_OPTS", "not set"),
+        log_level=os.environ.get("TF_CPP_MIN_LOG_LEVEL", "not set"),
+        intra_op_threads=threading.get_intra_op_parallelism_threads(),
+        inter_op_threads=threading.get_inter_op_parallelism_threads(),
+        processor=_processor(),
+        platform=platform.platform(),
+        seed="not set" if seed is None else str(seed),
+    )
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
