@@ -6,6 +6,7 @@ zero on the kink and positive elsewhere, infinite where there is none. They are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "ties",
     "ties_of_largest",
     "ties_of_smallest",
+    "ties_within",
 ]
 
 
@@ -60,24 +62,34 @@ def between(x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
     return np.asarray(np.abs(x - y))
 
 
-def norms(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """No vector along the last axis of the first argument is to vanish."""
-    return np.asarray(np.linalg.norm(x, axis=-1))
+def norms(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """No vector along the axis of the first argument is to vanish."""
+    return np.asarray(np.linalg.norm(x, axis=axis))
 
 
-def ties(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """No two elements along the last axis of the first argument are to be equal."""
-    return np.diff(np.sort(x, axis=-1), axis=-1)
+def ties(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """No two elements along the axis of the first argument are to be equal; that axis comes last in the result."""
+    return np.diff(np.sort(np.moveaxis(x, axis, -1), axis=-1), axis=-1)
 
 
-def ties_of_largest(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """The largest element along the last axis of the first argument is to be unique."""
-    return ties(x)[..., -1:]
+def ties_of_largest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """The largest element along the axis of the first argument is to be unique."""
+    return ties(x, axis=axis)[..., -1:]
 
 
-def ties_of_smallest(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """The smallest element along the last axis of the first argument is to be unique."""
-    return ties(x)[..., :1]
+def ties_of_smallest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """The smallest element along the axis of the first argument is to be unique."""
+    return ties(x, axis=axis)[..., :1]
+
+
+def ties_within(pick: Distances) -> Distances:
+    """The distance `pick`, taken within each segment of the first dimension that the attribute `ids` names."""
+
+    def distances(x: Array, *_: Array, ids: Sequence[int], **_attributes: Any) -> Array:
+        groups = [x[np.equal(ids, segment)] for segment in sorted(set(ids)) if segment >= 0]
+        return np.concatenate([pick(group, axis=0).ravel() for group in groups])
+
+    return distances
 
 
 def gaps_of_eigenvalues(x: Array, *_: Array, **_attributes: Any) -> Array:

@@ -17,19 +17,23 @@ Distances = Callable[..., Array]
 
 @dataclass(frozen=True)
 class Interval:
-    """An open interval that every element of an argument lies in."""
+    """An open interval that every element of an argument lies in; `closed` adds its ends."""
 
     low: float = -math.inf
     high: float = math.inf
+    closed: bool = False
 
     def contains(self, values: Array) -> bool:
         """Whether all elements lie inside (complex values: their real and imaginary parts)."""
         parts = np.stack([values.real, values.imag]) if np.iscomplexobj(values) else values
+        if self.closed:
+            return bool(np.all((parts >= self.low) & (parts <= self.high)))
         return bool(np.all((parts > self.low) & (parts < self.high)))
 
 
 REALS = Interval()
 POSITIVE = Interval(0.0)
+NONNEGATIVE = Interval(0.0, closed=True)
 
 
 @dataclass(frozen=True)
@@ -69,19 +73,20 @@ def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
 class OpSpec:
     """An operation, written once as the source text that a person would write.
 
-    `source` names its arguments `{0}`, `{1}`, … and its attributes `{axis}`; it yields one tensor. `batched` is the text
-    for arguments that all carry one more leading dimension (points), where it differs; `looped` says that there is no such
-    text, so that points are evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind the
-    leading dimension first. `reference`, if given, is a text for the same mathematical function (or for the function
-    whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in float64; differences
-    are taken of it instead of `source`. Row 0 of a batch is always the unperturbed point.
+    `source` names its arguments `{0}`, `{1}`, … and its attributes `{axis}`; it yields one tensor. `batched` is the
+    text for arguments that all carry one more leading dimension (points), where it differs; `looped` says that there is
+    no such text, so that points are evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind
+    the leading dimension first. `reference`, if given, is a text for the same mathematical function (or for the
+    function whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in float64;
+    differences are taken of it instead of `source`. Row 0 of a batch is always the unperturbed point.
 
     `shapes` maps the shape of the first argument to the possible shapes of all arguments, the simplest first, and
     to nothing if the first cannot have that shape; `starts` are the shapes that a fresh first argument may have.
     `attributes` maps the arguments' shapes to what may be drawn. `domains`: one for each argument, or one for all.
 
     `kinks` and `singular` map the arguments' values (and attributes, as keywords) to distances from the nearest point
-    where the operation's own derivative does not exist, or is infinite. They are never declared for a failure of a formula.
+    where the operation's own derivative does not exist, or is infinite. They are never declared for a failure of a
+    formula.
 
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.

@@ -1,7 +1,7 @@
 """The vocabulary of shape rules: from the shape of an operation's first argument to the shapes of all of them.
 
-A rule maps the first argument's shape to the possible shapes of all arguments, the simplest first, and to nothing if the
-first argument cannot have that shape.
+A rule maps the first argument's shape to the possible shapes of all arguments, the simplest first, and to nothing if
+the first argument cannot have that shape.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "nonempty_matrix",
     "of_rank",
     "only_if",
+    "ranked",
     "square",
     "unary",
     "vector",
@@ -66,9 +67,14 @@ def nonempty(shape: Shape) -> Shapes:
     return [(shape,)] if all(shape) else []
 
 
+def ranked(shape: Shape) -> Shapes:
+    """One argument of rank 1 or more."""
+    return [(shape,)] if shape else []
+
+
 def vector(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more, whose last dimension is not empty."""
-    return [(shape,)] if shape and shape[-1] else []
+    """One argument of rank 1 or more, without a dimension of size 0."""
+    return [(shape,)] if shape and all(shape) else []
 
 
 def matrix(shape: Shape) -> Shapes:

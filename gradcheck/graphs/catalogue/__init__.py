@@ -1,13 +1,25 @@
-"""The catalogue of operations, one file a family."""
+"""The catalogue of operations, a few files a family, the simplest first; a family is added by naming its module."""
 
 from __future__ import annotations
 
-from gradcheck.graphs.catalogue import math
+from collections.abc import Iterable
+from types import ModuleType
+
+from gradcheck.graphs.catalogue import binary, complex, elementwise, reductions, segments, special
 from gradcheck.graphs.opspec import OpSpec
 
-CATALOGUE: dict[str, OpSpec] = {}
-for _family in (math,):
-    for _spec in _family.OPERATIONS:
-        if _spec.name in CATALOGUE:
-            raise ValueError(f"the catalogue names {_spec.name!r} twice")
-        CATALOGUE[_spec.name] = _spec
+FAMILIES: tuple[ModuleType, ...] = (elementwise, binary, reductions, special, segments, complex)
+
+
+def gathered(families: Iterable[ModuleType]) -> dict[str, OpSpec]:
+    """The operations of all modules by name, in order; ValueError where two have one name."""
+    catalogue: dict[str, OpSpec] = {}
+    for family in families:
+        for spec in family.OPERATIONS:
+            if spec.name in catalogue:
+                raise ValueError(f"the catalogue names {spec.name!r} twice")
+            catalogue[spec.name] = spec
+    return catalogue
+
+
+CATALOGUE: dict[str, OpSpec] = gathered(FAMILIES)
