@@ -1,0 +1,152 @@
+"""Finding a wrong entry of a Jacobian that is never written out: random probes from both sides, then bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Difference = Callable[[Array], tuple[Array, Array]]
+Pullback = Callable[[Array], Array]
+
+CERTAIN = 10.0
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class ProbeTests:
+    """All tests w_i . (J u_j) = (J^T w_i) . u_j of left probes w against right probes u, each array (left, right).
+
+    `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound, and
+    `contribution` the largest single product in either sum. An entry of J that is wrong by e contributes at least
+    e |w_a u_b| to the residual.
+    """
+
+    residual: Array
+    bound: Array
+    contribution: Array
+
+    @property
+    def wrong(self) -> Array:
+        """Where the residual is more than 10 times its bound, or not a number."""
+        return np.asarray(~(np.abs(self.residual) <= CERTAIN * self.bound))
+
+    @property
+    def resolution(self) -> Array:
+        """The smallest residual that would have been noticed, over the largest contribution (inf where that is 0)."""
+        noticed = CERTAIN * self.bound
+        blank = np.full(noticed.shape, np.inf)
+        return np.asarray(np.divide(noticed, self.contribution, out=blank, where=self.contribution > 0))
+
+
+def probe_tests(
+    difference: Array, autodiff_pullbacks: Array, directions: Array, cotangents: Array, bound: Array | float = 0.0
+) -> ProbeTests:
+    """Combine k right and l left probes into l * k tests.
+
+    `difference` (k, m) are the directional derivatives J u_j with error bounds `bound` (broadcast to (k, m)),
+    `autodiff_pullbacks` (l, n) the J^T w_i, `directions` (k, n) the u_j and `cotangents` (l, m) the w_i. With
+    components that are a random sign times a magnitude in [1/2, 1], a wrong Jacobian passes all k * k tests with a
+    probability of at most 2**(1 - k): half of the left probes see nothing of it, or half of the right ones (Freivalds
+    1977).
+    """
+    bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), difference.shape)
+    left = cotangents @ difference.T
+    right = autodiff_pullbacks @ directions.T
+    size = np.abs(cotangents) @ np.abs(difference).T + np.abs(autodiff_pullbacks) @ np.abs(directions).T
+    largest = np.maximum(_largest(cotangents, difference), _largest(autodiff_pullbacks, directions))
+    return ProbeTests(left - right, np.abs(cotangents) @ bound.T + ROUNDING * size, largest)
+
+
+def _largest(rows: Array, columns: Array) -> Array:
+    return np.stack([np.abs(row * columns).max(axis=1, initial=0.0) for row in rows])
+
+
+def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator, attempts: int = 4) -> int | None:
+    """Find one wrong coordinate of n by bisection, in about log2(n) + 2 tests.
+
+    `score(mask)` tests the coordinates of a boolean mask (n,) together: |score| > 1 says that something among them is
+    wrong. Where the first half passes, the error is taken to be in the second; the last coordinate is tested by
+    itself. If it passes, two errors had cancelled, and the bisection is repeated with other halves. Returns None
+    where all coordinates together pass (draw other probes) or no attempt holds.
+    """
+    if not abs(score(np.ones(n, dtype=bool))) > 1.0:
+        return None
+    order = np.arange(n)
+    for _ in range(attempts):
+        among = order
+        while len(among) > 1:
+            first, second = among[: len(among) // 2], among[len(among) // 2 :]
+            among = first if abs(score(_mask(first, n))) > 1.0 else second
+        if abs(score(_mask(among, n))) > 1.0:
+            return int(among[0])
+        order = rng.permutation(n)
+    return None
+
+
+def locate_entry(
+    difference: Difference, pullback: Pullback, direction: Array, cotangent: Array, *, rng: np.random.Generator
+) -> tuple[int, int] | None:
+    """Find one wrong entry (output, input) of a Jacobian, given a probe pair whose test is wrong.
+
+    `difference(u)` returns J u and its error bound, both (m,), for a direction (n,); `pullback(w)` returns J^T w (n,)
+    for a cotangent (m,). Bisects the inputs of `direction` (n,) first, with about log2(n) differences, then the
+    outputs of `cotangent` (m,) with about log2(m) pullbacks. Returns None where the pair's test passes or its error
+    is not found.
+    """
+    row = pullback(cotangent)
+
+    def inputs(mask: Array) -> float:
+        value, bound = difference(direction * mask)
+        return _score(value, bound, row, direction * mask, cotangent)
+
+    column = locate(inputs, direction.size, rng=rng)
+    if column is None:
+        return None
+    single = direction * _mask(np.array([column]), direction.size)
+    value, bound = difference(single)
+
+    def outputs(mask: Array) -> float:
+        return _score(value, bound, pullback(cotangent * mask), single, cotangent * mask)
+
+    output = locate(outputs, cotangent.size, rng=rng)
+    return None if output is None else (output, column)
+
+
+def partition(conclusive: Callable[[Array], bool], n: int, *, tests: int) -> tuple[list[Array], list[Array]]:
+    """Split n coordinates until the probe over each part is conclusive; returns the conclusive parts and the others.
+
+    `conclusive(mask)` says whether the difference along the masked coordinates (n,) has a narrow enough bound. Parts
+    are index arrays, halved breadth first; at most `tests` masks are tried, and what is left then counts as not
+    conclusive.
+    """
+    waiting, good, bad = [np.arange(n)] if n else [], [], []
+    for _ in range(tests):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if conclusive(_mask(part, n)):
+            good.append(part)
+        elif len(part) == 1:
+            bad.append(part)
+        else:
+            waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
+    return good, bad + waiting
+
+
+def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: Array) -> float:
+    test = probe_tests(value[None], row[None], direction[None], cotangent[None], bound[None])
+    allowed = CERTAIN * float(test.bound[0, 0])
+    residual = abs(float(test.residual[0, 0]))
+    if np.isnan(residual):
+        return np.inf
+    return residual / allowed if allowed > 0 else (np.inf if residual > 0 else 0.0)
+
+
+def _mask(indices: Array, n: int) -> Array:
+    mask = np.zeros(n, dtype=bool)
+    mask[indices] = True
+    return mask
