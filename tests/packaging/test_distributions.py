@@ -50,7 +50,10 @@ def test_the_wheel_says_who_may_use_it_and_what_it_needs(distributions: Distribu
 def test_the_sdist_rebuilds_to_the_same_wheel(distributions: Distributions, tmp_path: Path) -> None:
     with tarfile.open(distributions.sdist) as archive:
         names = set(archive.getnames())
-        archive.extractall(tmp_path, **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
+        if sys.version_info >= (3, 12):
+            archive.extractall(tmp_path, filter="data")
+        else:
+            archive.extractall(tmp_path)
     assert {f"{NAME}/{name}" for name in ("LICENSE", "README.md", "pyproject.toml", "strategies/__init__.py")} <= names
     build(tmp_path / NAME, tmp_path / "again", "--wheel")
     (wheel,) = (tmp_path / "again").glob("*.whl")

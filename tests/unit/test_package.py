@@ -29,6 +29,11 @@ def test_every_public_name_loads(name: str) -> None:
     assert vars(gradcheck)[name] is value
 
 
+def test_a_module_does_not_hide_the_function_of_its_name() -> None:
+    source = "import gradcheck.check, gradcheck; gradcheck.assert_close; print(type(gradcheck.check).__name__)"
+    assert run(source) == "function\n"
+
+
 def test_all_and_the_homes_and_the_type_checkers_imports_name_the_same() -> None:
     tree = ast.parse(Path(gradcheck.__file__).read_text(encoding="utf-8"))
     typed = {
