@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -26,8 +25,3 @@ def _maps_into(name: str, interval: Interval) -> bool:
     if spec.arity != 1 or spec.attributes(PROBES.shape) or spec.dtype(0) != "float64" or spec.result != "float64":
         return False
     return spec.domain(0).contains(PROBES) and interval.contains(single(spec)(tf.constant(PROBES)).numpy())
-
-
-def adapter(interval: Interval, permitted: Sequence[str]) -> str | None:
-    """The first permitted operation that maps into the interval, or None."""
-    return next((name for name in adapters(interval) if name in permitted), None)

@@ -23,7 +23,7 @@ LARGEST, SMALLEST = 1e10, 1e-10
 @dataclass(frozen=True, eq=False)
 class Position:
     """A literal or a node, with its value. `ancestors` and `kinks` are bit sets of the positions it depends on, itself
-    included: all of them, and those that stand on a kink; `singular` counts the ones with an infinite derivative.
+    included: all of them, and those that stand on a kink; `singular` says that one has an infinite derivative.
     """
 
     number: int
@@ -45,7 +45,8 @@ class Draft:
     """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
 
     `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
-    `composed` says whether a second node on a kink is welcome. `refusals` counts the nodes that were not taken.
+    `composed` says whether a second node on a kink is welcome. `refusals` counts the nodes that were not taken;
+    `operations` is the bit set of the positions that are nodes.
     """
 
     order: int = 1
@@ -53,6 +54,7 @@ class Draft:
     composed: bool = False
     positions: list[Position] = field(default_factory=list)
     refusals: dict[str, int] = field(default_factory=dict)
+    operations: int = 0
 
     def literal(self, literal: Input) -> Position:
         """A new input."""
@@ -71,6 +73,7 @@ class Draft:
             return None
         if not self.composed and position.composed and not any(argument.composed for argument in arguments):
             return self._refused("composed kink")
+        self.operations |= 1 << position.number
         self.positions.append(position)
         return position
 
@@ -99,6 +102,10 @@ class Draft:
 
     def _refused(self, reason: str) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    def nodes_of(self, output: Position) -> int:
+        """How many nodes the graph of an output has."""
+        return (output.ancestors & self.operations).bit_count()
 
     def graph(self, output: Position) -> Graph:
         """The positions that `output` depends on, as immutable data."""

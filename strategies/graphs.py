@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 from typing import Any
 
 from gradcheck.graphs.catalogue import CATALOGUE
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 
 from .attributes import alternatives, attributes
 from .choices import Draw, index
-from .domains import adapter
+from .domains import adapters
 from .drafts import Draft, Known, Position
 from .shapes import Shapes, accepts, signatures, starts
 from .values import literal, smooth, without_zeros
 
-MORE = 8
-FARTHEST = 4
+MORE, MORE_BEFORE = 24, 3
+FARTHEST = 5
+SIMPLEST_COPIES = 4
 TRIES = 4
 SWARMS = 64
 PREFIX = 3
@@ -56,7 +58,8 @@ def graphs(
     names = tuple(name for name in names if order in CATALOGUE[name].orders)
     if not names and containing is None:
         raise ValueError(f"no operation is left that has a derivative of order {order}")
-    return _graph(containing, names, order, max_nodes, known)
+    joins = tuple(name for name in names if CATALOGUE[name].arity > 1)
+    return _graph(containing, names + joins, order, max_nodes, known)
 
 
 @st.composite
@@ -90,7 +93,7 @@ def banned(names: tuple[str, ...], swarm: int) -> frozenset[str]:
     """The operations that swarm number `swarm` leaves out: none for the first quarter of the numbers, else half of all."""
     if swarm < SWARMS // 4:
         return frozenset()
-    return frozenset(name for place, name in enumerate(names) if (place * 2654435761 + swarm * 40503) >> 9 & 1)
+    return frozenset(name for place, name in enumerate(dict.fromkeys(names)) if (place * 2654435761 + swarm * 40503) >> 9 & 1)
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,20 @@ class Growth:
     banned: frozenset[str]
     draft: Draft
 
-    def more(self) -> bool:
-        """The continue flag."""
-        return index(self.draw, MORE) > 0
+    def more(self, odds: int = MORE) -> bool:
+        """The continue flag, which says stop once in `odds` times."""
+        return index(self.draw, odds) > 0
 
     def prefix(self, containing: str, max_nodes: int) -> Position | None:
         """A few nodes whose values the operation to come accepts, or None."""
-        spec, newest, count = CATALOGUE[containing], None, 0
-        while count < min(PREFIX, max_nodes - 1) and self.more():
+        dtype, newest, room = CATALOGUE[containing].dtype(0), None, min(PREFIX, max_nodes - 2)
+        while room > 0 and self.more(MORE_BEFORE):
+            room -= 1
             shape = newest.value.shape if newest else self._choice(starts(containing))
-            for op in self.candidates(shape, spec.dtype(0)):
-                node = self.grown(op, newest or self.fresh(op, shape, 0))
+            for op in self.candidates(shape, dtype):
+                node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=False)
                 if node and accepts(containing, node.value.shape, str(node.value.dtype)):
-                    newest, count = node, count + 1
+                    newest = node
                     break
             else:
                 break
@@ -139,9 +143,9 @@ class Growth:
 
     def suffix(self, newest: Position, max_nodes: int) -> Position:
         """More nodes after the newest one; the last of them is returned."""
-        while len(newest_nodes(newest, self.draft)) < max_nodes and self.more():
+        while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and self.more():
             for op in self.candidates(newest.value.shape, str(newest.value.dtype)):
-                node = self.grown(op, newest)
+                node = self.grown(op, newest, adapting=room > 1)
                 if node:
                     newest = node
                     break
@@ -171,15 +175,16 @@ class Growth:
         spec = CATALOGUE[op]
         return self.draft.literal(literal(self.draw, shape, spec.dtype(argument), spec.domain(argument)))
 
-    def grown(self, op: str, first: Position) -> Position | None:
-        """A new node on `first` and on other values, drawn by how far back they lie, or fresh."""
+    def grown(self, op: str, first: Position, *, adapting: bool = True) -> Position | None:
+        """A new node on `first` (through an adapter, if need be) and on other values."""
         spec = CATALOGUE[op]
         if not spec.domain(0).contains(first.value):
-            adapted = self._adapted(spec, first)
+            adapted = self._adapted(spec, first) if adapting else None
             if adapted is None:
                 return None
             first = adapted
-        shapes = self._choice(signatures(op, first.value.shape))
+        options = signatures(op, first.value.shape)
+        shapes = self._choice(options + options[:1] * SIMPLEST_COPIES if len(options) > 1 else options)
         attrs = attributes(self.draw, op, shapes)
         arguments = [first, *(self._other(spec, shapes, argument) for argument in range(1, spec.arity))]
         return self.draft.node(op, arguments, attrs)
@@ -187,19 +192,21 @@ class Growth:
     def _adapted(self, spec: OpSpec, first: Position) -> Position | None:
         if spec.dtype(0) != "float64":
             return None
-        op = adapter(spec.domain(0), self.names)
-        node = self.draft.node(op, [first], {}) if op else None
+        permitted = [op for op in adapters(spec.domain(0)) if op in self.names]
+        node = self.draft.node(self._choice(permitted), [first], {}) if permitted else None
         return node if node and spec.domain(0).contains(node.value) else None
 
     def _other(self, spec: OpSpec, shapes: Shapes, argument: int) -> Position:
-        """An existing value of the right shape, dtype and domain; the draw says how far back, and beyond lies a fresh one."""
+        """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or else a fresh one."""
         shape, dtype, domain = shapes[argument], spec.dtype(argument), spec.domain(argument)
         back = index(self.draw, FARTHEST)
-        for position in reversed(self.draft.positions):
-            if position.value.shape == shape and position.value.dtype == dtype and domain.contains(position.value):
-                if back == 0:
-                    return position
-                back -= 1
+        fitting = [
+            position
+            for position in reversed(self.draft.positions)
+            if position.value.shape == shape and position.value.dtype == dtype and domain.contains(position.value)
+        ]
+        if fitting and back < FARTHEST - 1:
+            return fitting[back % len(fitting)]
         return self.fresh(spec.name, shape, argument)
 
     def _plain(self, op: str, first: Position) -> Position | None:
@@ -223,18 +230,7 @@ class Growth:
         return options[index(self.draw, len(options))]
 
 
-def newest_nodes(newest: Position, draft: Draft) -> list[Position]:
-    """The positions of a draft that are nodes and that the newest value depends on."""
-    return [
-        position
-        for position in draft.positions
-        if newest.ancestors >> position.number & 1 and not hasattr(position.source, "values")
-    ]
-
-
 @lru_cache(maxsize=None)
 def _stride(count: int) -> int:
     """A stride near the golden section of `count` that visits every place."""
-    from math import gcd
-
     return next(stride for stride in range(max(1, round(0.618 * count)), 2 * count + 2) if gcd(stride, count) == 1)
