@@ -1,0 +1,127 @@
+"""Convolutions, biases and morphology (family `nn`). Images have no batch dimension: the points are the batch."""
+
+from __future__ import annotations
+
+from gradcheck.graphs.catalogue.pooling import IMAGES, VOLUMES, steps
+from gradcheck.graphs.catalogue.windows import gaps
+from gradcheck.graphs.graph import Shape
+from gradcheck.graphs.opspec import Choice, OpSpec
+
+PATCHES = (
+    "tf.einsum('phwk,pko->phwo', tf.image.extract_patches({0}, [1, 2, 2, 1], [1, {stride}, {stride}, 1], "
+    "[1, 1, 1, 1], {padding}), tf.reshape({1}, [{1}.shape[0], -1, {1}.shape[-1]]))"
+)
+
+
+def _filters(shape: Shape) -> list[tuple[Shape, ...]]:
+    fits = len(shape) == 3 and min(shape[:-1]) > 1 and shape[-1]
+    return [(shape, (2, 2, shape[-1], channels)) for channels in (1, 2)] if fits else []
+
+
+def _filters_3d(shape: Shape) -> list[tuple[Shape, ...]]:
+    fits = len(shape) == 4 and min(shape[:-1]) > 1 and shape[-1]
+    return [(shape, (2, 2, 2, shape[-1], channels)) for channels in (1, 2)] if fits else []
+
+
+def _structuring(shape: Shape) -> list[tuple[Shape, ...]]:
+    return [(shape, (2, 2, shape[-1]))] if len(shape) == 3 and min(shape[:-1]) > 1 and shape[-1] else []
+
+
+def _transposed(shape: Shape) -> list[tuple[Shape, ...]]:
+    return [(shape, (2, 2, channels, shape[-1])) for channels in (1, 2)] if len(shape) == 3 and min(shape) else []
+
+
+def _last(shape: Shape) -> list[tuple[Shape, ...]]:
+    return [(shape, shape[-1:])] if len(shape) > 1 else []
+
+
+OPERATIONS = (
+    OpSpec(
+        "bias_add",
+        "nn",
+        "tf.nn.bias_add({0}, {1})",
+        ("BiasAdd",),
+        arity=2,
+        batched="{0} + {1}",
+        broadcasts=True,
+        shapes=_last,
+        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+    ),
+    OpSpec(
+        "bias_add_channels_first",
+        "nn",
+        "tf.nn.bias_add({0}, {1}, data_format='NCHW')",
+        ("BiasAdd",),
+        arity=2,
+        batched="{0} + {1}[:, tf.newaxis, :, tf.newaxis, tf.newaxis]",
+        shapes=lambda shape: [(shape, shape[1:2])] if len(shape) == 4 else [],
+        starts=((1, 2, 1, 1), (2, 2, 1, 3)),
+    ),
+    OpSpec(
+        "conv2d",
+        "nn",
+        "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
+        ("Conv2D",),
+        arity=2,
+        batched=PATCHES,
+        shapes=_filters,
+        starts=IMAGES,
+        attributes=steps,
+    ),
+    OpSpec(
+        "conv2d_dilated",
+        "nn",
+        "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
+        ("Conv2D",),
+        arity=2,
+        looped=True,
+        shapes=_filters,
+        starts=((3, 3, 1), (3, 4, 2)),
+    ),
+    OpSpec(
+        "conv2d_transpose",
+        "nn",
+        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
+        "{1}.shape[-2]], {stride}, 'SAME')[0]",
+        ("Conv2DBackpropInput",),
+        arity=2,
+        looped=True,
+        shapes=_transposed,
+        starts=IMAGES,
+        attributes=lambda *shapes: {"stride": Choice((1, 2))},
+    ),
+    OpSpec(
+        "depthwise_conv2d",
+        "nn",
+        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
+        ("DepthwiseConv2dNative",),
+        arity=2,
+        looped=True,
+        shapes=_filters,
+        starts=IMAGES,
+        attributes=steps,
+    ),
+    OpSpec(
+        "conv3d",
+        "nn",
+        "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
+        ("Conv3D",),
+        arity=2,
+        looped=True,
+        shapes=_filters_3d,
+        starts=VOLUMES,
+        attributes=steps,
+    ),
+    OpSpec(
+        "dilation2d",
+        "nn",
+        "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
+        ("Dilation2D",),
+        arity=2,
+        looped=True,
+        shapes=_structuring,
+        starts=IMAGES,
+        attributes=steps,
+        kinks=lambda x, filters, stride, padding: gaps(x, 2, stride, padding, added=filters),
+    ),
+)

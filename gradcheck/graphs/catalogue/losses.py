@@ -1,0 +1,55 @@
+"""Losses (family `nn`)."""
+
+from __future__ import annotations
+
+from gradcheck.graphs.graph import Shape
+from gradcheck.graphs.opspec import Choice, OpSpec
+
+
+def _pairs(shape: Shape) -> list[tuple[Shape, ...]]:
+    return [(shape, shape)] if len(shape) > 1 and shape[-1] else []
+
+
+OPERATIONS = (
+    OpSpec(
+        "l2_loss",
+        "nn",
+        "tf.nn.l2_loss({0})",
+        ("L2Loss",),
+        batched="tf.reduce_sum(tf.square({0}), axis=tuple(range(1, len({0}.shape)))) / 2",
+    ),
+    OpSpec(
+        "softmax_cross_entropy",
+        "nn",
+        "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}), logits={1})",
+        ("SoftmaxCrossEntropyWithLogits", "Softmax"),
+        arity=2,
+        shapes=_pairs,
+        starts=((1, 2), (2, 2), (2, 3), (1, 3)),
+    ),
+    OpSpec(
+        "sigmoid_cross_entropy",
+        "nn",
+        "tf.nn.sigmoid_cross_entropy_with_logits(labels={0}, logits={1})",
+        ("Select", "Log1p", "Exp"),
+        arity=2,
+        shapes=lambda shape: [(shape, shape)],
+    ),
+    OpSpec(
+        "ctc_loss",
+        "nn",
+        "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
+        "sequence_length=[{0}.shape[0]]).loss[0]",
+        ("CTCLoss",),
+        looped=True,
+        shapes=lambda shape: [(shape,)] if len(shape) == 2 and shape[0] > 2 and shape[1] > 1 else [],
+        starts=((3, 2), (3, 3), (4, 3)),
+        attributes=lambda shape: {"label": Choice(tuple(range(shape[1] - 1)))},
+        reference="(lambda p: (lambda c: -tf.reduce_sum(p[..., -1], -1) - tf.reduce_logsumexp(tf.where("
+        "tf.linalg.band_part(tf.ones([{0}.shape[-2]] * 2), 0, -1) > 0, c[..., tf.newaxis, :] - c[..., :, tf.newaxis] "
+        "+ (p[..., {label}] - p[..., -1])[..., :, tf.newaxis], -np.inf), [-2, -1]))("
+        "tf.cumsum(p[..., {label}] - p[..., -1], -1)))(tf.nn.log_softmax({0}))",
+        rtol=1e-5,
+        orders=(1,),  # the registered gradient refuses a second derivative
+    ),
+)
