@@ -88,7 +88,8 @@ class Discovery:
         """A name for files that depends on the signature only: the same finding has the same name every night."""
         parts = self.signature
         words = re.sub(r"[^a-z0-9_]+", "-", f"{parts.culprit} order{parts.order} {parts.kind.value} {parts.trigger}".lower())
-        digest = hashlib.sha256(repr((*vars(parts).values(),)).encode()).hexdigest()[:6]
+        full = "|".join((parts.culprit, str(parts.order), parts.path, parts.mode, parts.kind.value, parts.trigger))
+        digest = hashlib.sha256(full.encode()).hexdigest()[:6]
         return f"{words[:80].strip('-')}-{digest}"
 
     @property
@@ -119,7 +120,7 @@ def literal(value: Any) -> Input:
 def trigger(arguments: Sequence[Any]) -> str:
     """What is special about an operation's arguments, in a few words; "none" if nothing is.
 
-    Looks for an empty argument, NaN or infinite values, exact zeros (one, or several), ties, repeated indices (of
+    Looks for an empty argument, NaN or infinite values, exact zeros, ties, repeated indices (of
     integers), ones, huge (1e100) and tiny (1e-100) magnitudes and a single element, in this order; the first
     argument that shows the first of these is named.
 
@@ -145,8 +146,7 @@ def _tied(array: Array) -> bool:
 _TRIGGERS = (
     ("no element", lambda array: array.size == 0),
     ("NaN or infinity", lambda array: not bool(np.isfinite(array).all())),
-    ("zeros", lambda array: array.dtype.kind in "fc" and np.sum(array == 0) > 1),
-    ("zero", lambda array: array.dtype.kind in "fc" and np.sum(array == 0) == 1),
+    ("zero", lambda array: array.dtype.kind in "fc" and bool(np.any(array == 0))),
     ("repeated index", _repeated),
     ("tie", _tied),
     ("one", lambda array: array.dtype.kind in "fc" and bool(np.any(array == 1))),

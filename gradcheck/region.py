@@ -1,0 +1,74 @@
+"""Where in an operation's arguments a known defect bites: a fixed vocabulary of conditions, no code from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def _zeros(groups: Array) -> Array:
+    return np.asarray(np.sum(groups == 0, axis=-1))
+
+
+def _repeats(groups: Array) -> bool:
+    return any(np.unique(group).size < group.size for group in groups)
+
+
+CONDITIONS = {
+    "always": lambda groups: True,
+    "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
+    "zeros>=2": lambda groups: bool(np.any(_zeros(groups) >= 2)),
+    "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
+    "one": lambda groups: bool(np.any(groups == 1)),
+    "negative": lambda groups: bool(np.any(groups.real < 0)),
+    "tie": _repeats,
+    "repeat": _repeats,
+    "single": lambda groups: groups.shape[-1] == 1,
+    "empty": lambda groups: groups.size == 0,
+    "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
+    "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
+}
+ELEMENTS = {
+    "all": slice(None),
+    "all but the first": slice(1, None),
+    "all but the last": slice(None, -1),
+}
+
+
+@dataclass(frozen=True)
+class Region:
+    """The arguments of one operation for which its derivative is known to be wrong.
+
+    `attrs` are the attribute values it is limited to. `argument` is looked at in groups along the axis `along` (an
+    integer, or the name of the attribute that holds it; None: the whole argument is one group), of each group the
+    `elements`; the `condition` holds if it holds for any group.
+    """
+
+    op: str
+    condition: str
+    orders: tuple[int, ...]
+    attrs: tuple[tuple[str, Any], ...] = ()
+    argument: int = 0
+    along: int | str | None = None
+    elements: str = "all"
+
+    def contains(self, op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int) -> bool:
+        """Whether an operation with these attributes and argument values lies in the region, at this order."""
+        if op != self.op or order not in self.orders or self.argument >= len(arguments):
+            return False
+        if any(name not in attrs or attrs[name] != value for name, value in self.attrs):
+            return False
+        groups = self._groups(np.asarray(arguments[self.argument]), attrs)
+        return bool(CONDITIONS[self.condition](groups[..., ELEMENTS[self.elements]]))
+
+    def _groups(self, array: Array, attrs: Mapping[str, Any]) -> Array:
+        axis = attrs.get(self.along) if isinstance(self.along, str) else self.along
+        if axis is None or array.ndim == 0:
+            return array.reshape(1, -1)
+        moved = np.moveaxis(array, axis, -1)
+        return moved.reshape(int(np.prod(moved.shape[:-1], dtype=int)), moved.shape[-1])
