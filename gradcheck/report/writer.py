@@ -1,0 +1,69 @@
+"""Writing a report: JSON, Markdown and a script, each file whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from gradcheck.report.confirm import Confirmation
+from gradcheck.report.discovery import Discovery
+from gradcheck.report.json_report import json_text
+from gradcheck.report.markdown import graph_lines, markdown, over, verdict
+
+
+class ReportError(OSError):
+    """A report could not be written; names the folder and what to do. `text(discovery)` still has all of it."""
+
+
+def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
+    """Writes `<name>.json`, `<name>.md` and `<name>.py` into a folder, made if it is missing, and returns their paths.
+
+    Files of an earlier run with the same signature are replaced, in one step each (a temporary file, then
+    os.replace), so that workers that find the same defect at once never mix their reports. Raises ReportError where
+    the folder cannot be made or written to.
+    """
+    folder = Path(folder)
+    contents = {
+        ".json": json_text(discovery, confirmation),
+        ".md": markdown(discovery, confirmation),
+        ".py": discovery.script,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tuple(_replace(folder / (discovery.name + suffix), text) for suffix, text in contents.items())
+    except OSError as error:
+        raise ReportError(
+            f"the report {discovery.name} could not be written to {folder} ({error.strerror or error}); "
+            f"give a folder that can be written to with --gradcheck-reports=DIR"
+        ) from error
+
+
+def text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
+    """The full finding for a terminal: verdict, graph, comparison and script."""
+    lines = [verdict(discovery, confirmation), "", *(f"  {line}" for line in graph_lines(discovery)), ""]
+    for finding in discovery.findings:
+        lines.append(
+            f"  {finding.kind.value}, {finding.input}{'' if finding.index is None else list(finding.index)}: autodiff "
+            f"{finding.autodiff}, difference {finding.difference} ± {finding.bound}, allowed {finding.allowed}, off by "
+            f"{over(finding)}: {finding.reason}"
+        )
+    lines += ["", f"report {discovery.name}; script:", "", discovery.script]
+    return "\n".join(lines)
+
+
+def _replace(path: Path, content: str) -> Path:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}-", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return path
