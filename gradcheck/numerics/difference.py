@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.noise import noise_within
 from gradcheck.numerics.rounding import Rounding, rounding_of
 from gradcheck.numerics.stencil import EPS64, Sample
 from gradcheck.numerics.tableau import Choice, choose, extrapolate
@@ -16,7 +15,6 @@ Array = np.ndarray[Any, Any]
 
 RELATIVE = 0.1
 ABSOLUTE = 1e-6
-NOISE_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,10 @@ def first_difference(sample: Sample) -> Estimate:
 
 
 def estimate(choice: Choice, rounding: Rounding, sample: Sample, *, order: int) -> Estimate:
-    """Adds the noise that shows within the radius of the chosen entry, and applies the rule for conclusive."""
-    lines = np.arange(len(sample.step))[:, None]
+    """Applies the rule for conclusive to the entry chosen."""
     valid = np.isfinite(choice.bound)
-    radius = np.where(valid, rounding.steps[choice.widest, lines, 0], 0.0)
-    finest = rounding.steps[choice.finest, lines, 0]
-    noise = NOISE_FACTOR * 4 ** (order - 1) * noise_within(sample, radius) / finest**order
-    bound = np.where(valid, choice.bound + noise + 4 * EPS64 * np.abs(choice.value), np.inf)
+    radius = np.where(valid, rounding.steps[choice.widest, np.arange(len(sample.step))[:, None], 0], 0.0)
+    bound = np.where(valid, choice.bound + 4 * EPS64 * np.abs(choice.value), np.inf)
     size = np.take_along_axis(rounding.sizes, choice.widest[None], axis=0)[0]
     small = ABSOLUTE * np.maximum(size, rounding.zero) / radius**order
     conclusive = valid & ((bound <= RELATIVE * np.abs(choice.value)) | (bound <= small))

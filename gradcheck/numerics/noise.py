@@ -13,6 +13,8 @@ Array = np.ndarray[Any, Any]
 
 ORDERS = (4, 5, 6)
 AGREEMENT = 4.0
+FACTOR = 4.0
+CONFIRMED = 100.0
 
 
 def value_noise(sample: Sample) -> Array:
@@ -36,11 +38,11 @@ def value_noise(sample: Sample) -> Array:
     return np.asarray(np.where(high <= AGREEMENT * low, high, 0.0))
 
 
-def noise_within(sample: Sample, radius: Array) -> Array:
-    """The largest noise among the spacings whose points all lie within `radius` (k, m) of the centre, shape (k, m).
+def confirmed(sample: Sample, tail: Array) -> Array:
+    """The error that noise adds to a value, shape (k, m), from `tail` (k, m), what the finest differences show of it.
 
-    Wider rows may straddle a kink or a period and would take it for noise.
+    The noise at a spacing counts only if the tail shows at least a part of it: wide spacings may straddle a kink or a
+    period and take it for noise, of which the finest differences know nothing.
     """
-    stencil = sample.stencil
-    spans = np.multiply.outer(stencil.noise_spacings, sample.step)[:, :, None] * (stencil.noise_points - 1) / 2
-    return np.asarray(np.where(spans <= radius, value_noise(sample), 0.0).max(axis=0))
+    level = FACTOR * value_noise(sample)
+    return np.asarray(np.maximum(tail, np.where(level <= CONFIRMED * tail, level, 0.0).max(axis=0)))

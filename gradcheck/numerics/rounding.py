@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.numerics.noise import confirmed
 from gradcheck.numerics.stencil import EPS64, Sample
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +55,7 @@ def rounding_of(sample: Sample) -> Rounding:
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))
     secants = _secants(plus, minus, steps)
-    noise = TAIL_FACTOR * _tail(slopes, steps, resolved, sample)
+    noise = confirmed(sample, TAIL_FACTOR * _tail(slopes, steps, resolved, sample))
     model = eps * (PROMISE * larger + (PROMISE + 1) * reach * secants) + smallest
     centre_model = eps * (PROMISE * np.abs(centre) + (PROMISE + 1) * reach * secants[-FINEST]) + smallest
     sizes = np.maximum.accumulate(larger[::-1], axis=0)[::-1]

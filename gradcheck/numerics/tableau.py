@@ -23,14 +23,17 @@ DIVERGENT = 4.0
 """Above this growth of the changes from column to column the widest step lies beyond twice the radius of convergence."""
 
 
+ORDERLY = 4.0
+"""Differences count as departing like h**2 while the departures grow from step to step as they should, within this factor."""
+
+
 @dataclass(frozen=True)
 class Choice:
-    """The entry with the smallest bound, arrays (k, m); `widest` and `finest` index the outermost steps that it used."""
+    """The entry with the smallest bound, arrays (k, m); `widest` indexes the widest step that it used."""
 
     value: Array
     bound: Array
     widest: Array
-    finest: Array
 
 
 def extrapolate(column: Array, rounding: Array, stencil: Stencil) -> tuple[Array, Array]:
@@ -40,6 +43,7 @@ def extrapolate(column: Array, rounding: Array, stencil: Stencil) -> tuple[Array
     wider steps are NaN and infinite.
     """
     columns = 1 + int(log(REACH) / log(stencil.ratio))
+    column = np.where(orderly(column, rounding, stencil), column, np.nan)
     values = np.full((columns, *column.shape), np.nan)
     errors = np.full((columns, *column.shape), np.inf)
     values[0], errors[0] = column, rounding
@@ -79,4 +83,18 @@ def choose(values: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     bound = np.take_along_axis(bounds, best, axis=0)[0]
     value = np.take_along_axis(values[:, :stop].reshape(bounds.shape), best, axis=0)[0]
     column, row = np.divmod(best[0], stop)
-    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - 1, 0), row)
+    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - 1, 0))
+
+
+def orderly(column: Array, rounding: Array, stencil: Stencil) -> Array:
+    """Which steps lie within the reach of a series in h**2, boolean (count, k, m).
+
+    Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding; the first
+    pair of changes that does not, seen from the finest step, ends it.
+    """
+    square = stencil.ratio**2
+    change, slack = np.abs(column[1:] - column[:-1]), 2 * (rounding[1:] + rounding[:-1])
+    low, high = change - slack, change + slack
+    steady = (high[:-1] * ORDERLY >= square * low[1:]) & (low[:-1] <= square * ORDERLY * high[1:])
+    reach = np.logical_and.accumulate(steady[::-1], axis=0)[::-1]
+    return np.concatenate([reach, np.ones((2, *reach.shape[1:]), dtype=bool)])
