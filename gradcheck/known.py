@@ -166,12 +166,15 @@ def _defect(data: Any) -> Defect:
         graph=graph,
         cotangent=input_from_json(data["cotangent"], "$.cotangent"),
         direction=tuple(
-            input_from_json(vector, f"$.direction[{i}]") for i, vector in enumerate(items(data["direction"], "$.direction", 64))
+            input_from_json(vector, f"$.direction[{i}]")
+            for i, vector in enumerate(items(data["direction"], "$.direction", 64))
         ),
         right=_values(data["right"], "$.right", graph, complete=True),
         source=_text(data["source"], "$.source"),
         given=_values(data["given"], "$.given", graph, complete=False),
-        regions=tuple(_region(region, f"$.regions[{i}]") for i, region in enumerate(items(data["regions"], "$.regions", 64))),
+        regions=tuple(
+            _region(region, f"$.regions[{i}]") for i, region in enumerate(items(data["regions"], "$.regions", 64))
+        ),
         since=_text(releases["from"], "$.releases.from", RELEASE),
         until=None if until is None else _text(until, "$.releases.until", RELEASE),
         upstream=None if upstream is None else _text(upstream, "$.upstream", LINK),

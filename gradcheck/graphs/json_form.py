@@ -118,7 +118,9 @@ def input_from_json(data: Any, place: str) -> Input:
     )
     values = items(data["values"], f"{place}.values", MAX_ELEMENTS)
     if math.prod(shape) != len(values):
-        raise GraphFormatError(f"{place}.values", f"{len(values)} values", f"{math.prod(shape)}, as shape {shape} holds")
+        raise GraphFormatError(
+            f"{place}.values", f"{len(values)} values", f"{math.prod(shape)}, as shape {shape} holds"
+        )
     read = _complex if data["dtype"] == "complex128" else number
     literal = Input(shape, tuple(read(x, f"{place}.values[{i}]") for i, x in enumerate(values)), data["dtype"])
     if data["dtype"] == "float32" and any(abs(x) > 3.4028235e38 for x in literal.values):

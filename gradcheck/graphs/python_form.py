@@ -47,15 +47,15 @@ def to_python(
         raise ValueError(f"order was {order!r}; a script is written for order 1 or 2 (at a kink, 1)")
     if direction is not None and len(direction) != len(graph.inputs):
         raise ValueError(f"{len(direction)} directions were given for {len(graph.inputs)} inputs; each needs one")
-    names = _numbered("x", len(graph.inputs))
+    names = variables(graph)[: len(graph.inputs)]
     parts = [
         script.HEAD.format(title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."),
         *_inputs(graph, names, order, direction),
-        _function(graph, "function", names, reference=False),
+        _function(graph, "function", reference=False),
     ]
     oracle = "reference" if any(CATALOGUE[node.op].reference for node in graph.nodes) else "function"
     if oracle == "reference":
-        parts.append(_function(graph, "reference", names, reference=True))
+        parts.append(_function(graph, "reference", reference=True))
     parts.append(_objective(graph, names, cotangent))
     parts += _differences(order, one_sided, oracle)
     parts.append(_verdict(graph, order, one_sided))
@@ -72,20 +72,26 @@ def _inputs(graph: Graph, names: Sequence[str], order: int, direction: Sequence[
     return ["\n".join(lines)]
 
 
-def _function(graph: Graph, name: str, names: Sequence[str], *, reference: bool) -> str:
-    variables = [*names, *_numbered("y", len(graph.nodes))]
-    lines = [f"def {name}({', '.join(names)}):"]
-    for position, node in graph.positions():
-        lines.append(f"    {variables[position]} = {_expression(node, variables, reference=reference)}")
-    return "\n".join([*lines, f"    return {variables[-1]}"])
+def variables(graph: Graph) -> list[str]:
+    """The variable of each position in the script: x or x1, x2, … for inputs, y or y1, y2, … for nodes."""
+    return [*_numbered("x", len(graph.inputs)), *_numbered("y", len(graph.nodes))]
 
 
-def _expression(node: Node, variables: Sequence[str], *, reference: bool) -> str:
+def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> str:
+    """A node's source text with the parents' variables and its attributes' literals."""
     spec = CATALOGUE[node.op]
     text = spec.reference if reference and spec.reference else spec.source
     values = {name: repr(value) for name, value in node.attrs}
-    values.update({str(place): variables[parent] for place, parent in enumerate(node.parents)})
+    values.update({str(place): names[parent] for place, parent in enumerate(node.parents)})
     return FIELD.sub(lambda match: values[match[1]], text)
+
+
+def _function(graph: Graph, name: str, *, reference: bool) -> str:
+    names = variables(graph)
+    lines = [f"def {name}({', '.join(names[: len(graph.inputs)])}):"]
+    for position, node in graph.positions():
+        lines.append(f"    {names[position]} = {expression(node, names, reference=reference)}")
+    return "\n".join([*lines, f"    return {names[-1]}"])
 
 
 def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) -> str:

@@ -11,16 +11,16 @@ import numpy as np
 import tensorflow as tf
 '''
 
-FIRST = '''
+FIRST = """
 def autodiff():
     tensors = [tf.constant(value) for value in inputs]
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         value = objective(function, *tensors)
     return tape.gradient(value, tensors)
-'''
+"""
 
-SECOND = '''
+SECOND = """
 def autodiff():
     tensors = [tf.constant(value) for value in inputs]
     with tf.GradientTape() as outer:
@@ -34,7 +34,7 @@ def autodiff():
         return gradient
     vectors = [tf.constant(direction[i]) for i in known]
     return outer.gradient([gradient[i] for i in known], tensors, output_gradients=vectors)
-'''
+"""
 
 MOVED_FIRST = '''
 def moved(i, element, unit, s):
@@ -101,7 +101,7 @@ COMPARE = {
 """,
 }
 
-VERDICT = '''
+VERDICT = """
 try:
     derivative = autodiff()
 except Exception as error:
@@ -139,4 +139,4 @@ if unsure:
     print("CANNOT TELL")
     sys.exit(2)
 print("RIGHT")
-'''
+"""

@@ -87,7 +87,9 @@ class Discovery:
     def name(self) -> str:
         """A name for files that depends on the signature only: the same finding has the same name every night."""
         parts = self.signature
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{parts.culprit} order{parts.order} {parts.kind.value} {parts.trigger}".lower())
+        words = re.sub(
+            r"[^a-z0-9_]+", "-", f"{parts.culprit} order{parts.order} {parts.kind.value} {parts.trigger}".lower()
+        )
         full = "|".join((parts.culprit, str(parts.order), parts.path, parts.mode, parts.kind.value, parts.trigger))
         digest = hashlib.sha256(full.encode()).hexdigest()[:6]
         return f"{words[:80].strip('-')}-{digest}"

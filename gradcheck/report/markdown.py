@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Input
+from gradcheck.graphs.python_form import expression, variables
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
 
@@ -71,17 +72,18 @@ def verdict(discovery: Discovery, confirmation: Confirmation | None = None) -> s
 
 def graph_lines(discovery: Discovery) -> list[str]:
     """The graph as text, one position a line, with values where the discovery has them."""
-    graph, lines = discovery.graph, []
+    graph, names, lines = discovery.graph, variables(discovery.graph), []
     for position, value in enumerate(graph.inputs):
-        lines.append(f"{position}: input {value.dtype}{list(value.shape)} = {numbers(value)}")
+        lines.append(f"{names[position]} = {value.dtype}{list(value.shape)} {numbers(value)}")
     for position, node in graph.positions():
-        given = ", ".join([*(f"%{parent}" for parent in node.parents), *(f"{k}={v!r}" for k, v in node.attrs)])
-        value = f" = {numbers(discovery.values[position])}" if position < len(discovery.values) else ""
+        value_text = f"   # {numbers(discovery.values[position])}" if position < len(discovery.values) else ""
         culprit = "   <- culprit" if position == discovery.position else ""
-        lines.append(f"{position}: {node.op}({given}){value}{culprit}")
-    lines.append(f"differentiated: sum(w * %{graph.size - 1}), w = {numbers(discovery.cotangent)}")
+        lines.append(f"{names[position]} = {expression(node, names)}{value_text}{culprit}")
+    lines.append(f"differentiated: sum(w * {names[-1]}) with w = {numbers(discovery.cotangent)}")
     if discovery.order == 2:
-        lines += [f"direction of input {i}: {numbers(vector)}" for i, vector in enumerate(discovery.direction)]
+        lines += [
+            f"direction of {name}: {numbers(vector)}" for name, vector in zip(names, discovery.direction, strict=False)
+        ]
     return lines
 
 

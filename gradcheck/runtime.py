@@ -1,0 +1,45 @@
+"""TensorFlow's settings for a hunt: quiet, without oneDNN's reorderings, one thread a worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
+_state = {"configured": False}
+
+
+def set_environment() -> None:
+    """Sets TF_CPP_MIN_LOG_LEVEL=2 and TF_ENABLE_ONEDNN_OPTS=0 unless they are set; call it before TensorFlow loads."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+
+
+def configure() -> bool:
+    """Imports TensorFlow with one intra-op and one inter-op thread; returns whether the threads could be set.
+
+    Threads that somebody chose before (tf.config.threading, or TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS) stay; a
+    TensorFlow that has already run an operation keeps what it has. Further calls change nothing.
+    """
+    set_environment()
+    import tensorflow as tf
+
+    if _state["configured"]:
+        return True
+    threading = tf.config.threading
+    try:
+        if not threading.get_intra_op_parallelism_threads() and "TF_NUM_INTRAOP_THREADS" not in os.environ:
+            threading.set_intra_op_parallelism_threads(1)
+        if not threading.get_inter_op_parallelism_threads() and "TF_NUM_INTEROP_THREADS" not in os.environ:
+            threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        return False
+    _state["configured"] = True
+    return True
+
+
+def configure_if_loaded() -> None:
+    """The same, but only where something has imported TensorFlow already."""
+    if "tensorflow" in sys.modules and not _state["configured"]:
+        configure()
+        _state["configured"] = True
