@@ -5,10 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import ModuleType
 
-from gradcheck.graphs.catalogue import binary, complex, elementwise, reductions, segments, special
+from gradcheck.graphs.catalogue import (
+    array,
+    binary,
+    complex,
+    diagonals,
+    elementwise,
+    gathering,
+    reductions,
+    segments,
+    special,
+)
 from gradcheck.graphs.opspec import OpSpec
 
-FAMILIES: tuple[ModuleType, ...] = (elementwise, binary, reductions, special, segments, complex)
+FAMILIES: tuple[ModuleType, ...] = (
+    elementwise,
+    binary,
+    reductions,
+    array,
+    gathering,
+    diagonals,
+    segments,
+    special,
+    complex,
+)
 
 
 def gathered(families: Iterable[ModuleType]) -> dict[str, OpSpec]:

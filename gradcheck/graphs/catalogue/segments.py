@@ -1,19 +1,16 @@
-"""The census's family `math`: reductions over the segments of the first dimension.
-
-Over points, the two leading dimensions trade places, so that the segments stay in front.
-"""
+"""The census's family `math`: reductions over the segments of the first dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gradcheck.graphs.catalogue.batching import points_last
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.kinks import ties_of_largest, ties_of_smallest, ties_within
 from gradcheck.graphs.opspec import Attribute, Choice, Distances, Indices, OpSpec
 from gradcheck.graphs.shapes import vector
 
 STARTS: tuple[Shape, ...] = ((2,), (3,), (1,), (2, 2), (3, 2), (4,))
-SWAPPED = "tf.experimental.numpy.swapaxes({0}, 0, 1)"
 
 
 def _sorted(shape: Shape) -> Mapping[str, Attribute]:
@@ -35,7 +32,7 @@ def _segments(name: str, gradients: tuple[str, ...], kinks: Distances | None = N
         "math",
         call,
         gradients,
-        batched=f"tf.experimental.numpy.swapaxes({call.replace('{0}', SWAPPED)}, 0, 1)",
+        batched=points_last(call),
         shapes=vector,
         starts=STARTS,
         attributes=_covering if covering else _sorted,
