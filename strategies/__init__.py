@@ -1,5 +1,1 @@
-"""Hypothesis strategies: shapes, values, attributes and graphs."""
-
-from .graphs import graphs
-
-__all__ = ["graphs"]
+"""Hypothesis strategies: shapes, values, attributes, and `graphs.graphs`, which puts them together."""
