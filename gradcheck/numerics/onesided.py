@@ -18,10 +18,14 @@ WITNESSES = 4
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of a sequence as the step goes to zero, `value` within `bound`, both (k, m); inf where unknown."""
+    """The limit of a sequence as the step goes to zero, `value` within `bound` (inf where unknown), each (k, m).
+
+    `row` is the index of the finest member that the limit was taken from.
+    """
 
     value: Array
     bound: Array
+    row: Array
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
     """
     count = len(rows)
     column = np.array(rows)
-    best = Limit(column[-1], np.full(rows.shape[1:], np.inf))
-    low, high = _compatible(rows, rounding)
+    best = Limit(column[-1], np.full(rows.shape[1:], np.inf), np.full(rows.shape[1:], count - 1))
+    change = np.abs(np.diff(rows, axis=0))
+    low, high = _agreed(rows, SAFETY * np.concatenate([change, change[-1:]]) + rounding)
     scale = ratio ** (-order * np.arange(count, dtype=np.float64))[:, None, None]
     for power in range(1, min(COLUMNS, count - 1) + 1):
         factor = ratio**power
@@ -62,29 +67,33 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
         change = np.abs(refined - column[:-1]) * scale[:size]
         truncation = np.maximum.accumulate(change[::-1])[::-1] / scale[:size]
         bound = SAFETY * truncation + 2.0 * rounding[power : power + size]
-        fits = (refined >= low[:size] - bound) & (refined <= high[:size] + bound)
+        agreed = _agreed(refined, bound)
+        low, high = np.maximum(low[:size], agreed[0]), np.minimum(high[:size], agreed[1])
+        fits = (refined >= low - bound) & (refined <= high + bound)
         bound = np.where(fits & np.isfinite(bound), bound, np.inf)
         bound[max(0, count - WITNESSES + 1) :] = np.inf
-        best = _narrower(best, refined, bound)
+        best = _narrower(best, refined, bound, power)
         column = refined
     return best
 
 
-def _compatible(rows: Array, rounding: Array) -> tuple[Array, Array]:
+def _agreed(rows: Array, error: Array) -> tuple[Array, Array]:
     """For every row, the interval that this row and all finer ones agree on."""
-    change = np.abs(np.diff(rows, axis=0))
-    error = SAFETY * np.concatenate([change, change[-1:]]) + rounding
     low = np.maximum.accumulate((rows - error)[::-1])[::-1]
     high = np.minimum.accumulate((rows + error)[::-1])[::-1]
     return low, high
 
 
-def _narrower(best: Limit, values: Array, bounds: Array) -> Limit:
+def _narrower(best: Limit, values: Array, bounds: Array, power: int) -> Limit:
     row = np.argmin(bounds, axis=0)[None]
     value = np.take_along_axis(values, row, axis=0)[0]
     bound = np.take_along_axis(bounds, row, axis=0)[0]
     better = bound < best.bound
-    return Limit(np.where(better, value, best.value), np.where(better, bound, best.bound))
+    return Limit(
+        np.where(better, value, best.value),
+        np.where(better, bound, best.bound),
+        np.where(better, row[0] + power, best.row),
+    )
 
 
 def sides(sample: Sample) -> tuple[Side, Side]:

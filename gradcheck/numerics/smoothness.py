@@ -18,6 +18,7 @@ RELATIVE = 1e-3
 ABSOLUTE = 1e-6
 STEADY = 0.9
 LAST = 4
+STILL = 6
 NOTHING = 1e9 * float(np.finfo(np.float64).tiny)
 
 
@@ -61,21 +62,22 @@ def classify(sample: Sample) -> OneSided:
     cannot be seen.
     """
     with np.errstate(all="ignore"):
+        ratio = sample.stencil.ratio
         left, right = sides(sample)
         outside = ~(np.isfinite(sample.values[:, 0]) & left.inside & right.inside)
         gap, unsure_gap = _gap(sample, left, right)
-        slopes = _slope(left), _slope(right)
+        slopes = _slope(left, ratio), _slope(right, ratio)
         kink = np.abs(slopes[1].value - slopes[0].value)
         doubt = slopes[0].bound + slopes[1].bound
         bend = np.abs(right.curvature.value - left.curvature.value)
         haze = left.curvature.bound + right.curvature.bound
-        bent = (bend > CERTAIN * haze) | _cusp(left) | _cusp(right)
+        bent = (bend > CERTAIN * haze) | _cusp(left, ratio) | _cusp(right, ratio)
         cases = (
             (outside | _endless(left) | _endless(right), Smoothness.SINGULAR),
             (gap, Smoothness.JUMP),
             (unsure_gap | _restless(left) | _restless(right), Smoothness.UNKNOWN),
-            (kink > CERTAIN * doubt, Smoothness.KINK),
-            (~_resolved(sample, slopes, kink + doubt), Smoothness.UNKNOWN),
+            ((kink > CERTAIN * doubt) & _visible(sample, kink, slopes), Smoothness.KINK),
+            ((kink > CERTAIN * doubt) | ~_resolved(sample, slopes, kink + doubt), Smoothness.UNKNOWN),
             (bent, Smoothness.CURVATURE_JUMP),
         )
         kind = np.select([case for case, _ in cases], [int(name) for _, name in cases], int(Smoothness.SMOOTH))
@@ -114,12 +116,12 @@ def _endless(side: Side) -> Array:
     return np.asarray(_restless(side) & (np.diff(size, axis=0) > 0).all(axis=0))
 
 
-def _cusp(side: Side) -> Array:
+def _cusp(side: Side, ratio: float) -> Array:
     """Whether the slope has a limit but its own slope has none, as |t|**1.5 at zero."""
     steps, one_way = _clear_steps(side)
-    # With a bounded second derivative these steps fall like the row itself, by 4; with a root they fall slower.
+    # With a bounded second derivative these steps fall like the row itself; with a root they fall slower.
     rate = np.abs(steps[1:]) / np.abs(steps[:-1])
-    steady = (rate > 0.3) & (rate < STEADY) & (np.abs(rate / rate[-1] - 1.0) < 0.1)
+    steady = (rate > ratio**-0.8) & (rate < STEADY) & (np.abs(rate / rate[-1] - 1.0) < 0.1)
     return np.asarray(one_way & steady.all(axis=0))
 
 
@@ -133,33 +135,47 @@ def _clear_steps(side: Side) -> tuple[Array, Array]:
 def _gap(sample: Sample, left: Side, right: Side) -> tuple[Array, Array]:
     """Where the value at the point is certainly not a side's limit, and where that cannot be told."""
     finest = (sample.step * sample.stencil.steps[-1])[:, None]
-    noise = _one_sided_noise(sample)
+    noise = _one_sided_noise(sample).max(axis=0)
     certain = np.zeros(left.inside.shape, dtype=bool)
     suspected = np.zeros(left.inside.shape, dtype=bool)
     steep = np.maximum(np.abs(left.slopes[-2:]), np.abs(right.slopes[-2:])).max(axis=0)
     for side in (left, right):
         size = np.abs(side.gap.value)
         differs = size > CERTAIN * side.gap.bound
-        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep)
+        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep) & ~_stepped(side)
         certain |= differs & clear
         suspected |= differs & ~clear
     return certain, suspected & ~certain
 
 
+def _stepped(side: Side) -> Array:
+    """Whether the finest rows stand on one narrow step of a staircase: an edge of it nearby would look like a jump."""
+    moved = side.slopes != 0.0
+    still = np.argmax(moved[::-1], axis=0)
+    return np.asarray(moved.any(axis=0) & (still > 0) & (still < STILL))
+
+
+def _visible(sample: Sample, kink: Array, slopes: tuple[Limit, Limit]) -> Array:
+    """Whether the values along a kink drift apart by more than their noise at the steps that its slopes come from."""
+    finest = np.maximum(slopes[0].row, slopes[1].row)
+    drift = kink * sample.step[:, None] * sample.stencil.steps[finest]
+    return np.asarray(drift > 10.0 * _one_sided_noise(sample).min(axis=0))
+
+
 def _one_sided_noise(sample: Sample) -> Array:
-    """The noise of the values, (k, m), from difference tables over the noise samples of either side apart."""
+    """The noise of the values at each spacing, (spacings, k, m): difference tables over each side's noise samples."""
     stencil = sample.stencil
     half = stencil.noise_points // 2
-    noise = np.zeros(sample.values[:, 0].shape)
+    noise = np.zeros((len(stencil.noise_spacings), *sample.values[:, 0].shape))
     if half < 3:
         return noise
     order = half - 1
     norm = np.sqrt(float(np.prod([(order + i) / i for i in range(1, order + 1)])))
     start = 1 + 2 * stencil.count
-    for _ in stencil.noise_spacings:
+    for level in noise:
         block = sample.values[:, start : start + stencil.noise_points]
         for part in (block[:, :half], block[:, -half:]):
-            noise = np.fmax(noise, np.abs(np.diff(part, n=order, axis=1)).max(axis=1) / norm)
+            np.fmax(level, np.abs(np.diff(part, n=order, axis=1)).max(axis=1) / norm, out=level)
         start += stencil.noise_points
     return noise
 
@@ -172,15 +188,16 @@ def _resolved(sample: Sample, slopes: tuple[Limit, Limit], doubt: Array) -> Arra
     return np.asarray(doubt <= RELATIVE * slope + ABSOLUTE * size / sample.step[:, None])
 
 
-def _slope(side: Side) -> Limit:
+def _slope(side: Side, ratio: float) -> Limit:
     """The side's slope: infinite where it is endless, NaN outside the domain, by Aitken's rule at a cusp."""
-    endless, cusp = _endless(side), _cusp(side)
+    endless, cusp = _endless(side), _cusp(side, ratio)
     aitken = _aitken(side)
     value = np.where(cusp, aitken.value, side.slope.value)
     bound = np.where(cusp, aitken.bound, side.slope.bound)
     value = np.where(endless, np.copysign(np.inf, side.slopes[-1]), value)
     bound = np.where(endless, 0.0, bound)
-    return Limit(np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf))
+    row = np.where(cusp, aitken.row, side.slope.row)
+    return Limit(np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf), row)
 
 
 def _aitken(side: Side) -> Limit:
@@ -188,4 +205,4 @@ def _aitken(side: Side) -> Limit:
     steps = np.diff(side.slopes, axis=0)
     limits = side.slopes[2:] - steps[1:] ** 2 / (steps[1:] - steps[:-1])
     bound = 2.0 * np.abs(np.diff(limits[-3:], axis=0)).max(axis=0) + 10.0 * side.rounding[-1]
-    return Limit(limits[-1], bound)
+    return Limit(limits[-1], bound, np.full(bound.shape, len(side.slopes) - 1))
