@@ -105,8 +105,8 @@ class Coverage:
 def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:
     """One row an operation and a total, at most 100 columns; then one line a finding.
 
-    A finding has its `operation` (the culprit), `order`, `kind` and `files`. Per order: agree, agree at a kink, composed
-    kink, inconclusive, mismatch. Examples count every order that was checked.
+    A finding has its `operation` (the culprit), `order`, `kind` and `files`. Per order: agree, agree at a kink,
+    composed kink, inconclusive, mismatch. Examples count every order that was checked.
     """
     names = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
     blank = " " * (WIDTH + 15)

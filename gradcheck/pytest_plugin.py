@@ -1,14 +1,14 @@
 """Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, known defects, reports, the table at the end.
 
-Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a `discovery` attribute (a
-gradcheck.report.discovery.Discovery) is run in a fresh process and written to the reports folder.
+Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
+`discovery` attribute (a gradcheck.report.discovery.Discovery) is run in a fresh process and written to the reports folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[Any]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
     """Writes the discoveries that a failing test's exception carries."""
     report = yield
     if call.excinfo is not None and call.when == "call":
@@ -109,7 +109,7 @@ def _recorded(config: pytest.Config, discovery: Any) -> str:
 
 
 def reports(config: pytest.Config) -> Path:
-    """The folder of the reports: --gradcheck-reports (from where pytest was called), or `reports` in the root folder."""
+    """The folder of the reports: --gradcheck-reports, or else `reports` in the root folder."""
     given = config.getoption("--gradcheck-reports")
     return config.rootpath / "reports" if given is None else config.invocation_params.dir / given
 
@@ -168,7 +168,8 @@ def _asked_for(config: pytest.Config, folder: Path) -> bool:
 
 
 def _discoveries(error: BaseException) -> list[Any]:
-    found = [error.discovery] if getattr(error, "discovery", None) is not None else []
+    carried = getattr(error, "discovery", None)
+    found = [carried] if carried is not None else []
     for inner in getattr(error, "exceptions", ()):
         found += _discoveries(inner)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ def _repeats(groups: Array) -> bool:
     return any(np.unique(group).size < group.size for group in groups)
 
 
-CONDITIONS = {
+CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
     "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
     "zeros>=2": lambda groups: bool(np.any(_zeros(groups) >= 2)),

@@ -18,7 +18,7 @@ def set_environment() -> None:
 def configure() -> bool:
     """Imports TensorFlow with one intra-op and one inter-op thread; returns whether the threads could be set.
 
-    Threads that somebody chose before (tf.config.threading, or TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS) stay; a
+    Threads that somebody chose before (tf.config.threading, TF_NUM_INTRAOP_THREADS, TF_NUM_INTEROP_THREADS) stay; a
     TensorFlow that has already run an operation keeps what it has. Further calls change nothing.
     """
     set_environment()

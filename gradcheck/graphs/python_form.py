@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def _plain(title: str) -> str:
 
 def _spaced(parts: Sequence[str]) -> str:
     text = parts[0].strip("\n")
-    for before, part in zip(parts, parts[1:], strict=False):
+    for before, part in pairwise(parts):
         lines = 3 if "def " in before + part else 2
         text += "\n" * lines + part.strip("\n")
     return text + "\n"

@@ -59,7 +59,7 @@ def mixed(h, *place):
 
 DIFFERENCE = '''
 def difference(i, element, unit):
-    """Central differences, extrapolated (Richardson), at the step where they agree best; and how far they may be off."""
+    """Central differences, extrapolated, at the step where they agree best; and how far they may be off."""
     best, least = np.nan, np.inf
     for scale, step in itertools.product({{1.0, abs(inputs[i][element]) or 1.0}}, 10.0 ** -np.arange(1.0, {steps})):
         h = scale * step
@@ -105,7 +105,8 @@ VERDICT = """
 try:
     derivative = autodiff()
 except Exception as error:
-    print(f"TensorFlow {{tf.__version__}}: the function is computed, its derivative raises {{type(error).__name__}}: {{error}}")
+    print(f"TensorFlow {{tf.__version__}}: the function is computed, its derivative raises")
+    print(f"{{type(error).__name__}}: {{error}}")
     print("WRONG")
     sys.exit(1)
 

@@ -28,7 +28,7 @@ class Confirmation:
 
 
 def confirm(script: str, timeout: float = 120.0) -> Confirmation:
-    """Runs the text of a script in a fresh interpreter, isolated from this project (`-I`), and waits at most `timeout` s.
+    """Runs the text of a script in a fresh, isolated interpreter (`-I`) and waits at most `timeout` seconds.
 
     The environment's flags (TF_ENABLE_ONEDNN_OPTS and the like) are passed on; Python's own search paths are not.
     """
@@ -43,8 +43,7 @@ def confirm(script: str, timeout: float = 120.0) -> Confirmation:
                 env=environment,
                 timeout=timeout,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
                 errors="replace",
                 check=False,

@@ -47,7 +47,7 @@ class NodeCheck:
 class Discovery:
     """A minimal graph whose derivative is wrong.
 
-    `findings` has the most severe kind first; `culprit` is the catalogue operation at `position` that is the first with a
+    `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `trigger` says in a few words
     what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
     input. `values` are those at all positions, `nodes` what blaming found; both may be left out.

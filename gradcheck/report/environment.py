@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Environment:
-    """What a maintainer asks for first. A flag that is not set is "not set"; 0 threads means TensorFlow's own choice."""
+    """What a maintainer asks for first. 0 threads means TensorFlow's own choice."""
 
     tensorflow: str
     numpy: str
