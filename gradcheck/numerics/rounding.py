@@ -74,12 +74,10 @@ FINEST = 5
 
 
 def _secants(plus: Array, minus: Array, steps: Array) -> Array:
-    """The steepest secant near each step, on either side, shape (count, k, m)."""
+    """The steeper one of the secants from each step to the next finer one, on either side, shape (count, k, m)."""
     gaps = steps[:-1] - steps[1:]
     between = np.maximum(np.abs(plus[:-1] - plus[1:]), np.abs(minus[:-1] - minus[1:])) / gaps
-    secants = np.concatenate([between, between[-1:]])
-    secants[1:] = np.fmax(secants[1:], between)
-    return secants
+    return np.concatenate([between, between[-1:]])
 
 
 def _tail(slopes: Array, steps: Array, resolved: Array, sample: Sample) -> Array:

@@ -12,6 +12,14 @@ from gradcheck.numerics.stencil import Stencil
 
 Array = np.ndarray[Any, Any]
 
+LEAST = 2
+"""Entries of the first columns have too few changes behind them for an estimate of their truncation."""
+
+THETA = 0.4
+"""What the second column takes theta for at least."""
+
+SAFETY = 2.0
+
 FINER = 3
 """An entry counts only if at least this many finer differences were there to contradict it."""
 
@@ -23,7 +31,7 @@ DIVERGENT = 4.0
 """Above this growth of the changes from column to column the widest step lies beyond twice the radius of convergence."""
 
 
-ORDERLY = 4.0
+ORDERLY = 1.5
 """Differences count as departing like h**2 while the departures grow from step to step as they should, within this factor."""
 
 
@@ -58,19 +66,11 @@ def extrapolate(column: Array, rounding: Array, stencil: Stencil) -> tuple[Array
 def choose(values: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Choice:
     """Chooses the entry with the smallest bound among those that every finer entry of their column is compatible with.
 
-    `resolved` (count, k) says which steps the arithmetic resolves and the caller admits. The truncation of an entry is what
-    its column changed, there and one row wider (scaled by what the step explains): the larger of both.
+    `values` and `rounding` come from `extrapolate`; `resolved` (count, k) says which steps the arithmetic resolves.
     """
     columns, count, k, m = values.shape
-    changes = np.abs(values[1:] - values[:-1])
-    truncation = changes.copy()
-    growth = stencil.ratio**2 * changes[1:] / (changes[:-1] + rounding[2:])
-    truncation[1:] *= np.where(growth > DIVERGENT, np.inf, np.maximum(growth, 1.0))
-    for c in range(1, columns):
-        scaled = changes[c - 1, c:-1] * stencil.ratio ** (-2 * c)
-        np.maximum(truncation[c - 1, c + 1 :], np.where(scaled == scaled, scaled, 0.0), out=truncation[c - 1, c + 1 :])
-    values, rounding = values[1:], rounding[1:]
-    bounds = truncation + rounding
+    bounds = truncation(values, rounding, stencil) + rounding[LEAST:]
+    values, rounding = values[LEAST:], rounding[LEAST:]
     open_rows = resolved[:, :, None]
     above = np.where(open_rows, values + rounding, np.inf)[:, ::-1]
     below = np.where(open_rows, values - rounding, -np.inf)[:, ::-1]
@@ -78,12 +78,29 @@ def choose(values: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     below = np.maximum.accumulate(below, axis=1)[:, ::-1]
     stop = count - FINER
     fits = (values - bounds <= above)[:, :stop] & (values + bounds >= below)[:, :stop] & open_rows[FINER:]
-    bounds = np.where(fits, bounds[:, :stop], np.inf).reshape((columns - 1) * stop, k, m)
+    bounds = np.where(fits, bounds[:, :stop], np.inf).reshape((columns - LEAST) * stop, k, m)
     best = np.argmin(bounds, axis=0)[None]
     bound = np.take_along_axis(bounds, best, axis=0)[0]
     value = np.take_along_axis(values[:, :stop].reshape(bounds.shape), best, axis=0)[0]
     column, row = np.divmod(best[0], stop)
-    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - 1, 0))
+    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0))
+
+
+def truncation(values: Array, rounding: Array, stencil: Stencil) -> Array:
+    """The truncation of the entries from column `LEAST` on, shape (columns - LEAST, count, k, m).
+
+    In column c of a series in (h / rho)**2 the change from the column before is about the truncation of that one, and the
+    truncation of the entry itself is smaller by theta = (h_widest / rho)**2. The ratios of successive changes measure
+    theta; so do those one column earlier, lest one coefficient of the series that happens to vanish should hide the next.
+    """
+    square = stencil.ratio**2
+    changes = np.abs(values[1:] - values[:-1])
+    theta = np.empty_like(changes[1:])
+    np.divide(square * changes[1:], changes[:-1] + rounding[LEAST:], out=theta)
+    theta[1:] = np.maximum(theta[1:], square * theta[:-1])
+    theta[0] = np.maximum(theta[0], THETA)
+    change = np.maximum(changes[1:], changes[:-1] * theta / square)
+    return np.asarray(SAFETY * change * np.where(theta > DIVERGENT, np.inf, np.maximum(theta, 1.0)))
 
 
 def orderly(column: Array, rounding: Array, stencil: Stencil) -> Array:
