@@ -32,6 +32,7 @@ class Reason(str, Enum):
     COMPOSED_KINK = "convention at a composed kink"
     ILL_CONDITIONED = "ill-conditioned"
     STAIRCASE = "staircase"
+    JUMP = "jump or infinite slope"
     NOT_FINITE = "function not finite"
     NOT_DETERMINISTIC = "not deterministic"
     TOO_EXPENSIVE = "too expensive"

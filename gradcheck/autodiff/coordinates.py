@@ -1,0 +1,48 @@
+"""Real coordinates of tensors: a complex element counts as two coordinates, its real and its imaginary part.
+
+TensorFlow's gradient of a real L with respect to a complex z is dL/dRe z + i dL/dIm z, and the cotangent of a complex output
+acts as L = Re(conj(w) y); both are plain inner products in these coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def is_complex(dtype: Any) -> bool:
+    """Whether an element of this dtype has two coordinates."""
+    return np.dtype(dtype).kind == "c"
+
+
+def coordinate_count(shape: Sequence[int], dtype: Any) -> int:
+    """How many real coordinates a tensor has."""
+    return int(np.prod(shape, dtype=np.int64)) * (2 if is_complex(dtype) else 1)
+
+
+def to_coordinates(value: Array) -> Array:
+    """A tensor's coordinates, float64, shape (count,)."""
+    if is_complex(value.dtype):
+        return np.ascontiguousarray(value.reshape(-1), dtype=np.complex128).view(np.float64)
+    return value.reshape(-1).astype(np.float64)
+
+
+def from_coordinates(flat: Array, shape: Sequence[int], dtype: Any) -> Array:
+    """The tensor (or, for `flat` of shape (points, count), a batch of tensors) with these coordinates."""
+    leading = flat.shape[:-1]
+    if is_complex(dtype):
+        return np.ascontiguousarray(flat).view(np.complex128).astype(dtype, copy=False).reshape((*leading, *shape))
+    return flat.astype(dtype, copy=False).reshape((*leading, *shape))
+
+
+def element_of(coordinate: int, shape: Sequence[int], dtype: Any) -> tuple[tuple[int, ...], str]:
+    """The element's index and, for complex tensors, which part (" (real part)") a coordinate is."""
+    part = ""
+    if is_complex(dtype):
+        coordinate, imaginary = divmod(coordinate, 2)
+        part = " (imaginary part)" if imaginary else " (real part)"
+    return tuple(int(i) for i in np.unravel_index(coordinate, tuple(shape))) if shape else (), part

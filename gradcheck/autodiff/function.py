@@ -1,0 +1,131 @@
+"""Somebody's function in real coordinates: values at points, pullbacks of cotangents, second pullbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.pullback import Second, pullbacks, second_pullbacks
+from gradcheck.autodiff.sources import Arguments, Source
+
+Array = np.ndarray[Any, Any]
+
+ROUNDOFF = {
+    "float64": 2.0**-53,
+    "complex128": 2.0**-53,
+    "float32": 2.0**-24,
+    "complex64": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """One tensor that the function returns."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """`f` of the arguments' sources; `wide` evaluates it on float64 copies of low-precision inputs."""
+
+    f: Callable[..., Any]
+    arguments: Arguments
+    outputs: tuple[Output, ...]
+    wide: bool = False
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it is differentiated with respect to."""
+        return self.arguments.sources
+
+    @cached_property
+    def point(self) -> Array:
+        """The coordinates of all sources, shape (n,)."""
+        return np.concatenate([to_coordinates(source.value) for source in self.sources])
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """Where each source's coordinates lie."""
+        return _slices([source.count for source in self.sources])
+
+    @cached_property
+    def output_parts(self) -> tuple[slice, ...]:
+        """Where each output's coordinates lie."""
+        return _slices([coordinate_count(output.shape, output.dtype) for output in self.outputs])
+
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the arithmetic that evaluates the function."""
+        names = [self._dtype(source) for source in self.sources] + [output.dtype for output in self.outputs]
+        return max(ROUNDOFF[name] for name in names)
+
+    def values(self, points: Array) -> Array:
+        """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m)."""
+        return np.stack([self.value(point) for point in points])
+
+    def value(self, point: Array) -> Array:
+        """The outputs' coordinates at one point, shape (m,)."""
+        return _flat(self._call(self.tensors(point)))
+
+    def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
+        """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaised."""
+        sources = self.tensors(self.point if point is None else point)
+        return pullbacks(self._call, sources, [self.cotangent(row) for row in cotangents])
+
+    def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> Second:
+        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n). Raises DerivativeRaised."""
+        vectors = [self.direction(row) for row in directions]
+        sources = self.tensors(self.point if point is None else point)
+        return second_pullbacks(self._call, sources, self.cotangent(cotangent), vectors)
+
+    def cotangent(self, row: Array) -> list[Any]:
+        """Coordinates (m,) as tensors of the outputs' shapes and dtypes."""
+        return [
+            tf.constant(from_coordinates(row[part], output.shape, tf.as_dtype(output.dtype).as_numpy_dtype))
+            for part, output in zip(self.output_parts, self.outputs, strict=True)
+        ]
+
+    def direction(self, row: Array) -> list[Any]:
+        """Coordinates (n,) as tensors of the sources' shapes and dtypes."""
+        return [
+            tf.constant(from_coordinates(row[part], source.shape, tf.as_dtype(self._dtype(source)).as_numpy_dtype))
+            for part, source in zip(self.parts, self.sources, strict=True)
+        ]
+
+    def tensors(self, point: Array) -> list[Any]:
+        """The sources at a point; variables are assigned, which the caller undoes."""
+        tensors = self.direction(point)
+        for position, source in enumerate(self.sources):
+            if source.variable is not None:
+                source.variable.assign(tensors[position])
+                tensors[position] = source.variable
+        return tensors
+
+    def _dtype(self, source: Source) -> str:
+        return WIDE.get(source.dtype, source.dtype) if self.wide else source.dtype
+
+    def _call(self, sources: list[Any]) -> list[Any]:
+        perturbed = [tensor for tensor, source in zip(sources, self.sources, strict=True) if source.variable is None]
+        result: list[Any] = tf.nest.flatten(self.f(*self.arguments.rebuilt(perturbed)))
+        return result
+
+
+def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
+    ends = np.cumsum([0, *counts])
+    return tuple(slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True))
+
+
+def _flat(outputs: list[Any]) -> Array:
+    return np.concatenate([to_coordinates(np.asarray(output)) for output in outputs] or [np.zeros(0)])

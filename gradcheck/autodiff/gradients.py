@@ -1,0 +1,56 @@
+"""Gradients of several cotangents as one matrix, with what was connected kept apart from what is zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.sources import Source
+
+Array = np.ndarray[Any, Any]
+
+
+class WrongShape(Exception):
+    """A derivative has another shape or dtype than its source."""
+
+    def __init__(self, source: str, given: str, expected: str) -> None:
+        super().__init__(f"the derivative with respect to {source} is {given}; its source is {expected}")
+        self.source = source
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """`values` (k, n): zero where TensorFlow said None; `connected` (k, n): False there."""
+
+    values: Array
+    connected: Array
+
+
+def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
+    """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShape."""
+    values, connected = [], []
+    for row in rows:
+        parts = [_coordinates(part, source) for part, source in zip(row, sources, strict=True)]
+        values.append(np.concatenate(parts) if parts else np.zeros(0))
+        connected.append(
+            np.concatenate([np.full(source.count, part is not None) for part, source in zip(row, sources, strict=True)])
+        )
+    return Gradients(np.stack(values), np.stack(connected))
+
+
+def _coordinates(part: Any, source: Source) -> Array:
+    if part is None:
+        return np.zeros(source.count)
+    tensor = tf.convert_to_tensor(part)
+    if tuple(tensor.shape) != source.shape:
+        raise WrongShape(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
+    if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (
+        tensor.dtype.is_floating or tensor.dtype.is_complex
+    ):
+        raise WrongShape(source.name, f"of dtype {tensor.dtype.name}", f"of dtype {source.dtype}")
+    return to_coordinates(tensor.numpy())

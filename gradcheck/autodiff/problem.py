@@ -1,0 +1,134 @@
+"""What a verdict needs of a function, whoever wrote it: values for the differences, derivatives to hold against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.gradients import Gradients, gradient_matrix
+from gradcheck.autodiff.pullback import DerivativeRaised, differentiate
+
+Array = np.ndarray[Any, Any]
+
+
+class Problem(Protocol):
+    """A function of n coordinates with m output coordinates, at a point.
+
+    `roundoff` is that of the values, `precision` that of the derivatives. `smooth` promises that the function has no kink at the
+    point, so that nobody needs to look for one.
+    """
+
+    @property
+    def point(self) -> Array: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def roundoff(self) -> float: ...
+
+    @property
+    def precision(self) -> float: ...
+
+    @property
+    def smooth(self) -> bool: ...
+
+    def values(self, points: Array) -> Array:
+        """The outputs (p, m) at points (p, n)."""
+        ...
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        """The gradients of <w, f> for cotangents w (k, m)."""
+        ...
+
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
+        ...
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        """The second derivative of <w, f> applied to directions (k, n)."""
+        ...
+
+
+@dataclass(frozen=True)
+class TapeProblem:
+    """Somebody's function under our tapes: differences of `wide` where float64 copies work, derivatives of `function`."""
+
+    function: Function
+    wide: Function | None = None
+    smooth: bool = False
+
+    @property
+    def point(self) -> Array:
+        return self.function.point
+
+    @property
+    def outputs(self) -> int:
+        return self.function.output_parts[-1].stop if self.function.outputs else 0
+
+    @property
+    def roundoff(self) -> float:
+        return (self.wide or self.function).roundoff
+
+    @property
+    def precision(self) -> float:
+        return self.function.roundoff
+
+    def values(self, points: Array) -> Array:
+        return (self.wide or self.function).values(points)
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        return gradient_matrix(self.function.pullbacks(cotangents, point), self.function.sources)
+
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        function = self.wide or self.function
+        rows = [function.pullbacks(cotangent[None, :], point)[0] for point in points]
+        return gradient_matrix(rows, function.sources).values
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        second = self.function.second_pullbacks(cotangent, directions, point)
+        return gradient_matrix(second.products, self.function.sources)
+
+
+@dataclass(frozen=True)
+class GivenProblem(TapeProblem):
+    """Differences of the sum of the function's outputs, a gradient of that sum which somebody else computed.
+
+    `given` maps the sources' tensors to one tensor or None a source.
+    """
+
+    given: Callable[[Sequence[Any]], list[Any]] = list
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def values(self, points: Array) -> Array:
+        return super().values(points).sum(axis=1, keepdims=True)
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        tensors = self.function.tensors(self.point if point is None else point)
+        try:
+            rows = [self.given(tensors) for _ in cotangents]
+        except Exception as error:
+            raise DerivativeRaised(1, error) from error
+        return gradient_matrix(rows, self.function.sources)
+
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        vectors = [self.function.direction(row) for row in directions]
+        tensors = self.function.tensors(self.point if point is None else point)
+        rows = differentiate(lambda inner: [_tensor(part) for part in self.given(inner)], tensors, vectors).products
+        return gradient_matrix(rows, self.function.sources)
+
+
+def _tensor(part: Any) -> Any:
+    return part if part is None or tf.is_tensor(part) else tf.convert_to_tensor(part)
+

@@ -1,0 +1,160 @@
+"""What a derivative is taken with respect to: the floating and complex leaves of the inputs, and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import coordinate_count, to_coordinates
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tensor or variable with its name for messages, its value and its dtype (TensorFlow's name for it)."""
+
+    name: str
+    value: Array
+    dtype: str
+    variable: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return tuple(self.value.shape)
+
+    @property
+    def count(self) -> int:
+        """The number of real coordinates."""
+        return coordinate_count(self.value.shape, self.value.dtype)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A call's arguments taken apart: `leaves` in order, of which `places` (one a non-variable source) are perturbed."""
+
+    structure: tuple[Any, ...]
+    leaves: tuple[Any, ...]
+    places: tuple[int, ...]
+    sources: tuple[Source, ...]
+
+    def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments with the perturbed leaves replaced."""
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            leaves[place] = tensor
+        packed: tuple[Any, ...] = tf.nest.pack_sequence_as(self.structure, leaves)
+        return packed
+
+
+def take_apart(inputs: tuple[Any, ...], variables: Any) -> Arguments:
+    """Find the sources in the inputs and variables.
+
+    Python floats become float64, NumPy arrays and tensors keep their dtype; integer, boolean and string leaves are
+    handed through. Raises TypeError for a leaf that is no tensor, ValueError for NaN or Inf in a source, for a variable that
+    is not one, and where nothing is floating.
+    """
+    named = [(path, leaf) for position, value in enumerate(inputs) for path, leaf in _paths(f"inputs[{position}]", value)]
+    leaves: list[Any] = []
+    places: list[int] = []
+    found: list[Source] = []
+    held: list[Source] = []
+    for name, leaf in named:
+        if isinstance(leaf, tf.Variable):
+            leaves.append(leaf)
+            held.append(_variable_source(name, leaf))
+            continue
+        tensor = _tensor(name, leaf)
+        if tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            places.append(len(leaves))
+            found.append(_checked(Source(name, tensor.numpy(), tensor.dtype.name)))
+        leaves.append(leaf if tensor is None else tensor)
+    held += _variable_sources(variables)
+    if not found and not held:
+        kinds = ", ".join(sorted({_kind(leaf) for leaf in leaves})) or "nothing"
+        raise ValueError(
+            f"inputs hold {kinds}, nothing floating to differentiate with respect to; "
+            "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
+        )
+    unique = {id(source.variable): source for source in reversed(held)}
+    return Arguments(inputs, tuple(leaves), tuple(places), (*found, *reversed(list(unique.values()))))
+
+
+def _paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [pair for key in sorted(value) for pair in _paths(f"{prefix}[{key!r}]", value[key])]
+    if isinstance(value, (list, tuple)):
+        return [pair for index, item in enumerate(value) for pair in _paths(f"{prefix}[{index}]", item)]
+    return [(prefix, value)]
+
+
+def _tensor(name: str, leaf: Any) -> Any:
+    if isinstance(leaf, (bool, int, str, bytes)):
+        return tf.constant(leaf)
+    if isinstance(leaf, float):
+        return tf.constant(leaf, tf.float64)
+    if isinstance(leaf, complex):
+        return tf.constant(leaf, tf.complex128)
+    if leaf is None:
+        return None
+    try:
+        return tf.convert_to_tensor(leaf)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} is of type {type(leaf).__name__}, which is no tensor; give numbers, NumPy arrays, tensors, variables, "
+            "or lists and dicts of them"
+        ) from error
+
+
+def _variable_sources(variables: Any) -> list[Source]:
+    if variables is None:
+        return []
+    if isinstance(variables, tf.Variable) or _variable(variables) is not None:
+        variables = [variables]
+    sources = []
+    for position, item in enumerate(tf.nest.flatten(variables)):
+        variable = _variable(item)
+        if variable is None:
+            raise TypeError(
+                f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
+                "(tensors go in as inputs: gradcheck.check(f, tensor))"
+            )
+        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable))
+    return sources
+
+
+def _variable(item: Any) -> Any:
+    """The tf.Variable itself, or the one inside a Keras variable."""
+    if isinstance(item, tf.Variable):
+        return item
+    inner = getattr(item, "value", None)
+    return inner if isinstance(inner, tf.Variable) else None
+
+
+def _label(item: Any) -> str:
+    return str(getattr(item, "path", None) or item.name)
+
+
+def _variable_source(name: str, variable: Any) -> Source:
+    if not (variable.dtype.is_floating or variable.dtype.is_complex):
+        raise TypeError(f"{name} has dtype {variable.dtype.name}; only floating and complex variables have derivatives")
+    return _checked(Source(name, variable.numpy(), variable.dtype.name, variable))
+
+
+def _checked(source: Source) -> Source:
+    bad = ~np.isfinite(to_coordinates(source.value))
+    if bad.any():
+        raise ValueError(
+            f"{source.name} holds {int(bad.sum())} NaN or Inf of {bad.size} coordinates; "
+            "derivatives are checked at finite points only, give a finite one"
+        )
+    return source
+
+
+def _kind(leaf: Any) -> str:
+    return str(leaf.dtype.name) if hasattr(leaf, "dtype") and hasattr(leaf.dtype, "name") else type(leaf).__name__

@@ -1,0 +1,90 @@
+"""A table of derivatives held against differences, entry by entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck.finding import Kind, Reason
+
+Array = np.ndarray[Any, Any]
+
+AGREE, KINK, INCONCLUSIVE, MISMATCH = range(4)
+KINDS = tuple(Kind)
+REASONS = tuple(Reason)
+
+EXCLUSION = 10.0
+"""By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Errors up to `atol + rtol * |difference|` do not matter; None: every error that can be noticed matters."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether somebody asked for a tolerance."""
+        return self.rtol is not None or self.atol is not None
+
+    def of(self, difference: Array) -> Array:
+        """The allowed error of each entry."""
+        sizes = np.where(np.isfinite(difference), np.abs(difference), 0.0)
+        allowed: Array = (self.atol or 0.0) + (self.rtol or 0.0) * sizes
+        return allowed
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Arrays of one shape: (lines, rows) for first derivatives, (directions, coordinates) for second ones.
+
+    `status` holds AGREE, KINK (agree at a kink), INCONCLUSIVE or MISMATCH; `code` indexes KINDS or REASONS accordingly.
+    `allowed` is the error that would not have been noticed.
+    """
+
+    autodiff: Array
+    difference: Array
+    bound: Array
+    allowed: Array
+    status: Array
+    code: Array
+
+    def any(self, status: int) -> bool:
+        """Whether an entry has this status."""
+        return bool(np.any(self.status == status))
+
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why entries are inconclusive, each reason once."""
+        codes = np.unique(self.code[self.status == INCONCLUSIVE])
+        return tuple(REASONS[int(code)] for code in codes)
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of mismatch, the most severe first."""
+        codes = np.unique(self.code[self.status == MISMATCH])
+        return tuple(KINDS[int(code)] for code in codes)
+
+    def excess(self) -> Array:
+        """The error over what is allowed: below 1 unless something is wrong (inf where autodiff is not finite)."""
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            ratio = np.abs(self.autodiff - self.difference) / np.maximum(self.allowed, np.finfo(np.float64).tiny)
+        ratio = np.where(np.isfinite(self.autodiff), ratio, np.inf)
+        return np.where(self.status == INCONCLUSIVE, 0.0, ratio)
+
+
+def code_of(value: Kind | Reason) -> int:
+    """The code of a kind or a reason."""
+    return KINDS.index(value) if isinstance(value, Kind) else REASONS.index(value)
+
+
+def stacked(tables: list[Entries]) -> Entries:
+    """Several tables as one, flattened."""
+    return Entries(
+        *(
+            np.concatenate([np.ravel(getattr(table, name)) for table in tables])
+            for name in ("autodiff", "difference", "bound", "allowed", "status", "code")
+        )
+    )

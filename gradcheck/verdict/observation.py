@@ -1,0 +1,56 @@
+"""One look at a function: differences along lines, and autodiff's value for each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.problem import Problem
+from gradcheck.numerics.sampling import gather, magnitude, points
+from gradcheck.numerics.step import largest_steps
+from gradcheck.numerics.stencil import FIRST, Sample, Stencil
+
+Array = np.ndarray[Any, Any]
+
+ULPS = 4.0
+"""Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
+
+
+def observe(problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST) -> Sample:
+    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines."""
+    steps = largest_steps(problem.point, directions, stencil, eps=problem.roundoff)
+    values = problem.values(points(problem.point, directions, steps, stencil))
+    if cotangents is not None:
+        values = weighted(values, cotangents)
+    return Sample(
+        stencil, steps, gather(values, len(directions), stencil), magnitude(problem.point, directions), problem.roundoff
+    )
+
+
+def weighted(values: Array, cotangents: Array) -> Array:
+    """<w, values> for each row w; outputs of weight zero do not count, not even when they are not finite."""
+    used = np.any(cotangents != 0, axis=0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        product: Array = values[..., used] @ cotangents[:, used].T
+    return product
+
+
+def ulp_rounding(autodiff: Array, precision: float) -> Array:
+    """The rounding that every autodiff value is granted without being measured."""
+    finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
+    granted: Array = 2 * ULPS * precision * finite
+    return granted
+
+
+def measured_rounding(problem: Problem, cotangents: Array, directions: Array, autodiff: Array, draws: int = 4) -> Array:
+    """How far the same gradient moves when every input moves by one unit in the last place, (k, l)."""
+    rng = np.random.default_rng(0)
+    spread = ulp_rounding(autodiff, problem.precision)
+    for _ in range(draws):
+        moved = problem.point * (1 + 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape))
+        with np.errstate(invalid="ignore", over="ignore"):
+            other = directions @ problem.gradients(cotangents, moved).values.T
+            change = np.abs(other - autodiff)
+        spread = np.maximum(spread, np.where(np.isfinite(change), change, 0.0))
+    return spread

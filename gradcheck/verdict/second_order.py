@@ -1,0 +1,43 @@
+"""Second derivatives of all outputs: along the axes while there are few, along random directions beyond that."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from gradcheck.autodiff.problem import Problem
+from gradcheck.numerics.directions import axes, cotangents, magnitudes, probe_directions
+from gradcheck.verdict.entries import MISMATCH, Entries, Tolerance
+from gradcheck.verdict.probing import Table
+from gradcheck.verdict.second import compare_second
+
+FEW_INPUTS = 6
+FEW_OUTPUTS = 4
+DIRECTIONS = 4
+
+
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[list[Table], str | None]:
+    """The tables of second derivatives, a line a coordinate, and which estimate stands alone where they disagree.
+
+    Every direction compares a whole column of the Hessian, so that half as many directions as first-order probes do. Raises
+    DerivativeRaised and WrongShape.
+    """
+    rng = np.random.default_rng(0)
+    n, m = problem.point.size, problem.outputs
+    directions = axes(n)
+    if n > FEW_INPUTS:
+        directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
+    rows = axes(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
+    tables, alone = [], None
+    for row in rows:
+        found = compare_second(problem, directions, row, tolerance)
+        alone = alone or found.alone
+        tables.append(Table(_turned(found.entries), tuple(range(n)), (None,) * len(directions)))
+        if found.along.any(MISMATCH) and not found.entries.any(MISMATCH):
+            tables.append(Table(_turned(found.along), (None,), (None,) * len(directions)))
+    return tables, alone
+
+
+def _turned(entries: Entries) -> Entries:
+    return Entries(*(getattr(entries, field.name).T for field in fields(Entries)))

@@ -1,0 +1,120 @@
+"""From tables of entries to what a person is told: findings at their worst element, a verdict, a resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import coordinate_count, element_of
+from gradcheck.finding import AGREE as AGREES
+from gradcheck.finding import INCONCLUSIVE as UNKNOWN
+from gradcheck.finding import MISMATCH as WRONG
+from gradcheck.finding import Finding, Kind, OrderResult, Reason
+from gradcheck.verdict.entries import INCONCLUSIVE, KINDS, KINK, MISMATCH, Entries, stacked
+from gradcheck.verdict.probing import Table
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The sources' names, shapes and NumPy dtypes, to say which element a coordinate is."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[Any, ...]
+
+    def place(self, coordinate: int | None) -> tuple[str, tuple[int, ...] | None]:
+        """The source (with the part of a complex number) and the element behind a coordinate."""
+        if coordinate is None:
+            return "a combination of inputs", None
+        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
+            count = coordinate_count(shape, dtype)
+            if coordinate < count:
+                index, part = element_of(coordinate, shape, dtype)
+                return name + part, index
+            coordinate -= count
+        raise IndexError(f"no source holds coordinate {coordinate}")
+
+
+def summarise(
+    order: int,
+    tables: Sequence[Table],
+    names: Names,
+    *,
+    notes: tuple[str, ...] = (),
+    explain: Callable[[Finding, int], Finding] = lambda finding, wrong: finding,
+) -> OrderResult:
+    """One order's verdict; `explain` may rename or extend a finding, given how many elements of its input are wrong."""
+    whole = stacked([table.entries for table in tables])
+    findings = [explain(finding, wrong) for finding, wrong in _worst(order, tables, names)]
+    findings.sort(key=lambda finding: KINDS.index(finding.kind))
+    undecided = int(np.sum(whole.status == INCONCLUSIVE))
+    verdict = WRONG if findings else UNKNOWN if undecided else AGREES
+    seen = (whole.status != INCONCLUSIVE) & np.isfinite(whole.allowed)
+    resolution = float(np.max(whole.allowed[seen])) if seen.any() else float("nan")
+    largest = float(np.max(np.abs(whole.difference[seen]))) if seen.any() else 0.0
+    kinks = int(np.sum(whole.status == KINK))
+    if kinks:
+        notes = (*notes, f"{kinks} of {whole.status.size} entries lie at a kink, between the one-sided slopes")
+    return OrderResult(
+        order=order,
+        verdict=verdict,
+        findings=tuple(findings),
+        reasons=whole.reasons(),
+        notes=notes,
+        resolution=resolution,
+        relative_resolution=resolution / largest if largest else float("nan"),
+        compared=int(whole.status.size) - undecided,
+        inconclusive=undecided,
+    )
+
+
+def undecided(order: int, reason: Reason, note: str) -> OrderResult:
+    """An order at which nothing could be compared."""
+    return OrderResult(order=order, verdict=UNKNOWN, reasons=(reason,), notes=(note,), inconclusive=1)
+
+
+def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
+    """An order whose derivative could not be taken, or has a wrong shape."""
+    finding = Finding(kind, order, source, None, None, None, None, None, None, reason)
+    return OrderResult(order=order, verdict=WRONG, findings=(finding,))
+
+
+def _worst(order: int, tables: Sequence[Table], names: Names) -> list[tuple[Finding, int]]:
+    """For each input and kind: the finding at its worst element, and how many elements are wrong."""
+    groups: dict[tuple[str, Kind], list[tuple[float, Finding]]] = {}
+    for table in tables:
+        excess = table.entries.excess()
+        for line, row in zip(*np.nonzero(table.entries.status == MISMATCH), strict=True):
+            finding = _finding(order, table, names, int(line), int(row))
+            groups.setdefault((finding.input, finding.kind), []).append((float(excess[line, row]), finding))
+    return [(max(group, key=lambda pair: pair[0])[1], len(group)) for group in groups.values()]
+
+
+def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Finding:
+    entries: Entries = table.entries
+    kind = KINDS[int(entries.code[line, row])]
+    source, index = names.place(table.columns[line])
+    autodiff = None if kind is Kind.MISSING else float(entries.autodiff[line, row])
+    difference, bound = float(entries.difference[line, row]), float(entries.bound[line, row])
+    given = "None" if autodiff is None else f"{autodiff:.10g}"
+    if kind is Kind.SUBDIFFERENTIAL:
+        said = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
+    else:
+        said = f"differences say {difference:.10g} (error at most {bound:.1e})"
+    return Finding(
+        kind=kind,
+        order=order,
+        input=source,
+        index=index,
+        output=table.rows[row],
+        autodiff=autodiff,
+        difference=difference,
+        bound=bound,
+        allowed=float(entries.allowed[line, row]),
+        reason=f"autodiff gives {given}, {said}",
+    )

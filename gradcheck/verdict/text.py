@@ -1,0 +1,71 @@
+"""The failure text: what was compared, by how much it is off, what to do."""
+
+from __future__ import annotations
+
+from gradcheck.finding import MISMATCH, Finding, Kind, OrderResult, Result
+
+REMEDIES = {
+    Kind.RAISES: "TensorFlow cannot differentiate this; replace the operation that the message names, "
+    "or give it a gradient with tf.custom_gradient.",
+    Kind.SHAPE: "a gradient must have the shape and dtype of its source; in a tf.custom_gradient reduce over broadcast axes.",
+    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside of the tape, through NumPy or "
+    "Python numbers, through an integer, or for a variable that was replaced by a tensor.",
+    Kind.PARTIAL: "put the whole computation of the result inside the tape.",
+    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; look for 0 * inf or 0 / 0 in the backward pass, "
+    "such as a tf.where whose unused branch overflows.",
+    Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed (tf.custom_gradient, "
+    "tf.stop_gradient, a hand-written backward pass).",
+    Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
+    Kind.MODES: "run the derivative in the one mode that agrees with differences.",
+}
+
+
+def failure(name: str, result: Result) -> str:
+    """The message of a mismatch, for the function `name`; several lines, the worst finding first."""
+    lines = [f"the gradient of {name} is wrong", ""]
+    for finding in result.findings:
+        lines += _paragraph(finding)
+    lines += ["", *(_order(order) for order in result.orders.values())]
+    kinds = dict.fromkeys(finding.kind for finding in result.findings)
+    lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)]
+    return "\n".join(lines)
+
+
+def doubt(name: str, result: Result) -> str:
+    """The message where first order is inconclusive everywhere, or partly."""
+    lines = [f"nobody can tell whether the gradient of {name} is right", ""]
+    for order in result.orders.values():
+        lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
+        lines += [f"    {note}" for note in order.notes]
+    lines += ["", 'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".']
+    return "\n".join(lines)
+
+
+def element(finding: Finding) -> str:
+    """The source and the element: `x[0, 1]`."""
+    if finding.index is None:
+        return finding.input
+    return f"{finding.input}[{', '.join(map(str, finding.index))}]" if finding.index else finding.input
+
+
+def _paragraph(finding: Finding) -> list[str]:
+    output = "" if finding.output is None else f" of output element {finding.output}"
+    lines = [f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {element(finding)}"]
+    if finding.difference is not None and finding.bound is not None:
+        given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
+        lines.append(f"    autodiff     {given}")
+        if finding.kind is not Kind.SUBDIFFERENTIAL:
+            lines.append(f"    differences  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
+        if finding.allowed is not None and finding.autodiff is not None:
+            lines.append(f"    off by       {abs(finding.autodiff - finding.difference):.3g}   (allowed {finding.allowed:.1e})")
+    lines.append(f"    {finding.reason}")
+    return lines
+
+
+def _order(order: OrderResult) -> str:
+    if order.verdict == MISMATCH or not order.compared:
+        return f"order {order.order}: {order.verdict}"
+    return (
+        f"order {order.order}: {order.verdict}, {order.compared} compared, {order.inconclusive} inconclusive; "
+        f"an error of {order.resolution:.1e} would have been noticed"
+    )
