@@ -28,8 +28,8 @@ OPERATIONS = (
         shapes=_scaled(2),
         starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
         reference="({0} - tf.reduce_mean({0}, [-4, -3, -2], keepdims=True)) * tf.math.rsqrt("
-        "tf.math.reduce_variance({0}, [-4, -3, -2], keepdims=True) + 0.1) * {1}[..., tf.newaxis, tf.newaxis, tf.newaxis, :] "
-        "+ {2}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]",
+        "tf.math.reduce_variance({0}, [-4, -3, -2], keepdims=True) + 0.1) "
+        "* {1}[..., tf.newaxis, tf.newaxis, tf.newaxis, :] + {2}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]",
         rtol=ROUNDING,
     ),
     OpSpec(

@@ -10,7 +10,7 @@ CALL = (
     "b=tf.cast({{2}}, tf.float32), h_prev=tf.cast({{3}}, tf.float32), cs_prev=tf.cast({{4}}, tf.float32), "
     "wci=[0.0], wcf=[0.0], wco=[0.0], cell_clip=0.0, use_peephole=False).{output}, tf.float64)"
 )
-# The cell of Hochreiter and Schmidhuber with a forget gate; `kept` is the output (0), the cell state (1), the gate o (2).
+# The cell with a forget gate; `kept` is the output (0), the cell's state (1) or the output gate (2).
 FORMULA = (
     "(lambda gates: (lambda cell: (lambda first: (lambda second: tf.stack([first[{kept}], second[{kept}]], -3))("
     "cell({{0}}[..., 1, :, :], *first)))(cell({{0}}[..., 0, :, :], {{3}}, {{4}})))(lambda x, h, c, *_: "
