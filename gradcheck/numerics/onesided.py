@@ -18,27 +18,26 @@ WITNESSES = 4
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of a sequence as the step goes to zero, `value` within `bound` (inf where unknown), each (k, m).
-
-    `row` is the index of the finest member that the limit was taken from.
-    """
+    """The limit of a sequence as the step goes to zero, `value` within `bound` (inf where unknown), each (k, m)."""
 
     value: Array
     bound: Array
-    row: Array
 
 
 @dataclass(frozen=True)
 class Side:
     """A function seen from one side of the point, its own value there left out but for `gap`.
 
-    `slopes` (count - 1, k, m) are the secants between neighbouring steps, coarsest first, as derivatives with respect
-    to t, and `rounding` their rounding errors. `gap` is the limit of f(t) - f(0), `slope` and `curvature` the limits
-    of the first and second derivative. `inside` (k, m) tells whether the finest steps lie inside the domain.
+    Derivatives are with respect to t. `slopes` (count - 1, k, m) are the secants between neighbouring steps, coarsest
+    first, `seconds` (count - 2, k, m) the second differences between three, each with its rounding errors. `gap` is
+    the limit of f(t) - f(0), `slope` and `curvature` the limits of the first and second derivative. `inside` (k, m)
+    tells whether the finest steps lie inside the domain.
     """
 
     slopes: Array
-    rounding: Array
+    slope_rounding: Array
+    seconds: Array
+    second_rounding: Array
     gap: Limit
     slope: Limit
     curvature: Limit
@@ -56,7 +55,7 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
     """
     count = len(rows)
     column = np.array(rows)
-    best = Limit(column[-1], np.full(rows.shape[1:], np.inf), np.full(rows.shape[1:], count - 1))
+    best = Limit(column[-1], np.full(rows.shape[1:], np.inf))
     change = np.abs(np.diff(rows, axis=0))
     low, high = _agreed(rows, SAFETY * np.concatenate([change, change[-1:]]) + rounding)
     scale = ratio ** (-order * np.arange(count, dtype=np.float64))[:, None, None]
@@ -72,7 +71,7 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
         fits = (refined >= low - bound) & (refined <= high + bound)
         bound = np.where(fits & np.isfinite(bound), bound, np.inf)
         bound[max(0, count - WITNESSES + 1) :] = np.inf
-        best = _narrower(best, refined, bound, power)
+        best = _narrower(best, refined, bound)
         column = refined
     return best
 
@@ -84,16 +83,12 @@ def _agreed(rows: Array, error: Array) -> tuple[Array, Array]:
     return low, high
 
 
-def _narrower(best: Limit, values: Array, bounds: Array, power: int) -> Limit:
+def _narrower(best: Limit, values: Array, bounds: Array) -> Limit:
     row = np.argmin(bounds, axis=0)[None]
     value = np.take_along_axis(values, row, axis=0)[0]
     bound = np.take_along_axis(bounds, row, axis=0)[0]
     better = bound < best.bound
-    return Limit(
-        np.where(better, value, best.value),
-        np.where(better, bound, best.bound),
-        np.where(better, row[0] + power, best.row),
-    )
+    return Limit(np.where(better, value, best.value), np.where(better, bound, best.bound))
 
 
 def sides(sample: Sample) -> tuple[Side, Side]:
@@ -124,7 +119,9 @@ def _side(sample: Sample, values: Array, sign: float) -> Side:
         bend = np.maximum(bend, 4.0 * rounding[1:] / np.abs(shift[2:] - shift[:-2]))
         return Side(
             slopes=slopes,
-            rounding=rounding,
+            slope_rounding=rounding,
+            seconds=seconds,
+            second_rounding=bend,
             gap=extrapolate(rows - centre, error, ratio, 0),
             slope=extrapolate(slopes, rounding, ratio, 1),
             curvature=extrapolate(seconds, bend, ratio, 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -67,18 +68,20 @@ def classify(sample: Sample) -> OneSided:
         outside = ~(np.isfinite(sample.values[:, 0]) & left.inside & right.inside)
         gap, unsure_gap = _gap(sample, left, right)
         slopes = _slope(left, ratio), _slope(right, ratio)
-        kink = np.abs(slopes[1].value - slopes[0].value)
+        kink = slopes[1].value - slopes[0].value
         doubt = slopes[0].bound + slopes[1].bound
-        bend = np.abs(right.curvature.value - left.curvature.value)
+        bend = right.curvature.value - left.curvature.value
         haze = left.curvature.bound + right.curvature.bound
-        bent = (bend > CERTAIN * haze) | _cusp(left, ratio) | _cusp(right, ratio)
+        kinked, bent = np.abs(kink) > CERTAIN * doubt, np.abs(bend) > CERTAIN * haze
+        lasting_kink = _lasting(right.slopes - left.slopes, right.slope_rounding + left.slope_rounding, kink)
+        lasting_bend = _lasting(right.seconds - left.seconds, right.second_rounding + left.second_rounding, bend)
         cases = (
             (outside | _endless(left) | _endless(right), Smoothness.SINGULAR),
             (gap, Smoothness.JUMP),
             (unsure_gap | _restless(left) | _restless(right), Smoothness.UNKNOWN),
-            ((kink > CERTAIN * doubt) & _visible(sample, kink, slopes), Smoothness.KINK),
-            ((kink > CERTAIN * doubt) | ~_resolved(sample, slopes, kink + doubt), Smoothness.UNKNOWN),
-            (bent, Smoothness.CURVATURE_JUMP),
+            (kinked & lasting_kink, Smoothness.KINK),
+            (kinked | ~_resolved(sample, slopes, np.abs(kink) + doubt), Smoothness.UNKNOWN),
+            ((bent & lasting_bend) | _cusp(left, ratio) | _cusp(right, ratio), Smoothness.CURVATURE_JUMP),
         )
         kind = np.select([case for case, _ in cases], [int(name) for _, name in cases], int(Smoothness.SMOOTH))
         return OneSided(
@@ -87,7 +90,7 @@ def classify(sample: Sample) -> OneSided:
             left_bound=slopes[0].bound,
             right_bound=slopes[1].bound,
             kind=kind.astype(np.int64),
-            curvature_bound=np.where(np.isfinite(haze), CERTAIN * haze, np.inf),
+            curvature_bound=np.where(np.isfinite(haze) & (lasting_bend | ~bent), CERTAIN * haze, np.inf),
         )
 
 
@@ -128,14 +131,14 @@ def _cusp(side: Side, ratio: float) -> Array:
 def _clear_steps(side: Side) -> tuple[Array, Array]:
     """The last changes of the slopes, and where all are above the rounding and of one sign."""
     steps = np.diff(side.slopes, axis=0)[-LAST:]
-    clear = np.abs(steps) > CERTAIN * (side.rounding[:-1] + side.rounding[1:])[-LAST:]
+    clear = np.abs(steps) > CERTAIN * (side.slope_rounding[:-1] + side.slope_rounding[1:])[-LAST:]
     return steps, np.asarray(clear.all(axis=0) & (np.abs(np.sign(steps).sum(axis=0)) == LAST))
 
 
 def _gap(sample: Sample, left: Side, right: Side) -> tuple[Array, Array]:
     """Where the value at the point is certainly not a side's limit, and where that cannot be told."""
     finest = (sample.step * sample.stencil.steps[-1])[:, None]
-    noise = _one_sided_noise(sample).max(axis=0)
+    noise = _one_sided_noise(sample)
     certain = np.zeros(left.inside.shape, dtype=bool)
     suspected = np.zeros(left.inside.shape, dtype=bool)
     steep = np.maximum(np.abs(left.slopes[-2:]), np.abs(right.slopes[-2:])).max(axis=0)
@@ -155,28 +158,32 @@ def _stepped(side: Side) -> Array:
     return np.asarray(moved.any(axis=0) & (still > 0) & (still < STILL))
 
 
-def _visible(sample: Sample, kink: Array, slopes: tuple[Limit, Limit]) -> Array:
-    """Whether the values along a kink drift apart by more than their noise at the steps that its slopes come from."""
-    finest = np.maximum(slopes[0].row, slopes[1].row)
-    drift = kink * sample.step[:, None] * sample.stencil.steps[finest]
-    return np.asarray(drift > 10.0 * _one_sided_noise(sample).min(axis=0))
+def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
+    """Whether the two sides differ by `jump` within a quarter on the three finest rows that are clear of rounding.
+
+    Between sides that only meet below the finest clear row (a rounded corner, noise in steps), the difference changes.
+    """
+    clear = rounding <= 0.1 * np.abs(jump)
+    finest = clear & (np.cumsum(clear[::-1], axis=0)[::-1] <= 3)
+    same = np.abs(rows - jump) <= 0.25 * np.abs(jump)
+    return np.asarray((finest.sum(axis=0) == 3) & (same | ~finest).all(axis=0))
 
 
 def _one_sided_noise(sample: Sample) -> Array:
-    """The noise of the values at each spacing, (spacings, k, m): difference tables over each side's noise samples."""
+    """The noise of the values, (k, m): second and third differences over the noise samples, either side apart.
+
+    Differences of order p of noise of deviation s have the mean square s**2 (2p choose p) (Moré and Wild 2011).
+    """
     stencil = sample.stencil
     half = stencil.noise_points // 2
-    noise = np.zeros((len(stencil.noise_spacings), *sample.values[:, 0].shape))
-    if half < 3:
-        return noise
-    order = half - 1
-    norm = np.sqrt(float(np.prod([(order + i) / i for i in range(1, order + 1)])))
+    noise = np.zeros(sample.values[:, 0].shape)
     start = 1 + 2 * stencil.count
-    for level in noise:
-        block = sample.values[:, start : start + stencil.noise_points]
+    for first in range(start, start + len(stencil.noise_spacings) * stencil.noise_points, stencil.noise_points):
+        block = sample.values[:, first : first + stencil.noise_points]
         for part in (block[:, :half], block[:, -half:]):
-            np.fmax(level, np.abs(np.diff(part, n=order, axis=1)).max(axis=1) / norm, out=level)
-        start += stencil.noise_points
+            for order in range(2, min(half, 4)):
+                level = np.abs(np.diff(part, n=order, axis=1)).max(axis=1) / np.sqrt(comb(2 * order, order))
+                noise = np.fmax(noise, level)
     return noise
 
 
@@ -196,13 +203,12 @@ def _slope(side: Side, ratio: float) -> Limit:
     bound = np.where(cusp, aitken.bound, side.slope.bound)
     value = np.where(endless, np.copysign(np.inf, side.slopes[-1]), value)
     bound = np.where(endless, 0.0, bound)
-    row = np.where(cusp, aitken.row, side.slope.row)
-    return Limit(np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf), row)
+    return Limit(np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf))
 
 
 def _aitken(side: Side) -> Limit:
     """The limit of slopes that converge like an unknown power of the step (Aitken's delta-squared process)."""
     steps = np.diff(side.slopes, axis=0)
     limits = side.slopes[2:] - steps[1:] ** 2 / (steps[1:] - steps[:-1])
-    bound = 2.0 * np.abs(np.diff(limits[-3:], axis=0)).max(axis=0) + 10.0 * side.rounding[-1]
-    return Limit(limits[-1], bound, np.full(bound.shape, len(side.slopes) - 1))
+    bound = 2.0 * np.abs(np.diff(limits[-3:], axis=0)).max(axis=0) + 10.0 * side.slope_rounding[-1]
+    return Limit(limits[-1], bound)
