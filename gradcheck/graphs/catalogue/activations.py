@@ -26,12 +26,12 @@ OPERATIONS = (
         kinks=lambda x, alpha: np.abs(x),
     ),
     OpSpec("softplus", "nn", "tf.nn.softplus({0})", ("Softplus",)),
-    OpSpec("softsign", "nn", "tf.nn.softsign({0})", ("Softsign",)),
+    OpSpec("softsign", "nn", "tf.nn.softsign({0})", ("Softsign",), orders=(1,)),  # SoftsignGrad has no gradient
     OpSpec(
         "silu",
         "nn",
         "tf.nn.silu({0}, beta={1})",
-        ("Sigmoid", "Mul"),
+        (),  # its gradient is a custom one, of its own
         arity=2,
         broadcasts=True,
         shapes=lambda shape: [(shape, ())],
@@ -40,7 +40,7 @@ OPERATIONS = (
         "gelu",
         "nn",
         "tf.nn.gelu({0}, approximate={approximate})",
-        ("Erf", "Tanh", "Mul"),
+        ("Erfc", "Tanh"),
         attributes=lambda shape: {"approximate": BOOL},
     ),
     OpSpec("crelu", "nn", "tf.nn.crelu({0})", ("Relu", "ConcatV2"), shapes=_vectors, kinks=lambda x: np.abs(x)),

@@ -122,6 +122,7 @@ OPERATIONS = (
         shapes=_structuring,
         starts=IMAGES,
         attributes=steps,
+        orders=(1,),  # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients
         kinks=lambda x, filters, stride, padding: gaps(x, 2, stride, padding, added=filters),
     ),
 )

@@ -58,6 +58,7 @@ OPERATIONS = (
         shapes=images,
         starts=IMAGES,
         attributes=steps,
+        orders=(1,),  # MaxPoolGradWithArgmax has no registered gradient
         kinks=lambda x, stride, padding: gaps(x, 2, stride, padding),
     ),
     OpSpec(
