@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from itertools import islice, product
 from typing import Any
 
@@ -14,7 +14,7 @@ from gradcheck.graphs.opspec import Attribute, Choice, Indices
 from .choices import Draw, index
 
 
-@lru_cache(maxsize=None)
+@cache
 def offered(op: str, shapes: tuple[Shape, ...]) -> Mapping[str, Attribute]:
     """What an operation's attributes may be, for arguments of these shapes."""
     return CATALOGUE[op].attributes(*shapes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
-@lru_cache(maxsize=None)
+@cache
 def below(count: int) -> st.SearchStrategy[int]:
     """The integers 0 to count - 1."""
     return st.integers(0, count - 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import tensorflow as tf
+
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.implementation import single
 from gradcheck.graphs.opspec import Interval
@@ -14,7 +15,7 @@ SMOOTH_MAPS = ("sigmoid", "softplus", "tanh", "exp", "sin", "cos", "cosh", "atan
 PROBES = np.array([-20.0, -3.0, -1.0, -0.5, 0.0, 0.1, 1.0, 2.0, 20.0])
 
 
-@lru_cache(maxsize=None)
+@cache
 def adapters(interval: Interval) -> tuple[str, ...]:
     """The smooth operations of the catalogue that map the reals (as far as they are drawn) into an interval."""
     return tuple(name for name in SMOOTH_MAPS if name in CATALOGUE and _maps_into(name, interval))

@@ -1,4 +1,4 @@
-"""A graph while it is drawn: every position is evaluated at once, so that its shape, its values and its kinks are known."""
+"""A graph while it is drawn: every position is evaluated at once, so that its shape, values and kinks are known."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.implementation import single

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import gcd
 from typing import Any
+
+from hypothesis import event, reject
+from hypothesis import strategies as st
 
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.opspec import OpSpec
-from hypothesis import event, reject
-from hypothesis import strategies as st
 
 from .attributes import alternatives, attributes
 from .choices import Draw, index
@@ -88,12 +89,13 @@ def _tell(graph: Graph, order: int) -> None:
             event("edge", f"{before.get(parent, 'input')} -> {node.op}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def banned(names: tuple[str, ...], swarm: int) -> frozenset[str]:
-    """The operations that swarm number `swarm` leaves out: none for the first quarter of the numbers, else half of all."""
+    """The operations that a swarm leaves out: none for the first quarter of the numbers, half of all for the others."""
     if swarm < SWARMS // 4:
         return frozenset()
-    return frozenset(name for place, name in enumerate(dict.fromkeys(names)) if (place * 2654435761 + swarm * 40503) >> 9 & 1)
+    places = enumerate(dict.fromkeys(names))
+    return frozenset(name for place, name in places if (place * 2654435761 + swarm * 40503) >> 9 & 1)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Growth:
         return None
 
     def rooted(self, op: str, newest: Position | None) -> Position | None:
-        """The operation on the newest value, or else on fresh inputs, or else on fresh inputs without special values."""
+        """The operation on the newest value, or else on fresh inputs, or else on some without special values."""
         node = self.grown(op, newest) if newest else None
         if node:
             return node
@@ -197,7 +199,7 @@ class Growth:
         return node if node and spec.domain(0).contains(node.value) else None
 
     def _other(self, spec: OpSpec, shapes: Shapes, argument: int) -> Position:
-        """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or else a fresh one."""
+        """An existing value of the right shape, dtype and domain, drawn by how far back it lies; or a fresh one."""
         shape, dtype, domain = shapes[argument], spec.dtype(argument), spec.domain(argument)
         back = index(self.draw, FARTHEST)
         fitting = [
@@ -230,7 +232,7 @@ class Growth:
         return options[index(self.draw, len(options))]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _stride(count: int) -> int:
     """A stride near the golden section of `count` that visits every place."""
     return next(stride for stride in range(max(1, round(0.618 * count)), 2 * count + 2) if gcd(stride, count) == 1)

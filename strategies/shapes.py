@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Shape
@@ -10,19 +10,19 @@ from gradcheck.graphs.graph import Shape
 Shapes = tuple[Shape, ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def signatures(op: str, shape: Shape) -> tuple[Shapes, ...]:
     """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it."""
     return tuple(tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
 
 
-@lru_cache(maxsize=None)
+@cache
 def accepts(op: str, shape: Shape, dtype: str) -> bool:
     """Whether the operation takes a value of this shape and dtype as its first argument."""
     return CATALOGUE[op].dtype(0) == dtype and bool(signatures(op, shape))
 
 
-@lru_cache(maxsize=None)
+@cache
 def starts(op: str) -> tuple[Shape, ...]:
     """The shapes that a fresh first argument of the operation may have, the simplest first."""
     admitted = tuple(shape for shape in CATALOGUE[op].starts if signatures(op, shape))

@@ -1,11 +1,12 @@
-"""Literal tensors: one draw an element, an index into a table of values inside the argument's domain, simplest first."""
+"""Literal tensors: one draw an element, an index into a table of values inside the domain, simplest first."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
+
 from gradcheck.graphs.graph import Input, Shape
 from gradcheck.graphs.opspec import Interval
 
@@ -40,7 +41,7 @@ def _mapped(interval: Interval) -> Table:
     return tuple(interval.high - value for value in positive)
 
 
-@lru_cache(maxsize=None)
+@cache
 def table(interval: Interval, style: str) -> Table:
     """The values inside an interval: `plain`, `tied` (three plain ones), `rough` or `extreme`; never empty."""
     plain, rough = _inside(PLAIN, interval), _inside(ROUGH, interval)
@@ -68,7 +69,7 @@ def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
 
 
 def without_zeros(values: Input, interval: Interval) -> Input:
-    """The same tensor with its exact zeros replaced by the simplest other value of the interval (one, where it may be)."""
+    """The same tensor with exact zeros replaced by the simplest other value of the interval (one, where it may be)."""
     other = next((value for value in table(interval, "plain") if value != 0.0), table(interval, "rough")[0])
     return Input(values.shape, tuple(other if value == 0 else value for value in values.values), values.dtype)
 

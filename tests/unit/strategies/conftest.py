@@ -1,0 +1,80 @@
+"""Graphs collected once, with a fixed seed, for the tests that measure shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from gradcheck.strategies.graphs import graphs
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
+
+from gradcheck.graphs.graph import Graph
+
+EXAMPLES = 1000
+
+
+@dataclass
+class Collection:
+    """Graphs that Hypothesis generated, and how many attempts the strategy rejected.
+
+    Attempts for which Hypothesis itself ran out of choices (when it cuts or splices earlier ones) are not counted.
+    """
+
+    graphs: list[Graph] = field(default_factory=list)
+    rejected: int = 0
+
+    @property
+    def attempts(self) -> int:
+        """The valid and the rejected ones."""
+        return len(self.graphs) + self.rejected
+
+
+def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = 20261121) -> Collection:
+    """Generates `examples` graphs with Hypothesis itself; its health checks, but for slowness, stay on."""
+    collection = Collection()
+
+    def attempt(draw: Any) -> Graph:
+        try:
+            drawn: Graph = draw(strategy)
+        except UnsatisfiedAssumption:
+            collection.rejected += 1
+            raise
+        return drawn
+
+    @seed(start)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(st.composite(attempt)())
+    def run(graph: Graph) -> None:
+        collection.graphs.append(graph)
+
+    run()
+    return collection
+
+
+@pytest.fixture(scope="session")
+def collected() -> Callable[[int], Collection]:
+    """The graphs of an order, drawn once a session."""
+    kept: dict[int, Collection] = {}
+
+    def of(order: int) -> Collection:
+        if order not in kept:
+            kept[order] = collect(graphs(order=order), EXAMPLES)
+        return kept[order]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def collecting() -> Callable[..., Collection]:
+    """`collect` itself: a strategy, a number of examples, a seed."""
+    return collect

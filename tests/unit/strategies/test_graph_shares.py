@@ -1,0 +1,110 @@
+"""What the generated graphs look like as a whole: valid, long, full of special values and of values used twice."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gradcheck.strategies.drafts import MOST_ELEMENTS, stands_on, unfit
+from gradcheck.strategies.graphs import graphs
+from gradcheck.strategies.values import is_special
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.json_form import from_text, to_text
+
+ORDERS = pytest.mark.parametrize("order", [1, 2])
+
+
+def _values(graph: Graph) -> list[np.ndarray[Any, Any]]:
+    return [tensor.numpy() for tensor in forward(graph, [tf.constant(value.array()) for value in graph.inputs])]
+
+
+def _on_kinks(graph: Graph) -> tuple[int, int]:
+    values, kinks, singular = _values(graph), 0, 0
+    for _, node in graph.positions():
+        spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
+        kinks += stands_on(spec.kinks, arguments, node.attributes)
+        singular += stands_on(spec.singular, arguments, node.attributes)
+    return kinks, singular
+
+
+@ORDERS
+def test_attempts_are_valid(collected: Callable[[int], Any], order: int) -> None:
+    collection = collected(order)
+    assert len(collection.graphs) >= 0.97 * collection.attempts
+
+
+@ORDERS
+def test_every_value_is_fit_and_in_its_domain(collected: Callable[[int], Any], order: int) -> None:
+    for graph in collected(order).graphs:
+        values = _values(graph)
+        assert [unfit(value) for value in values[len(graph.inputs) :]] == [None] * len(graph.nodes)
+        assert all(value.size <= MOST_ELEMENTS for value in values)
+        for _, node in graph.positions():
+            spec = CATALOGUE[node.op]
+            assert order in spec.orders
+            for argument, parent in enumerate(node.parents):
+                assert spec.domain(argument).contains(values[parent]), (node, values[parent])
+                assert values[parent].dtype == spec.dtype(argument)
+
+
+@ORDERS
+def test_the_median_graph_has_four_nodes_and_none_more_than_eight(collected: Callable[[int], Any], order: int) -> None:
+    lengths = [len(graph.nodes) for graph in collected(order).graphs]
+    assert statistics.median(lengths) >= 4
+    assert max(lengths) == 8
+
+
+@ORDERS
+def test_values_are_used_twice(collected: Callable[[int], Any], order: int) -> None:
+    drawn = collected(order).graphs
+    assert sum(max(graph.uses()) > 1 for graph in drawn) >= 0.3 * len(drawn)
+
+
+@ORDERS
+def test_values_are_special(collected: Callable[[int], Any], order: int) -> None:
+    drawn = collected(order).graphs
+    assert sum(any(map(is_special, graph.inputs)) for graph in drawn) >= 0.5 * len(drawn)
+
+
+@ORDERS
+def test_composed_kinks_are_rare_and_single_ones_are_not(collected: Callable[[int], Any], order: int) -> None:
+    counts = [_on_kinks(graph) for graph in collected(order).graphs]
+    assert sum(kinks > 1 or singular > 0 for kinks, singular in counts) <= 0.1 * len(counts)
+    assert sum(kinks == 1 and not singular for kinks, singular in counts) >= 0.03 * len(counts)
+
+
+@ORDERS
+def test_nothing_is_dead(collected: Callable[[int], Any], order: int) -> None:
+    assert all(graph == graph.pruned() for graph in collected(order).graphs)
+
+
+@ORDERS
+def test_graphs_are_plain_data(collected: Callable[[int], Any], order: int) -> None:
+    for graph in collected(order).graphs[:300]:
+        text = to_text(graph)
+        assert from_text(text) == graph
+        json.loads(text)
+        hash(graph)
+
+
+@ORDERS
+def test_most_of_the_catalogue_turns_up(collected: Callable[[int], Any], order: int) -> None:
+    drawn = {node.op for graph in collected(order).graphs for node in graph.nodes}
+    offered = {spec.name for spec in CATALOGUE.values() if order in spec.orders}
+    assert drawn <= offered
+    assert len(drawn) >= 0.9 * len(offered)
+
+
+def test_every_operation_can_be_asked_for(collecting: Callable[..., Any]) -> None:
+    for spec in CATALOGUE.values():
+        collection = collecting(graphs(containing=spec.name, order=spec.orders[-1]), 10)
+        assert len(collection.graphs) >= 0.9 * collection.attempts, spec.name
+        assert all(any(node.op == spec.name for node in graph.nodes) for graph in collection.graphs), spec.name

@@ -1,0 +1,39 @@
+"""Which operations take a value, and which bring it into a domain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gradcheck.strategies.domains import PROBES, SMOOTH_MAPS, adapters
+from gradcheck.strategies.shapes import accepts, signatures, starts
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.implementation import single
+from gradcheck.graphs.opspec import POSITIVE, REALS, Interval
+
+
+@pytest.mark.parametrize("op", CATALOGUE)
+def test_every_start_is_admitted(op: str) -> None:
+    assert all(accepts(op, shape, CATALOGUE[op].dtype(0)) for shape in starts(op))
+    assert all(len(shapes) == CATALOGUE[op].arity for shape in starts(op) for shapes in signatures(op, shape))
+
+
+def test_a_value_of_another_dtype_or_shape_is_not_accepted() -> None:
+    assert accepts("sin", (2,), "float64")
+    assert not accepts("sin", (2,), "complex128")
+    assert not accepts("cumprod", (), "float64")
+
+
+@pytest.mark.parametrize("interval", [POSITIVE, Interval(0.0, 1.0), Interval(-1.0, 1.0), Interval(-2.0, 2.0)], ids=str)
+def test_adapters_map_into_the_interval(interval: Interval) -> None:
+    names = adapters(interval)
+    assert names
+    for name in names:
+        assert interval.contains(single(CATALOGUE[name])(tf.constant(PROBES)).numpy())
+
+
+def test_there_is_no_adapter_where_no_operation_maps_into_the_interval() -> None:
+    assert adapters(Interval(40.0, 41.0)) == ()
+    assert set(adapters(REALS)) <= set(SMOOTH_MAPS)
+    assert np.isfinite(PROBES).all()

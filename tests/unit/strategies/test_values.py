@@ -1,0 +1,85 @@
+"""Tables of values, mapped into intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from gradcheck.strategies.values import STYLES, is_special, literal, smooth, table, without_zeros
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.opspec import POSITIVE, REALS, Interval
+
+INTERVALS = [
+    REALS,
+    POSITIVE,
+    Interval(high=0.0),
+    Interval(0.0, 1.0),
+    Interval(-1.0, 1.0),
+    Interval(1.0),
+    Interval(0.125, 0.126),
+    Interval(50.0),
+    Interval(high=-7.0),
+    *dict.fromkeys(interval for spec in CATALOGUE.values() for interval in spec.domains),
+]
+
+
+@pytest.mark.parametrize("interval", INTERVALS, ids=str)
+@pytest.mark.parametrize("style", dict.fromkeys(STYLES))
+def test_a_table_lies_inside_its_interval(interval: Interval, style: str) -> None:
+    values = table(interval, style)
+    assert len(values) >= 3
+    assert interval.contains(np.array(values))
+    assert all(value == 0 or abs(value) > 1e-6 for value in values)
+
+
+def test_plain_values_come_first() -> None:
+    assert table(REALS, "plain")[:4] == (0.0, 1.0, 2.0, -1.0)
+    assert table(POSITIVE, "plain")[:3] == (1.0, 2.0, 0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 1)])
+def test_literals_have_their_shape_dtype_and_domain(shape: tuple[int, ...], dtype: str) -> None:
+    @settings(max_examples=50, database=None, derandomize=True, deadline=None)
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        drawn = literal(data.draw, shape, dtype, Interval(0.0, 1.0))
+        array = drawn.array()
+        assert array.shape == shape
+        assert array.dtype == dtype
+        assert Interval(0.0, 1.0).contains(array)
+        assert array.tolist() == np.array(drawn.values).reshape(shape).tolist()
+
+    run()
+
+
+def test_a_smooth_literal_has_nothing_special() -> None:
+    values = smooth((2, 3), "float64", REALS)
+    assert not is_special(values)
+    assert len(set(values.values)) == 6
+    assert values != smooth((2, 3), "float64", REALS, offset=1)
+
+
+def test_zeros_are_replaced_by_ones_where_one_is_allowed() -> None:
+    @settings(max_examples=100, database=None, derandomize=True, deadline=None)
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        drawn = literal(data.draw, (4,), "float64", REALS)
+        replaced = without_zeros(drawn, REALS)
+        assert replaced.values == tuple(value if value else 1.0 for value in drawn.values)
+        assert 0.0 not in without_zeros(literal(data.draw, (4,), "float64", Interval(-1, 1)), Interval(-1, 1)).values
+
+    run()
+
+
+def test_the_kinds_of_special_values() -> None:
+    plain = smooth((3,), "float64", REALS)
+    assert not is_special(plain)
+    for special in (0.0, 1.0, 1e-3, 1e5, plain.values[1]):
+        assert is_special(type(plain)((3,), (special, *plain.values[1:])))
+    assert is_special(smooth((1, 3), "float64", REALS))
+    assert math.isfinite(sum(table(REALS, "extreme")))
