@@ -19,8 +19,9 @@ RESIDUE = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command away from this test run: none of pytest's settings, no PYTHONPATH, nothing from the network."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
+    """Runs a command away from this test run: none of its settings, no PYTHONPATH, nothing from the network."""
+    ours = ("PYTEST_", "PYTHON", "GRADCHECK_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     return subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False

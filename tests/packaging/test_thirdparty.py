@@ -22,5 +22,7 @@ def test_a_project_checks_its_own_gradients(
         name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", done.stdout, re.MULTILINE)
     }
     assert done.returncode == 1, done.stdout + done.stderr
+    assert "GradientWrongValue: the gradient of loss is wrong" in done.stdout
+    assert "gradcheck/check.py" not in done.stdout.replace("\\", "/"), "the traceback ends at the author's own line"
     defined = re.findall(r"^def (test_\w+)", (project / "test_gradients.py").read_text(), re.MULTILINE)
     assert outcomes == {name: "FAILED" if name == FAILS else "PASSED" for name in defined}, done.stdout
