@@ -22,8 +22,8 @@ VARS = (
 V2 = "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-4.0, input_max=4.0, range_given=True)"
 V3 = "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-4.0, input_max=4.0, range_given=True, num_bits=8)"
 V4 = "tf.quantization.quantize_and_dequantize_v2({0}, -4.0, 4.0, range_given=True)"
-# The ends after nudging (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3). They follow the
-# given ends one to one, which is what the gradient means, although they really jump from step to step.
+# The ends after nudging (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3). They
+# follow the given ends one to one, which is what the gradient means, although they really jump from step to step.
 VARS_REFERENCE = (
     "(lambda x, low, high: (lambda step: (lambda below: tf.cast(tf.quantization.fake_quant_with_min_max_vars("
     "tf.cast(x[:1], tf.float32), tf.cast(tf.reshape(low[0], []), tf.float32), "
