@@ -46,8 +46,9 @@ class Defect:
     """A wrong derivative of TensorFlow that somebody has looked at.
 
     `graph`, `order`, `cotangent` and `direction` replay it: TensorFlow gives `given` (one tuple an input, row-major,
-    complex elements as real part, imaginary part; None where it gives None; empty where it raises), the truth is `right`, known
-    from `source`. `regions` are left out of generation for the releases from `since` up to, not including, `until`.
+    complex elements as real part, imaginary part; None where it gives None; empty where it raises), the truth is
+    `right`, known from `source`. `regions` are left out of generation for the releases from `since` up to, not
+    including, `until`.
     """
 
     name: str
@@ -77,7 +78,8 @@ def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
     """The defects of a folder, by file name.
 
     Without a folder, the one that GRADCHECK_KNOWN names, or else `reports/known` here or in the nearest folder above;
-    where there is none, no defects. Raises KnownDefectError for a file that is broken or is something else, and for a folder named but missing.
+    where there is none, no defects. Raises KnownDefectError for a file that is broken or is something else, and for a
+    folder named but missing.
     """
     named = folder if folder is not None else os.environ.get(VARIABLE)
     place = Path(named) if named is not None else find(Path.cwd())

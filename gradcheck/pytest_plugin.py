@@ -1,7 +1,8 @@
 """Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, known defects, reports, the table at the end.
 
 Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
-`discovery` attribute (a gradcheck.report.discovery.Discovery) is run in a fresh process and written to the reports folder.
+`discovery` attribute (a gradcheck.report.discovery.Discovery) is run in a fresh process and written to the folder of
+reports.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from gradcheck.graphs.evaluation import forward
 from gradcheck.graphs.graph import Graph, Input
 
 Array = np.ndarray[Any, Any]
+STEP = 2.0**-10
 
 
 def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array | None]:
@@ -32,3 +33,51 @@ def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[I
         vectors = [tf.constant(vector.array()) for vector in direction]
         parts = second_pullbacks(outputs, sources, weights, [vectors]).products[0]
     return [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
+
+
+def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array]:
+    """The same from the function's values alone, without a bound: extrapolated central differences, fixed steps."""
+    point = [value.array() for value in graph.inputs]
+    along = [vector.array() for vector in direction]
+    weights = cotangent.array()
+
+    def objective(moved: list[Array]) -> float:
+        output = forward(graph, [tf.constant(part) for part in moved], reference=True)[-1].numpy()
+        return float(np.sum(np.conj(weights) * output).real)
+
+    def slope(moved: list[Array], vectors: list[Array], h: float) -> float:
+        ahead, behind = ([a + s * b for a, b in zip(moved, vectors, strict=True)] for s in (h, -h))
+        return (objective(ahead) - objective(behind)) / (2 * h)
+
+    def central(vectors: list[Array], h: float) -> float:
+        if order == 1:
+            return slope(point, vectors, h)
+        ahead, behind = ([a + s * b for a, b in zip(point, vectors, strict=True)] for s in (h, -h))
+        return (slope(ahead, along, h) - slope(behind, along, h)) / (2 * h)
+
+    def entry(place: int, element: tuple[int, ...], unit: complex) -> float:
+        vectors = [np.zeros_like(part) for part in point]
+        vectors[place][element] = unit
+        return (4 * central(vectors, STEP / 2) - central(vectors, STEP)) / 3
+
+    results = []
+    for place, part in enumerate(point):
+        result = np.zeros_like(part)
+        for element in np.ndindex(part.shape):
+            result[element] = entry(place, element, 1.0)
+            if np.iscomplexobj(part):
+                result[element] += 1j * entry(place, element, 1.0j)
+        results.append(result)
+    return results
+
+
+def values(parts: Sequence[Array | None]) -> tuple[tuple[float, ...] | None, ...]:
+    """Arrays as tuples in row-major order, complex elements as real part, imaginary part."""
+    return tuple(None if part is None else tuple(_reals(part)) for part in parts)
+
+
+def _reals(part: Array) -> list[float]:
+    flat = part.ravel()
+    if np.iscomplexobj(flat):
+        flat = np.stack([flat.real, flat.imag], axis=-1).ravel()
+    return [float(x) for x in flat]

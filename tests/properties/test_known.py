@@ -1,0 +1,74 @@
+"""Every known defect of TensorFlow, replayed: passes while it is there, says so when a release has fixed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.finding import Kind
+from gradcheck.known import Defect, Values, excludes, load
+from gradcheck.replay import derivative, differences, values
+
+FOLDER = Path(__file__).parents[2] / "reports" / "known"
+DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
+
+
+def close(one: Values, other: Values, rtol: float) -> bool:
+    return len(one) == len(other) and all(
+        (a is None and b is None)
+        or (a is not None and b is not None and np.allclose(a, b, rtol=rtol, atol=rtol, equal_nan=True))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def replayed(defect: Defect) -> Values:
+    try:
+        return values(derivative(defect.graph, defect.order, defect.cotangent, defect.direction))
+    except DerivativeRaised:
+        return ()
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_defect_is_still_there(defect: Defect) -> None:
+    now = replayed(defect)
+    if not defect.covers(tf.__version__):
+        assert close(now, defect.right, 1e-9), f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
+        return
+    assert not close(now, defect.right, 1e-9), (
+        f"TensorFlow {tf.__version__} gives the right derivative, {defect.right}: {defect.title!r} is FIXED. "
+        f'Set "until" to "{tf.__version__}" in reports/known/{defect.name}.json.'
+    )
+    assert close(now, defect.given, 1e-9), (
+        f"TensorFlow {tf.__version__} gives {now}, neither the wrong {defect.given} nor the right {defect.right}: "
+        f"{defect.title!r} has changed; look at it again and correct reports/known/{defect.name}.json."
+    )
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_what_is_called_right_agrees_with_differences_of_the_function(defect: Defect) -> None:
+    assert close(
+        values(differences(defect.graph, defect.order, defect.cotangent, defect.direction)), defect.right, 1e-5
+    )
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
+    arguments = [value.array() for value in defect.graph.inputs]
+    found = [
+        excludes(
+            node.op, node.attributes, [arguments[parent] for parent in node.parents], defect.order, defects=[defect]
+        )
+        for node in defect.graph.nodes
+        if node.op == defect.culprit and max(node.parents) < len(arguments)
+    ]
+    assert defect.name in found
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_file_is_named_after_the_defect(defect: Defect) -> None:
+    assert (FOLDER / f"{defect.name}.json").is_file()
+    assert defect.kind is Kind.RAISES or defect.given, "only a derivative that raises gives nothing"

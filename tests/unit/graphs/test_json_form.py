@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.json_form import GraphFormatError, from_json, from_text, to_json, to_text
+from gradcheck.graphs.opspec import Choice, OpSpec
+
+LARGE = {"dtype": "float32", "shape": [1], "values": [1e39]}
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def example() -> Graph:
+    return Graph(
+        (Input((2,), (0.1, -0.0)), Input((), (5e-324,))),
+        (Node.of("mul", 0, 1), Node.of("cumprod", 2, exclusive=False, reverse=True)),
+    )
+
+
+def graph_of(spec: OpSpec) -> Graph:
+    """The simplest graph of one operation: its first shapes and attributes, all elements 0.5."""
+    shapes = next(found[0] for found in map(spec.shapes, spec.starts) if found)
+    attributes = spec.attributes(*shapes)
+    attrs = {
+        name: what.values[0] if isinstance(what, Choice) else tuple(range(what.count))
+        for name, what in attributes.items()
+    }
+    inputs = tuple(Input(shape, (0.5,) * math.prod(shape), spec.dtype(place)) for place, shape in enumerate(shapes))
+    return Graph(inputs, (Node.of(spec.name, *range(spec.arity), **attrs),))
+
+
+def test_round_trip() -> None:
+    assert from_text(to_text(example())) == example()
+    assert math.copysign(1.0, from_text(to_text(example())).inputs[0].values[1].real) == -1.0
+
+
+@given(values=st.lists(FINITE, min_size=1, max_size=6))
+def test_floats_keep_every_bit(values: list[float]) -> None:
+    graph = Graph((Input((len(values),), tuple(values)),), (Node.of("sin", 0),))
+    assert [x.hex() for x in from_text(to_text(graph)).inputs[0].values] == [x.hex() for x in values]  # type: ignore[union-attr]
+
+
+@given(parts=st.tuples(FINITE, FINITE))
+def test_complex_numbers_are_pairs(parts: tuple[float, float]) -> None:
+    graph = Graph((Input((1,), (complex(*parts),), "complex128"),), ())
+    assert to_json(graph)["inputs"][0]["values"] == [list(parts)]
+    assert from_json(to_json(graph)) == graph
+
+
+@pytest.mark.parametrize("spec", CATALOGUE.values(), ids=lambda spec: spec.name)
+def test_every_operation_round_trips(spec: OpSpec) -> None:
+    graph = graph_of(spec)
+    assert from_text(to_text(graph)) == graph
+
+
+def forged(*path: Any, value: Any) -> dict[str, Any]:
+    data = copy.deepcopy(to_json(example()))
+    *way, last = path
+    inner: Any = data
+    for step in way:
+        inner = inner[step]
+    inner[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "expected"),
+    [
+        (None, "$:", "an object"),
+        ([], "$:", "an object"),
+        ({}, "$:", "all of format"),
+        (forged("format", value="pickle"), "$.format:", "'gradcheck graph'"),
+        (forged("version", value=True), "$.version:", "an integer"),
+        (forged("version", value=2), "$.version:", "version 1"),
+        (forged("extra", value=1), "$:", "only format"),
+        (forged("inputs", value=[]), "$.inputs:", "at least one"),
+        (forged("inputs", value={}), "$.inputs:", "a list"),
+        (forged("nodes", value=[{}] * 1_000_000), "$.nodes:", "at most 64"),
+        (forged("inputs", 0, "dtype", value="object"), "$.inputs[0].dtype:", "one of float64"),
+        (forged("inputs", 0, "dtype", value=["float64"]), "$.inputs[0].dtype:", "one of float64"),
+        (forged("inputs", 0, "shape", value=[3]), "$.inputs[0].values:", "3, as shape"),
+        (forged("inputs", 0, "shape", value=[True, 2]), "$.inputs[0].shape[0]:", "an integer"),
+        (forged("inputs", 0, "shape", value=[-1]), "$.inputs[0].shape[0]:", "an integer from 0"),
+        (forged("inputs", 0, "shape", value=[10**30]), "$.inputs[0].shape[0]:", "an integer from 0"),
+        (forged("inputs", 0, "values", 1, value=True), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, "values", 1, value=math.nan), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, "values", 1, value=math.inf), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, "values", 1, value="1.0"), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, "values", 1, value=[1.0, 2.0]), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, "values", 1, value=10**400), "$.inputs[0].values[1]:", "a finite number"),
+        (forged("inputs", 0, value=LARGE), "$.inputs[0].values:", "float32"),
+        (forged("nodes", 0, "op", value="os.system"), "$.nodes[0].op:", "of the catalogue"),
+        (forged("nodes", 0, "op", value="../../secret"), "$.nodes[0].op:", "of the catalogue"),
+        (forged("nodes", 0, "op", value=["mul"]), "$.nodes[0].op:", "of the catalogue"),
+        (forged("nodes", 0, "parents", value=[0]), "$.nodes[0].parents:", "2, as mul takes"),
+        (forged("nodes", 0, "parents", value=[0, 2]), "$.nodes[0].parents[1]:", "from 0 to 1"),
+        (forged("nodes", 0, "parents", value=[0, True]), "$.nodes[0].parents[1]:", "an integer"),
+        (forged("nodes", 0, "attrs", value={"name": "x"}), "$.nodes[0].attrs:", "only"),
+        (forged("nodes", 1, "attrs", value={}), "$.nodes[1].attrs:", "all of exclusive, reverse"),
+        (forged("nodes", 1, "attrs", "reverse", value="__import__('os')"), "$.nodes[1].attrs.reverse:", "a plain word"),
+        (forged("nodes", 1, "attrs", "reverse", value="<script>"), "$.nodes[1].attrs.reverse:", "a plain word"),
+        (forged("nodes", 1, "attrs", "reverse", value="/etc/passwd"), "$.nodes[1].attrs.reverse:", "a plain word"),
+        (forged("nodes", 1, "attrs", "reverse", value={"a": 1}), "$.nodes[1].attrs.reverse:", "a plain word"),
+        (forged("nodes", 1, "attrs", "reverse", value=math.nan), "$.nodes[1].attrs.reverse:", "a finite number"),
+        (forged("nodes", 1, "attrs", "reverse", value=[[[[[1]]]]]), "$.nodes[1].attrs.reverse[0]", "a plain word"),
+    ],
+)  # fmt: skip
+def test_forged_documents_are_named_and_refused(data: Any, place: str, expected: str) -> None:
+    with pytest.raises(GraphFormatError) as caught:
+        from_json(data)
+    assert str(caught.value).startswith(place)
+    assert expected in str(caught.value).partition("; expected ")[2]
+    assert len(str(caught.value)) < 400
+
+
+def test_too_many_elements_in_all() -> None:
+    big = {"dtype": "float64", "shape": [4096], "values": [0.0] * 4096}
+    with pytest.raises(GraphFormatError, match="at most 4096 elements in all"):
+        from_json(forged("inputs", value=[big, big]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "JSON"),
+        ("{", "JSON"),
+        ('{"version": NaN}', "finite numbers only"),
+        ('{"version": -Infinity}', "finite numbers only"),
+        ('{"version": 1, "version": 1}', "each name once"),
+        ("[" * 100_000, "deep"),
+        ('"' + "x" * 2_000_000 + '"', "at most 1000000"),
+        ("1" * 10_000, "JSON"),
+        (json.dumps(to_json(example())).replace("0.1", "1e999"), "a finite number"),
+    ],
+)
+def test_texts_that_are_not_strict_json_are_refused(text: str, expected: str) -> None:
+    with pytest.raises(GraphFormatError, match=expected):
+        from_text(text)
+
+
+def test_what_could_not_be_read_is_not_written() -> None:
+    with pytest.raises(GraphFormatError, match="finite"):
+        to_json(Graph((Input((1,), (math.nan,)),), ()))
+    with pytest.raises(GraphFormatError, match="reverse"):
+        to_json(Graph((Input((1,), (1.0,)),), (Node.of("cumprod", 0, exclusive=False, reverse=object()),)))

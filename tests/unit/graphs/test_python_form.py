@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import ast
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.opspec import Choice
+from gradcheck.graphs.python_form import expression, to_python
+
+ZERO = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
+SMOOTH = Graph(
+    (Input((2,), (1.0, 2.0)), Input((), (0.001,))),
+    (Node.of("mul", 0, 1), Node.of("sin", 2), Node.of("log", 1), Node.of("add", 3, 4)),
+)
+TIE = Graph((Input((2,), (1.0, 2.0)), Input((2,), (1.0, 5.0))), (Node.of("maximum", 0, 1), Node.of("sin", 2)))
+
+
+def test_the_text_is_straight_line_code() -> None:
+    text = to_python(SMOOTH, 1, [1.0, -0.5])
+    body = text.partition("def function(x1, x2):\n")[2].partition("\n\n")[0]
+    assert body.splitlines() == [
+        "    y1 = x1 * x2",
+        "    y2 = tf.sin(y1)",
+        "    y3 = tf.math.log(x2)",
+        "    y4 = y2 + y3",
+        "    return y4",
+    ]
+    assert "x1 = np.array([1.0, 2.0])\nx2 = np.array(0.001)\n" in text
+    assert "w = np.array([1.0, -0.5])\n" in text
+
+
+def test_the_text_depends_on_the_arguments_only() -> None:
+    assert to_python(SMOOTH, 2, [1.0, 0.5]) == to_python(SMOOTH, 2, np.array([1.0, 0.5]))
+    assert to_python(SMOOTH, 2, direction=[[1.0, 0.5], 2.0]) != to_python(SMOOTH, 2, direction=[[1.0, 0.5], 3.0])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_it_needs_tensorflow_and_numpy_only(order: int) -> None:
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(to_python(ZERO, order)))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported == {"itertools", "sys", "numpy", "tensorflow"}
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_every_operation_has_a_text_that_compiles(name: str) -> None:
+    spec = CATALOGUE[name]
+    shapes = next(found[0] for found in map(spec.shapes, spec.starts) if found)
+    attrs = {
+        attribute: what.values[-1] if isinstance(what, Choice) else tuple(range(what.count))
+        for attribute, what in spec.attributes(*shapes).items()
+    }
+    inputs = tuple(Input(s, (0.5,) * math.prod(s), spec.dtype(i)) for i, s in enumerate(shapes))
+    graph = Graph(inputs, (Node.of(name, *range(spec.arity), **attrs),))
+    for order in spec.orders:
+        compile(to_python(graph, order), name, "exec")
+    assert ("def reference(" in to_python(graph, 1)) == (spec.reference is not None)
+
+
+def test_a_title_cannot_leave_its_quotes() -> None:
+    tree = ast.parse(to_python(ZERO, 1, title='"""\nimport os; os.remove("x") \\'))
+    assert ast.get_docstring(tree) is not None
+    assert not any(isinstance(node, ast.Import) and node.names[0].name == "os" for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("order", [0, 3])
+def test_another_order_is_refused(order: int) -> None:
+    with pytest.raises(ValueError, match=f"order was {order}"):
+        to_python(ZERO, order)
+
+
+def test_directions_must_fit_the_inputs() -> None:
+    with pytest.raises(ValueError, match="1 directions were given for 2 inputs"):
+        to_python(SMOOTH, 2, direction=[[1.0, 1.0]])
+    with pytest.raises(ValueError, match=r"shape \(3,\) was given for an input of shape \(2,\)"):
+        to_python(SMOOTH, 2, direction=[[1.0, 1.0, 1.0], 1.0])
+
+
+def test_attributes_are_literals() -> None:
+    node = Node.of("cumprod", 0, exclusive=True, reverse=False)
+    assert expression(node, ["x"]) == "tf.math.cumprod(x, axis=-1, exclusive=True, reverse=False)"
+
+
+def verdicts(*scripts: str) -> list[tuple[int, list[str]]]:
+    """Exit code and output of scripts, run one after the other in one fresh process (TensorFlow loads slowly)."""
+    runner = (
+        "import contextlib, io, sys\n"
+        "for text in sys.stdin.read().split('\\0'):\n"
+        "    out, code = io.StringIO(), 0\n"
+        "    with contextlib.redirect_stdout(out):\n"
+        "        try:\n"
+        "            exec(compile(text, 'script', 'exec'), {'__name__': '__main__'})\n"
+        "        except SystemExit as stop:\n"
+        "            code = stop.code\n"
+        "    print(repr((code, out.getvalue().splitlines())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", runner], input="\0".join(scripts), capture_output=True, text=True, check=True
+    )
+    return [ast.literal_eval(line) for line in done.stdout.splitlines()]
+
+
+def test_scripts_tell_right_from_wrong() -> None:
+    """Each in a fresh process: cumprod at zero is wrong, a smooth graph is right, a tie lies between the slopes."""
+    steep = Graph((Input((1,), (1e-3,)),), (Node.of("log", 0), Node.of("square", 1)))
+    flat = Graph((Input((1,), (1e-20,)),), (Node.of("sin", 0),))
+    fake = to_python(SMOOTH, 1).replace("return tape.gradient(value, tensors)", "return [None, None]")
+    blind = to_python(ZERO, 1).replace("float(objective(", "float(np.nan * objective(")
+    raising = to_python(SMOOTH, 1).replace(
+        "return tape.gradient", "raise LookupError('no gradient')\n    return tape.gradient"
+    )
+    found = verdicts(
+        to_python(ZERO, 1, [1.0, 1.0, 1.0]),
+        to_python(ZERO, 2, [1.0, 1.0, 1.0], [[1.0, 1.0, 1.0]]),
+        to_python(SMOOTH, 1, [1.0, -0.5]),
+        to_python(SMOOTH, 2, [1.0, -0.5], [[0.5, 1.0], 0.75]),
+        to_python(TIE, 1, [1.0, 0.5], one_sided=True),
+        to_python(steep, 1),
+        to_python(steep, 2),
+        to_python(flat, 1),
+        fake,
+        blind,
+        raising,
+    )
+    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1]
+    assert found[0][1][2].split() == ["x[0]", "0", "9", found[0][1][2].split()[3], "<-", "wrong"]
+    assert [float(line.split()[2]) for line in found[1][1][2:5]] == pytest.approx([6.0, 4.0, 2.0], rel=1e-9)
+    assert [lines[-1] for _, lines in found] == [
+        *("WRONG", "WRONG", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "WRONG", "CANNOT TELL", "WRONG")
+    ]
+    assert "None" in found[8][1][2]
+    assert "LookupError: no gradient" in found[10][1][1]
