@@ -1,0 +1,35 @@
+"""Which node of a failing graph is the culprit: the first whose own derivative is wrong at its actual arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcheck.graphs.graph import Graph, Input, Node
+
+Array = np.ndarray[Any, Any]
+
+
+def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
+    """The node at `position` by itself, with the values that it had in the graph as literal inputs.
+
+    A value that it takes twice is one input, used twice.
+    """
+    node = graph.nodes[position - len(graph.inputs)]
+    parents = tuple(dict.fromkeys(node.parents))
+    inputs = tuple(_literal(values[parent]) for parent in parents)
+    return Graph(inputs, (Node(node.op, tuple(parents.index(parent) for parent in node.parents), node.attrs),))
+
+
+def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], bool]) -> int | None:
+    """The first position whose node is wrong by itself; None where every node is right and only their whole is wrong."""
+    for position, _ in graph.positions():
+        if is_wrong(alone(graph, position, values)):
+            return position
+    return None
+
+
+def _literal(value: Array) -> Input:
+    return Input(tuple(value.shape), tuple(value.reshape(-1).tolist()), str(value.dtype))

@@ -1,0 +1,130 @@
+"""A graph as a function of real coordinates, evaluated at all points in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.gradients import Gradients, gradient_matrix
+from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
+from gradcheck.autodiff.sources import Source
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.evaluation import forward, forward_points
+from gradcheck.graphs.graph import Graph
+
+Array = np.ndarray[Any, Any]
+
+ROUNDOFF = 2.0**-53
+
+
+@dataclass(frozen=True)
+class GraphProblem:
+    """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
+
+    `shape` and `dtype` are those of the graph's output.
+    """
+
+    graph: Graph
+    shape: tuple[int, ...]
+    dtype: str
+    smooth: bool
+    cotangent: Array | None = None
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The graph's inputs."""
+        return tuple(
+            Source(f"input {number}", literal.array(), literal.dtype) for number, literal in enumerate(self.graph.inputs)
+        )
+
+    @cached_property
+    def point(self) -> Array:
+        """The coordinates of all inputs, shape (n,)."""
+        return np.concatenate([to_coordinates(source.value) for source in self.sources])
+
+    @cached_property
+    def outputs(self) -> int:
+        """The number of output coordinates: 1 under a cotangent."""
+        return 1 if self.cotangent is not None else coordinate_count(self.shape, self.dtype)
+
+    @cached_property
+    def precision(self) -> float:
+        """The unit roundoff of the derivatives: that of the coarsest kernel."""
+        return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
+
+    @cached_property
+    def roundoff(self) -> float:
+        """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
+        coarse = [CATALOGUE[node.op] for node in self.graph.nodes]
+        return max([ROUNDOFF, *(spec.rtol for spec in coarse if spec.reference is None)])
+
+    @cached_property
+    def anchored(self) -> bool:
+        """Whether a reference may look at row 0 of a batch, which has to be the unperturbed point."""
+        return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
+
+    def values(self, points: Array) -> Array:
+        """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them."""
+        if self.anchored:
+            points = np.concatenate([self.point[None, :], points])
+        batch = forward_points(self.graph, self._split(points))[-1].numpy()
+        flat = to_coordinates(batch).reshape(len(points), -1)
+        if self.cotangent is not None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                flat = flat @ self.cotangent[:, None]
+        return flat[1:] if self.anchored else flat
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaised and WrongShape."""
+        rows = [[self._output(row)] for row in cotangents]
+        return gradient_matrix(pullbacks(self._forward, self._tensors(point), rows), self.sources)
+
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        """The gradients (p, n) of <w, f> at many points, in one batch."""
+        inputs = self._split(points)
+        weight = self._output(cotangent)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for tensor in inputs:
+                tape.watch(tensor)
+            batch = forward_points(self.graph, inputs, reference=False)[-1]
+        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, tf.shape(batch)))
+        columns = [
+            np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
+            for part, source in zip(parts, self.sources, strict=True)
+        ]
+        return np.concatenate(columns, axis=1)
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        """The second derivative of <w, f> applied to directions (k, n)."""
+        tensors = [self._split(row) for row in directions]
+        second = second_pullbacks(self._forward, self._tensors(point), [self._output(cotangent)], tensors)
+        return gradient_matrix(second.products, self.sources)
+
+    def _forward(self, inputs: Sequence[Any]) -> list[Any]:
+        return [forward(self.graph, inputs)[-1]]
+
+    def _output(self, row: Array) -> Any:
+        flat = row if self.cotangent is None else row[0] * self.cotangent
+        return tf.constant(from_coordinates(flat, self.shape, self.dtype))
+
+    def _tensors(self, point: Array | None) -> list[Any]:
+        return self._split(self.point if point is None else point)
+
+    def _split(self, flat: Array) -> list[Any]:
+        """The inputs at one point (n,), or with a leading dimension at points (p, n)."""
+        parts, start = [], 0
+        for source in self.sources:
+            stop = start + source.count
+            parts.append(tf.constant(from_coordinates(flat[..., start:stop], source.shape, source.value.dtype)))
+            start = stop
+        return parts
+
+
+def _rows(part: Any, count: int) -> Array:
+    return to_coordinates(tf.convert_to_tensor(part).numpy()).reshape(count, -1)

@@ -1,0 +1,141 @@
+"""The check of one graph, as the hunt runs it by the thousand: one cotangent, one direction, one batch of points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import coordinate_count
+from gradcheck.autodiff.gradients import WrongShape
+from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
+from gradcheck.graphs.blame import blame
+from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.problem import GraphProblem
+from gradcheck.graphs.standing import Standing, standing
+from gradcheck.numerics.directions import magnitudes, probe_directions
+from gradcheck.verdict.entries import Entries, Tolerance
+from gradcheck.verdict.probing import Table, first_order
+from gradcheck.verdict.second import compare_second
+from gradcheck.verdict.summary import Names, broken, summarise, undecided
+
+Array = np.ndarray[Any, Any]
+
+PROBES = 8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out. `error_ratio` is the largest error over what is allowed, for a search that aims at it."""
+
+    graph: Graph
+    result: Result
+    standing: Standing
+    error_ratio: float
+
+    @property
+    def kinks(self) -> int:
+        """How many nodes stand on a kink."""
+        return len(self.standing.kinks)
+
+    @property
+    def singular(self) -> bool:
+        """Whether a node stands on a singular point."""
+        return bool(self.standing.singular)
+
+
+def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
+    """Check a graph's derivatives at its literal inputs.
+
+    No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction (order 2).
+    One: the subgradient test, output by output, and no second order. More, or a singular point: a convention, not checked.
+    """
+    values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+    stands = standing(graph, values)
+    bench = _Bench(graph, stands, values[-1])
+    outcomes = {order: bench.order(order) for order in orders}
+    ratio = max(ratio for _, ratio in outcomes.values())
+    return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), stands, ratio)
+
+
+def culprit(graph: Graph, order: int) -> int | None:
+    """The position of the first node whose own derivative is wrong; None where only the whole is."""
+    values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+    return blame(graph, values, lambda node: run(node, (order,)).result.verdict == MISMATCH)
+
+
+@lru_cache(maxsize=256)
+def cotangent(count: int) -> Array:
+    """The fixed random cotangent for outputs of `count` coordinates."""
+    return probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+
+
+def direction(point: Array) -> Array:
+    """The fixed random direction through a point (n,), each component of its coordinate's magnitude."""
+    return probe_directions(np.random.default_rng(point.size), 1, magnitudes(point))[0]
+
+
+@dataclass(frozen=True)
+class _Bench:
+    graph: Graph
+    stands: Standing
+    output: Array
+
+    def order(self, order: int) -> tuple[OrderResult, float]:
+        if not self.output.size or not any(np.prod(literal.shape) for literal in self.graph.inputs):
+            return OrderResult(order=order, verdict="agree", notes=("no elements: agrees trivially",)), 0.0
+        if self.stands.composed:
+            return undecided(order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"), 0.0
+        if self.stands.kinks and order == 2:
+            return undecided(order, Reason.HIGHER_KINK, "a node stands on a kink: no second order"), 0.0
+        try:
+            return self._first() if order == 1 else self._second()
+        except DerivativeRaised as error:
+            return broken(order, Kind.RAISES, "the inputs", str(error)), 0.0
+        except WrongShape as error:
+            return broken(order, Kind.SHAPE, error.source, str(error)), 0.0
+
+    def _first(self) -> tuple[OrderResult, float]:
+        problem = self._problem(projected=not self.stands.kinks)
+        tables = first_order(problem, Tolerance(), PROBES)
+        result = summarise(1, tables, _names(problem))
+        if self.stands.elements > 1 and result.verdict == MISMATCH:
+            # Several elements of one node at their kinks compose like several nodes do.
+            return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
+        return result, _ratio(tables)
+
+    def _second(self) -> tuple[OrderResult, float]:
+        problem = self._problem(projected=True)
+        found = compare_second(problem, direction(problem.point)[None, :], np.ones(1), Tolerance())
+        count = problem.point.size
+        tables = [Table(_turned(found.entries), tuple(range(count)), (None,))]
+        if found.alone == "differences of function values":
+            tables.append(Table(_turned(found.along), (None,), (None,)))
+        notes = () if found.alone is None else (f"of the three estimates {found.alone} stands alone",)
+        return summarise(2, tables, _names(problem), notes=notes), _ratio(tables)
+
+    def _problem(self, *, projected: bool) -> GraphProblem:
+        dtype = str(self.output.dtype)
+        weights = cotangent(coordinate_count(self.output.shape, dtype)) if projected else None
+        return GraphProblem(self.graph, tuple(self.output.shape), dtype, self.stands.smooth, weights)
+
+
+def _turned(entries: Entries) -> Entries:
+    return Entries(*(getattr(entries, name).T for name in Entries.__dataclass_fields__))
+
+
+def _ratio(tables: list[Table]) -> float:
+    return max(float(np.max(table.entries.excess(), initial=0.0)) for table in tables)
+
+
+def _names(problem: GraphProblem) -> Names:
+    return Names(
+        tuple(source.name for source in problem.sources),
+        tuple(source.shape for source in problem.sources),
+        tuple(source.value.dtype for source in problem.sources),
+    )
