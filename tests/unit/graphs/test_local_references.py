@@ -1,0 +1,126 @@
+"""The references that are local to a point move as the gradient is meant: straight through, or implicitly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.implementation import over_points, single
+
+Array = np.ndarray[Any, Any]
+Sampler = Callable[..., Iterator[Any]]
+
+
+def nudged(low: float, high: float) -> tuple[float, float]:
+    """The ends of 8 bits with a step on zero, by counting steps from the lower end."""
+    step = (high - low) / 255
+    first = min(range(256), key=lambda steps: abs(low + steps * step))
+    return -first * step, (255 - first) * step
+
+
+def clip_to_nudged(x: Array, low: Array, high: Array, at_low: Array, at_high: Array) -> Array:
+    ends = nudged(float(at_low), float(at_high))
+    return np.clip(x, ends[0] + low - at_low, ends[1] + high - at_high)
+
+
+# What the gradient differentiates, given the arguments and those at the unperturbed point; and half a step.
+MEANT: dict[str, tuple[Callable[..., Array], float]] = {
+    "fake_quant_with_min_max_args": (lambda x, _: np.clip(x, -8.0, 7.9375), 1 / 32),
+    "fake_quant_with_min_max_vars": (
+        lambda x, low, high, _, at_low, at_high: clip_to_nudged(x, low, high, at_low, at_high),
+        4 / 255 / 2,
+    ),
+    "quantize_and_dequantize_v2": (lambda x, _: x, 4 / 127 / 2),
+    "quantize_and_dequantize_v3": (lambda x, _: x, 4 / 127 / 2),
+    "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -4.0, 4.0), 4 / 127),
+}
+
+
+def gamma(z: Any, shape: Any) -> Any:
+    return mpmath.gammainc(shape, 0, z, regularized=True)
+
+
+def truncated_normal(z: Any, mean: Any, deviation: Any, low: Any, high: Any) -> Any:
+    at, bottom, top = (mpmath.ncdf((place - mean) / deviation) for place in (z, low, high))
+    return (at - bottom) / (top - bottom)
+
+
+DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
+    "gamma": gamma,
+    "stateless_gamma": gamma,
+    "stateless_gamma_v2": gamma,
+    "stateless_truncated_normal": truncated_normal,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "names"), [("quantization", set(MEANT)), ("random (implicit reparam)", set(DISTRIBUTIONS))]
+)
+def test_every_local_reference_is_tested(family: str, names: set[str]) -> None:
+    assert {spec.name for spec in CATALOGUE.values() if spec.family == family} == names
+    assert all(CATALOGUE[name].reference for name in names)
+
+
+@pytest.mark.parametrize("name", sorted({**MEANT, **DISTRIBUTIONS}))
+def test_row_0_is_the_operation(name: str, sampled: Sampler) -> None:
+    spec = CATALOGUE[name]
+    for example in sampled(spec):
+        points = [tf.constant(np.stack([x, x * 0.875])) for x in example.arguments]
+        rows = over_points(spec, reference=True)(*points, **example.attributes).numpy()
+        value = single(spec)(*map(tf.constant, example.arguments), **example.attributes).numpy()
+        np.testing.assert_allclose(rows[0], value, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", sorted(MEANT))
+def test_quantised_values_move_straight_through(name: str, sampled: Sampler) -> None:
+    spec, (meant, half_step) = CATALOGUE[name], MEANT[name]
+    for example in sampled(spec):
+        centre = [np.multiply(x, 4.0) if place == 0 else x for place, x in enumerate(example.arguments)]
+        rows = [np.stack([x, x + 0.01, x - 0.3]) for x in centre]
+        values = over_points(spec, reference=True)(*map(tf.constant, rows), **example.attributes).numpy()
+        right = np.stack([meant(*(row[i] for row in rows), *centre) for i in range(3)])
+        np.testing.assert_allclose(values - values[0], right - right[0], rtol=0, atol=1e-12)
+        if name not in ("quantize_and_dequantize_v2", "quantize_and_dequantize_v3") or np.all(np.abs(centre[0]) < 4):
+            assert np.all(np.abs(values[0] - right[0]) <= half_step + 1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(DISTRIBUTIONS))
+def test_samples_move_by_implicit_reparametrisation(name: str, sampled: Sampler) -> None:
+    spec, distribution = CATALOGUE[name], DISTRIBUTIONS[name]
+    for example in sampled(spec, each=1):
+        if not np.size(example.arguments[0]):
+            continue
+        sample = single(spec)(*map(tf.constant, example.arguments), **example.attributes).numpy()
+        for position in range(spec.arity):
+            slopes = _slopes(over_points(spec, reference=True), example, position)
+            right = np.empty(np.shape(sample))
+            for place in np.ndindex(right.shape):
+                parameters = [float(x[place]) for x in example.arguments]
+                right[place] = _implicit(distribution, float(sample[place]), parameters, position)
+            np.testing.assert_allclose(slopes, right, rtol=1e-8, atol=1e-10)
+
+
+def _slopes(reference: Callable[..., Any], example: Any, position: int, step: float = 1e-3) -> Array:
+    """The derivative of every element in its own parameter, by five points."""
+    steps = np.array([0.0, 1.0, -1.0, 2.0, -2.0]) * step
+    rows = [np.stack([x] * len(steps)) for x in example.arguments]
+    rows[position] = np.stack([example.arguments[position] + h for h in steps])
+    _, up, down, up2, down2 = reference(*map(tf.constant, rows), **example.attributes).numpy()
+    return np.asarray((8 * (up - down) - (up2 - down2)) / (12 * step))
+
+
+def _implicit(distribution: Callable[..., Any], z: float, parameters: list[float], position: int) -> float:
+    """-(dF/da) / (dF/dz), in 30 digits."""
+
+    def at(value: Any) -> Any:
+        return distribution(z, *parameters[:position], value, *parameters[position + 1 :])
+
+    with mpmath.workdps(30):
+        density = mpmath.diff(lambda value: distribution(value, *parameters), z)
+        return float(-mpmath.diff(at, parameters[position]) / density)

@@ -1,0 +1,175 @@
+"""The catalogue's float64 formulas for kernels without one are the right functions, in value and in gradient.
+
+The oracles are loops in NumPy at one point. References that are local to a point (quantisation, random samples) have
+their own tests in test_local_references.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.implementation import over_points, single
+
+Array = np.ndarray[Any, Any]
+LOCAL = ("quantization", "random (implicit reparam)")
+
+
+def windows(x: Array, stride: int, fold: Callable[[Array], float]) -> Array:
+    starts = [range(0, length - 1, stride) for length in x.shape[:-1]]
+    values = np.zeros([len(row) for row in starts] + [x.shape[-1]])
+    for place in np.ndindex(values.shape):
+        corner = [start[i] for start, i in zip(starts, place[:-1], strict=True)]
+        values[place] = fold(x[(*(slice(c, c + 2) for c in corner), place[-1])])
+    return values
+
+
+def ctc_loss(x: Array, label: int) -> Array:
+    """Minus the log of the probability of all paths that collapse to the label; the last class is the blank."""
+    rows = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+    blank, total = x.shape[1] - 1, 0.0
+    for path in itertools.product(range(x.shape[1]), repeat=len(x)):
+        collapsed = [symbol for symbol, _ in itertools.groupby(path) if symbol != blank]
+        if collapsed == [label]:
+            total += float(np.prod([row[symbol] for row, symbol in zip(rows, path, strict=True)]))
+    return np.asarray(-np.log(total))
+
+
+def batch_norm(
+    x: Array, scale: Array, offset: Array, mean: Array | None = None, variance: Array | None = None
+) -> Array:
+    result = np.empty_like(x)
+    for channel in range(x.shape[-1]):
+        plane = x[..., channel]
+        centre = plane.mean() if mean is None else mean[channel]
+        spread = plane.var() if variance is None else variance[channel]
+        result[..., channel] = (plane - centre) / np.sqrt(spread + 0.1) * scale[channel] + offset[channel]
+    return result
+
+
+def response_normalization(x: Array, radius: int, beta: float) -> Array:
+    result = np.empty_like(x)
+    for channel in range(x.shape[-1]):
+        near = x[..., max(channel - radius, 0) : channel + radius + 1]
+        result[..., channel] = x[..., channel] / (1.0 + 0.5 * (near**2).sum(axis=-1)) ** beta
+    return result
+
+
+def lstm(kept: str, order: str, forget_bias: float) -> Callable[..., Array]:
+    """Two steps of one unit: `order` are the gates' columns (input i, candidate g, forget f, output o)."""
+
+    def sigmoid(z: Array) -> Array:
+        return np.asarray(1 / (1 + np.exp(-z)))
+
+    def run(x: Array, w: Array, b: Array, h: Array, c: Array) -> Array:
+        values = []
+        for frame in x:
+            z = dict(zip(order, (np.concatenate([frame, h], axis=1) @ w + b).T[..., np.newaxis], strict=True))
+            c = sigmoid(z["f"] + forget_bias) * c + sigmoid(z["i"]) * np.tanh(z["g"])
+            h = sigmoid(z["o"]) * np.tanh(c)
+            values.append({"h": h, "c": c, "o": sigmoid(z["o"])}[kept])
+        return np.stack(values)
+
+    return run
+
+
+def bilinear(image: Array, row: float, column: float) -> Array:
+    """The image between its pixels, whose centres lie at whole numbers."""
+    top, left = min(int(row), image.shape[0] - 1), min(int(column), image.shape[1] - 1)
+    bottom, right = min(top + 1, image.shape[0] - 1), min(left + 1, image.shape[1] - 1)
+    down, across = row - top, column - left
+    upper = image[top, left] * (1 - across) + image[top, right] * across
+    lower = image[bottom, left] * (1 - across) + image[bottom, right] * across
+    return np.asarray(upper * (1 - down) + lower * down)
+
+
+def resize_bilinear(image: Array, size: tuple[int, int]) -> Array:
+    def centre(place: int, axis: int) -> float:
+        length = image.shape[axis]
+        return min(max((place + 0.5) * length / size[axis] - 0.5, 0.0), length - 1.0)
+
+    return np.array([[bilinear(image, centre(i, 0), centre(j, 1)) for j in range(size[1])] for i in range(size[0])])
+
+
+def crop_and_resize(image: Array, boxes: Array) -> Array:
+    height, width = image.shape[0] - 1, image.shape[1] - 1
+    corners = [[(top, left), (top, right), (bottom, left), (bottom, right)] for top, left, bottom, right in boxes]
+    crops = [[bilinear(image, row * height, column * width) for row, column in box] for box in corners]
+    return np.array(crops).reshape(len(boxes), 2, 2, image.shape[2])
+
+
+ORACLES: dict[str, Callable[..., Array]] = {
+    "avg_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.mean())),
+    "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
+    "ctc_loss": ctc_loss,
+    "batch_norm_training": batch_norm,
+    "batch_norm_inference": batch_norm,
+    "local_response_normalization": response_normalization,
+    "block_lstm": lstm("h", "igfo", 1.0),
+    "block_lstm_state": lstm("c", "igfo", 1.0),
+    "block_lstm_gate": lstm("o", "igfo", 1.0),
+    "block_lstm_v2": lstm("h", "ifgo", 0.0),
+    "resize_bilinear": resize_bilinear,
+    "crop_and_resize": crop_and_resize,
+}
+NAMES = sorted(ORACLES)
+Sampler = Callable[..., Iterator[Any]]
+
+
+def test_every_reference_has_an_oracle() -> None:
+    assert {s.name for s in CATALOGUE.values() if s.reference and s.family not in LOCAL} == set(ORACLES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_is_the_operation(name: str, sampled: Sampler) -> None:
+    spec = CATALOGUE[name]
+    for example in sampled(spec):
+        value = single(spec)(*map(tf.constant, example.arguments), **example.attributes).numpy()
+        right = ORACLES[name](*example.arguments, **example.attributes)
+        np.testing.assert_allclose(value, right, rtol=spec.rtol, atol=spec.rtol)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_has_the_value(name: str, sampled: Sampler) -> None:
+    spec = CATALOGUE[name]
+    for example in sampled(spec):
+        points = [np.stack([x, x * 0.75, x * 0.875]) for x in example.arguments]
+        right = [ORACLES[name](*(p[row] for p in points), **example.attributes) for row in range(3)]
+        batch = over_points(spec, reference=True)(*map(tf.constant, points), **example.attributes).numpy()
+        one = single(spec, reference=True)(*(tf.constant(p[1]) for p in points), **example.attributes).numpy()
+        np.testing.assert_allclose(batch, right, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(one, right[1], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_has_the_gradient(name: str, sampled: Sampler) -> None:
+    spec, rng = CATALOGUE[name], np.random.default_rng(7)
+    for example in sampled(spec, each=1):
+        weights = rng.standard_normal(np.shape(ORACLES[name](*example.arguments, **example.attributes)))
+        arguments = [tf.constant(x) for x in example.arguments]
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value = tf.reduce_sum(weights * single(spec, reference=True)(*arguments, **example.attributes))
+        gradients = tape.gradient(value, arguments)
+        for position, gradient in enumerate(gradients):
+            slopes = _slopes(ORACLES[name], example, position, weights)
+            np.testing.assert_allclose(gradient.numpy(), slopes, rtol=1e-7, atol=1e-8)
+
+
+def _slopes(oracle: Callable[..., Array], example: Any, position: int, weights: Array, step: float = 1e-5) -> Array:
+    """Central differences of an oracle's weighted sum in one of its arguments."""
+
+    def moved(element: tuple[int, ...], by: float) -> float:
+        arguments = [np.array(x) for x in example.arguments]
+        arguments[position][element] += by
+        return float(np.sum(weights * oracle(*arguments, **example.attributes)))
+
+    shape = example.arguments[position].shape
+    slopes = [(moved(element, step) - moved(element, -step)) / (2 * step) for element in np.ndindex(shape)]
+    return np.array(slopes).reshape(shape)
