@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.rounding import Rounding, rounding_of
-from gradcheck.numerics.stencil import EPS64, Sample
-from gradcheck.numerics.tableau import Choice, choose, extrapolate
+from gradcheck.numerics.rounding import Rounding, finest, rounding_of
+from gradcheck.numerics.stencil import Sample
+from gradcheck.numerics.tableau import Choice, choose
 
 Array = np.ndarray[Any, Any]
 
@@ -21,9 +21,9 @@ ABSOLUTE = 1e-6
 class Estimate:
     """A derivative along each of k lines, of each of m outputs; all arrays have the shape (k, m).
 
-    `value` is the derivative with respect to t, `bound` its error bound, `radius` the largest step that the value
+    `value` is the derivative with respect to t, `bound` its error bound, `radius` the widest step that the value
     rests on. `conclusive`: the bound is at most a tenth of the value, or at most 1e-6 of the largest |f| within the
-    radius, over the radius. Where nothing could be said the value is NaN, the bound infinite.
+    radius, over the radius. Where nothing could be said the value is NaN, the bound infinite and the radius 0.
     """
 
     value: Array
@@ -35,8 +35,9 @@ class Estimate:
 def first_difference(sample: Sample) -> Estimate:
     """The first derivative along every line.
 
-    Central differences over a geometric row of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation of F'(x)
-    and F'(x) F''(x)"). The bound adds truncation, from successive columns, and rounding, from `rounding_of`.
+    Central differences over a geometric row of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation of
+    F'(x) and F'(x) F''(x)"). The bound adds truncation, from successive columns, rounding, from `rounding_of`, and the
+    jump between the one-sided slopes, where f(x) shows one.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample
@@ -46,16 +47,30 @@ def first_difference(sample: Sample) -> Estimate:
     """
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
-        values, errors = extrapolate(rounding.slopes, rounding.pairs / rounding.steps, sample.stencil)
-        return estimate(choose(values, errors, rounding.resolved, sample.stencil), rounding, sample, order=1)
+        errors = rounding.values / rounding.steps
+        choice = choose(rounding.slopes, errors, rounding.resolved, sample.stencil)
+        return estimate(choice, _jump(rounding, sample.stencil.ratio), rounding, order=1)
 
 
-def estimate(choice: Choice, rounding: Rounding, sample: Sample, *, order: int) -> Estimate:
-    """Applies the rule for conclusive to the entry chosen."""
+def estimate(choice: Choice, extra: Array, rounding: Rounding, *, order: int) -> Estimate:
+    """Adds an `extra` bound (k, m) to the chosen entry and applies the rule for conclusive."""
     valid = np.isfinite(choice.bound)
-    radius = np.where(valid, rounding.steps[choice.widest, np.arange(len(sample.step))[:, None], 0], 0.0)
-    bound = np.where(valid, choice.bound + 4 * EPS64 * np.abs(choice.value), np.inf)
-    size = np.take_along_axis(rounding.sizes, choice.widest[None], axis=0)[0]
-    small = ABSOLUTE * np.maximum(size, rounding.zero) / radius**order
+    k, m = valid.shape
+    lines, outputs = np.arange(k)[:, None], np.arange(m)
+    radius = np.where(valid, rounding.steps[choice.widest, lines, 0], 0.0)
+    bound = np.where(valid, choice.bound + extra, np.inf)
+    small = ABSOLUTE * rounding.sizes[choice.widest, lines, outputs] / radius**order
     conclusive = valid & ((bound <= RELATIVE * np.abs(choice.value)) | (bound <= small))
     return Estimate(choice.value, bound, conclusive, radius)
+
+
+def _jump(rounding: Rounding, ratio: float) -> Array:
+    """Half the jump between the slopes on both sides, 0 where rounding explains it, shape (k, m).
+
+    For a smooth function (f(x + h) + f(x - h) - 2 f(x)) / (2 h) vanishes like h, extrapolated once like h**3.
+    """
+    halves = rounding.bends / (2 * rounding.steps)
+    errors = (rounding.values + rounding.centre) / rounding.steps
+    limits = np.abs(ratio * halves[1:] - halves[:-1])
+    shown = finest(rounding.resolved)[1:, :, None] & (limits > ratio * errors[1:] + errors[:-1])
+    return np.asarray(np.max(limits, axis=0, where=shown, initial=0.0) / (ratio - 1))

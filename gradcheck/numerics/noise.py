@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import factorial
+from functools import lru_cache
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -17,25 +18,31 @@ FACTOR = 4.0
 CONFIRMED = 100.0
 
 
+@lru_cache(maxsize=16)
+def differences(count: int) -> Array:
+    """All differences of order 4, 5 and 6 of `count` values, one a row, each scaled to the variance of one value."""
+    rows = []
+    for order in ORDERS:
+        signs = np.array([(-1) ** i * comb(order, i) for i in range(order + 1)]) / np.sqrt(comb(2 * order, order))
+        rows += [np.pad(signs, (shift, count - order - 1 - shift)) for shift in range(count - order)]
+    return np.array(rows)
+
+
 def value_noise(sample: Sample) -> Array:
-    """The standard deviation of the noise in the values, shape (spacings, k, m).
+    """The standard deviation of the noise in the values, shape (k, spacings, m).
 
     A spacing counts where the estimates of its differences of order 4, 5 and 6 agree within a factor of 4 (ECNoise,
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
     """
     stencil = sample.stencil
-    rows = sample.values[:, 1 + 2 * stencil.count :]
-    k, _, m = rows.shape
-    table = rows.reshape(k, len(stencil.noise_spacings), stencil.noise_points, m)
-    levels = []
-    for order in range(1, ORDERS[-1] + 1):
-        table = table[:, :, 1:] - table[:, :, :-1]
-        if order in ORDERS:
-            gamma = factorial(order) ** 2 / factorial(2 * order)
-            levels.append(np.sqrt(gamma / table.shape[2] * np.einsum("kspm,kspm->skm", table, table)))
-    low = np.minimum(np.minimum(levels[0], levels[1]), levels[2])
-    high = np.maximum(np.maximum(levels[0], levels[1]), levels[2])
-    return np.asarray(np.where(high <= AGREEMENT * low, high, 0.0))
+    around = sample.values[:, 1 + 2 * stencil.count :] - sample.values[:, :1]
+    k, _, m = around.shape
+    around = around.reshape(k, len(stencil.noise_spacings), stencil.noise_points, m)
+    lengths = np.array([stencil.noise_points - order for order in ORDERS])
+    squares = (differences(stencil.noise_points) @ around) ** 2
+    variances = np.add.reduceat(squares, np.cumsum(lengths) - lengths, axis=2) / lengths[:, None]
+    high = variances.max(axis=2)
+    return np.sqrt(np.where(high <= AGREEMENT**2 * variances.min(axis=2), high, 0.0))
 
 
 def confirmed(sample: Sample, tail: Array) -> Array:
@@ -45,4 +52,4 @@ def confirmed(sample: Sample, tail: Array) -> Array:
     period and take it for noise, of which the finest differences know nothing.
     """
     level = FACTOR * value_noise(sample)
-    return np.asarray(np.maximum(tail, np.where(level <= CONFIRMED * tail, level, 0.0).max(axis=0)))
+    return np.asarray(np.maximum(tail, np.where(level <= CONFIRMED * tail[:, None], level, 0.0).max(axis=1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,62 +16,70 @@ Array = np.ndarray[Any, Any]
 PROMISE = 4.0
 """A function's mixed error, forward and backward, in units of eps; one more is spent on rounding the point itself."""
 
+TAIL = 3
+"""So many of the finest differences show noise; to them no function that the row resolves has any curvature left."""
+
 TAIL_FACTOR = 1.5
+
 RESOLVED = 16.0
+"""Steps below this many roundings of the point are not resolved."""
+
 ZERO = 1e10
+"""A function below this multiple of the smallest normal number is as good as zero."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What both orders of differences need of a sample; `count` is the number of steps.
+    """What both orders of differences need of a sample; `count` is the number of steps, the widest first.
 
-    `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences; `pairs` (count, k, m) bounds
-    the error of (f(x + h) - f(x - h)) / 2 and, doubled, that of f(x + h) + f(x - h); `centre` (k, m) that of f(x).
-    `resolved` (count, k): the steps that are wide enough for the arithmetic. `sizes` (count, k, m) is the largest |f| up to
-    each step; a function no larger than `zero` is as good as zero.
+    `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `bends` (count, k, m) the
+    sums f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a step, `centre` (count,
+    k, m) that of f(x) by the slope there. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest
+    |f| up to each step, at least `ZERO` times the smallest normal number.
     """
 
     steps: Array
     slopes: Array
-    pairs: Array
+    bends: Array
+    values: Array
     centre: Array
     resolved: Array
     sizes: Array
-    zero: float
 
 
+@lru_cache(maxsize=4)
 def rounding_of(sample: Sample) -> Rounding:
-    """The error bounds of a sample's values.
+    """The error bounds of a sample's values; kept, since the second order asks for those of the first.
 
-    A value f(x + h) is wrong by at most eps (4 |f| + 5 |x f'|), by what the differences reveal as noise, and by the smallest
-    normal number. Slopes f' between the steps are secants.
+    A value f(x + h) is wrong by at most eps (4 |f| + 5 |x f'|), or by what the differences reveal as noise, and by the
+    smallest normal number. Slopes f' between the steps are secants.
     """
     count, eps = sample.stencil.count, sample.eps
-    values = np.moveaxis(sample.values, 1, 0)
+    values = sample.values.transpose(1, 0, 2)
     centre, plus, minus = values[0], values[1 : 1 + count], values[1 + count : 1 + 2 * count]
     steps = (sample.stencil.steps[:, None] * sample.step)[:, :, None]
-    reach = sample.magnitude[:, None]
     slopes = (plus - minus) / (2 * steps)
     resolved = steps[:, :, 0] >= RESOLVED * eps * sample.magnitude
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))
-    secants = _secants(plus, minus, steps)
-    noise = confirmed(sample, TAIL_FACTOR * _tail(slopes, steps, resolved, sample))
-    model = eps * (PROMISE * larger + (PROMISE + 1) * reach * secants) + smallest
-    centre_model = eps * (PROMISE * np.abs(centre) + (PROMISE + 1) * reach * secants[-FINEST]) + smallest
-    sizes = np.maximum.accumulate(larger[::-1], axis=0)[::-1]
+    backward = (PROMISE + 1) * eps * sample.magnitude[:, None] * _secants(plus, minus, steps)
+    noise = confirmed(sample, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio))
     return Rounding(
-        steps,
-        slopes,
-        np.maximum(model, noise),
-        np.maximum(centre_model, noise),
-        resolved,
-        np.maximum(sizes, np.abs(centre)),
-        ZERO * smallest,
+        steps=steps,
+        slopes=slopes,
+        bends=(plus - centre) + (minus - centre),
+        values=np.maximum(PROMISE * eps * larger + backward + smallest, noise),
+        centre=np.maximum(PROMISE * eps * np.abs(centre) + backward + smallest, noise),
+        resolved=resolved,
+        sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),
     )
 
 
-FINEST = 5
+def finest(resolved: Array) -> Array:
+    """Which steps are among the `TAIL` finest resolved ones, boolean like `resolved` (count, k)."""
+    last = resolved.copy()
+    last[:-TAIL] &= ~resolved[TAIL:]
+    return last
 
 
 def _secants(plus: Array, minus: Array, steps: Array) -> Array:
@@ -80,12 +89,10 @@ def _secants(plus: Array, minus: Array, steps: Array) -> Array:
     return np.concatenate([between, between[-1:]])
 
 
-def _tail(slopes: Array, steps: Array, resolved: Array, sample: Sample) -> Array:
+def _tail(slopes: Array, steps: Array, resolved: Array, ratio: float) -> Array:
     """Noise that the finest resolved slopes show: they differ by truncation far less than by noise, shape (k, m)."""
-    weight = sample.stencil.ratio**2
-    once = slopes[1:] + (slopes[1:] - slopes[:-1]) / (weight - 1)
-    twice = once[1:] + (once[1:] - once[:-1]) / (weight**2 - 1)
+    once = slopes[1:] + (slopes[1:] - slopes[:-1]) / (ratio**2 - 1)
+    twice = once[1:] + (once[1:] - once[:-1]) / (ratio**4 - 1)
     jumps = np.abs(twice[1:] - twice[:-1]) * steps[3:]
-    last = resolved[3:].copy()
-    last[:-3] &= ~resolved[6:]
-    return np.asarray(np.max(np.where(last[:, :, None] & np.isfinite(jumps), jumps, 0.0), axis=0))
+    shown = finest(resolved)[3:, :, None] & np.isfinite(jumps)
+    return np.asarray(np.max(jumps, axis=0, where=shown, initial=0.0))

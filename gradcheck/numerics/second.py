@@ -7,7 +7,7 @@ import numpy as np
 from gradcheck.numerics.difference import Estimate, estimate
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.stencil import Sample
-from gradcheck.numerics.tableau import choose, extrapolate
+from gradcheck.numerics.tableau import choose
 
 
 def second_difference(sample: Sample, first: Estimate) -> Estimate:
@@ -15,15 +15,19 @@ def second_difference(sample: Sample, first: Estimate) -> Estimate:
 
     Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that has
     none, nothing can be said. Conclusive as for the first derivative, with the square of the radius.
+
+    >>> import numpy as np
+    >>> from gradcheck.numerics.difference import first_difference
+    >>> from gradcheck.numerics.sampling import sample
+    >>> lines = sample(np.sin, np.array([1.0]), np.eye(1))
+    >>> estimate = second_difference(lines, first_difference(lines))
+    >>> bool(abs(estimate.value[0, 0] + np.sin(1.0)) <= estimate.bound[0, 0] < 1e-9)
+    True
     """
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
-        count = sample.stencil.count
-        values = np.moveaxis(sample.values, 1, 0)
-        steps = rounding.steps
-        bends = (values[1 : 1 + count] + values[1 + count : 1 + 2 * count] - 2 * values[0]) / steps**2
-        errors = 2 * (rounding.pairs + rounding.centre) / steps**2
-        inside = (steps <= first.radius) & np.isfinite(bends)
-        bends = np.where(steps <= first.radius, bends, np.nan)
-        entries, carried = extrapolate(bends, np.where(inside, errors, np.inf), sample.stencil)
-        return estimate(choose(entries, carried, rounding.resolved, sample.stencil), rounding, sample, order=2)
+        square = rounding.steps**2
+        bends = np.where(rounding.steps <= first.radius, rounding.bends / square, np.nan)
+        errors = 2 * (rounding.values + rounding.centre) / square
+        choice = choose(bends, errors, rounding.resolved, sample.stencil)
+        return estimate(choice, np.zeros_like(choice.bound), rounding, order=2)

@@ -47,7 +47,7 @@ CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013), noise_
 """The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sample:
     """A function's values on k lines: `values` has shape (k, points, m), `step` (k,) is each line's largest step.
 

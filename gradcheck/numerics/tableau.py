@@ -1,38 +1,40 @@
-"""Extrapolation of differences to step zero, each entry with its error bound, and the choice among the entries."""
+"""Extrapolation of differences to step zero: a tableau of entries with error bounds, and the choice among them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log
 from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.stencil import Stencil
+from gradcheck.numerics.stencil import EPS64, Stencil
 
 Array = np.ndarray[Any, Any]
+
+SPAN = 1100.0
+"""An entry combines steps of at most this ratio: more columns would only add rounding."""
 
 LEAST = 2
 """Entries of the first columns have too few changes behind them for an estimate of their truncation."""
 
-THETA = 0.4
-"""What the second column takes theta for at least."""
-
-SAFETY = 2.0
-
 FINER = 3
 """An entry counts only if at least this many finer differences were there to contradict it."""
 
-REACH = 1100.0
-"""An entry spans steps of at most this ratio: more columns only add rounding."""
-
+ORDERLY = 1.5
+"""The changes from step to step may depart from a series in h**2 by this factor."""
 
 DIVERGENT = 4.0
-"""Above this growth of the changes from column to column the widest step lies beyond twice the radius of convergence."""
+"""Above this theta the widest step of an entry lies beyond twice the radius of convergence."""
 
+THETA = 0.4
+"""The least theta that the column `LEAST`, which has only one ratio of changes, is taken to have."""
 
-ORDERLY = 1.5
-"""Differences count as departing like h**2 while the departures grow from step to step as they should, within this factor."""
+SAFETY = 2.0
+
+SUMMATION = 4 * EPS64
+"""The relative rounding of the differences and of the sums of an entry."""
 
 
 @dataclass(frozen=True)
@@ -44,49 +46,68 @@ class Choice:
     widest: Array
 
 
-def extrapolate(column: Array, rounding: Array, stencil: Stencil) -> tuple[Array, Array]:
-    """The Romberg tableau of differences whose error is a series in h**2, and the rounding carried through it.
+@lru_cache(maxsize=16)
+def weights(stencil: Stencil) -> Array:
+    """The weights of the differences in the entries, shape (columns, count, count).
 
-    `column` and `rounding` are (count, k, m), steps descending. Both results are (columns, count, k, m); entries that lack
-    wider steps are NaN and infinite.
+    Entry (c, j) eliminates h**2 to h**(2 c) from the differences at the steps j - c to j (Romberg 1955; the
+    differences' errors are series in h**2). Entries with j < c do not exist; their weights are 0.
     """
-    columns = 1 + int(log(REACH) / log(stencil.ratio))
-    column = np.where(orderly(column, rounding, stencil), column, np.nan)
-    values = np.full((columns, *column.shape), np.nan)
-    errors = np.full((columns, *column.shape), np.inf)
-    values[0], errors[0] = column, rounding
+    columns = 1 + int(log(SPAN) / log(stencil.ratio))
+    table = np.zeros((columns, stencil.count, stencil.count))
+    table[0] = np.eye(stencil.count)
     for c in range(1, columns):
-        weight = stencil.ratio ** (2 * c)
-        finer, wider = values[c - 1, c:], values[c - 1, c - 1 : -1]
-        values[c, c:] = finer + (finer - wider) / (weight - 1)
-        errors[c, c:] = (weight * errors[c - 1, c:] + errors[c - 1, c - 1 : -1]) / (weight - 1)
-    return values, errors
+        gain = stencil.ratio ** (2 * c)
+        table[c, c:] = (gain * table[c - 1, c:] - table[c - 1, c - 1 : -1]) / (gain - 1)
+    return table
 
 
-def choose(values: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Choice:
-    """Chooses the entry with the smallest bound among those that every finer entry of their column is compatible with.
+def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Choice:
+    """The entry with the smallest bound among those that every finer entry of their column is compatible with.
 
-    `values` and `rounding` come from `extrapolate`; `resolved` (count, k) says which steps the arithmetic resolves.
+    `column` (count, k, m) are differences at the stencil's steps, the widest first, `rounding` (count, k, m) their
+    rounding errors; `resolved` (count, k) tells which steps the arithmetic resolves. Where there is no such entry the
+    value is NaN, the bound infinite.
     """
-    columns, count, k, m = values.shape
-    bounds = truncation(values, rounding, stencil) + rounding[LEAST:]
-    values, rounding = values[LEAST:], rounding[LEAST:]
-    open_rows = resolved[:, :, None]
-    above = np.where(open_rows, values + rounding, np.inf)[:, ::-1]
-    below = np.where(open_rows, values - rounding, -np.inf)[:, ::-1]
-    above = np.minimum.accumulate(above, axis=1)[:, ::-1]
-    below = np.maximum.accumulate(below, axis=1)[:, ::-1]
-    stop = count - FINER
-    fits = (values - bounds <= above)[:, :stop] & (values + bounds >= below)[:, :stop] & open_rows[FINER:]
-    bounds = np.where(fits, bounds[:, :stop], np.inf).reshape((columns - LEAST) * stop, k, m)
-    best = np.argmin(bounds, axis=0)[None]
-    bound = np.take_along_axis(bounds, best, axis=0)[0]
-    value = np.take_along_axis(values[:, :stop].reshape(bounds.shape), best, axis=0)[0]
-    column, row = np.divmod(best[0], stop)
+    table = weights(stencil)
+    columns, count = table.shape[:2]
+    shape = (columns, *column.shape)
+    reach = orderly(column, rounding, resolved[:, :, None], stencil)
+    inner = np.where(reach, column, 0.0).reshape(count, -1)
+    values = (table.reshape(-1, count) @ inner).reshape(shape)
+    errors = np.where(reach, rounding + SUMMATION * np.abs(column), 0.0).reshape(count, -1)
+    errors = (np.abs(table).reshape(-1, count) @ errors).reshape(shape)
+    bounds = truncation(values, errors, stencil) + errors[LEAST:]
+    fits = compatible(values[LEAST:], errors[LEAST:], bounds, resolved[:, :, None])
+    for c in range(LEAST, columns):
+        fits[c - LEAST, :c] = False
+        fits[c - LEAST, c:] &= reach[: count - c]
+    return _smallest(values[LEAST:], np.where(fits, bounds, np.inf))
+
+
+def _smallest(values: Array, bounds: Array) -> Choice:
+    columns, count, k, m = bounds.shape
+    flat = bounds.reshape(columns * count, k * m)
+    best, places = np.argmin(flat, axis=0), np.arange(k * m)
+    bound = flat[best, places].reshape(k, m)
+    value = values.reshape(columns * count, k * m)[best, places].reshape(k, m)
+    column, row = np.divmod(best.reshape(k, m), count)
     return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0))
 
 
-def truncation(values: Array, rounding: Array, stencil: Stencil) -> Array:
+def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:
+    """Which entries have at least `FINER` finer ones in their column, all within both bounds, boolean like `values`."""
+    above = np.where(resolved, values + errors, np.inf)[:, ::-1]
+    below = np.where(resolved, values - errors, -np.inf)[:, ::-1]
+    above = np.minimum.accumulate(above, axis=1)[:, ::-1]
+    below = np.maximum.accumulate(below, axis=1)[:, ::-1]
+    fits = (values - bounds <= above) & (values + bounds >= below)
+    fits[:, :-FINER] &= resolved[FINER:]
+    fits[:, -FINER:] = False
+    return np.asarray(fits)
+
+
+def truncation(values: Array, errors: Array, stencil: Stencil) -> Array:
     """The truncation of the entries from column `LEAST` on, shape (columns - LEAST, count, k, m).
 
     In column c of a series in (h / rho)**2 the change from the column before is about the truncation of that one, and the
@@ -95,23 +116,23 @@ def truncation(values: Array, rounding: Array, stencil: Stencil) -> Array:
     """
     square = stencil.ratio**2
     changes = np.abs(values[1:] - values[:-1])
-    theta = np.empty_like(changes[1:])
-    np.divide(square * changes[1:], changes[:-1] + rounding[LEAST:], out=theta)
+    theta = square * changes[1:] / (changes[:-1] + errors[LEAST:])
     theta[1:] = np.maximum(theta[1:], square * theta[:-1])
     theta[0] = np.maximum(theta[0], THETA)
-    change = np.maximum(changes[1:], changes[:-1] * theta / square)
+    change = np.maximum(changes[1:], changes[:-1] * (theta / square))
     return np.asarray(SAFETY * change * np.where(theta > DIVERGENT, np.inf, np.maximum(theta, 1.0)))
 
 
-def orderly(column: Array, rounding: Array, stencil: Stencil) -> Array:
-    """Which steps lie within the reach of a series in h**2, boolean (count, k, m).
+def orderly(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Array:
+    """Which steps lie within the reach of a series in h**2, boolean (count, k, m): all of them up to a widest one.
 
-    Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding; the first
-    pair of changes that does not, seen from the finest step, ends it.
+    Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding. The first
+    pair of changes that does not, seen from the finest step, ends it: a pole, a kink, a period or the domain's edge.
     """
     square = stencil.ratio**2
     change, slack = np.abs(column[1:] - column[:-1]), 2 * (rounding[1:] + rounding[:-1])
     low, high = change - slack, change + slack
-    steady = (high[:-1] * ORDERLY >= square * low[1:]) & (low[:-1] <= square * ORDERLY * high[1:])
-    reach = np.logical_and.accumulate(steady[::-1], axis=0)[::-1]
-    return np.concatenate([reach, np.ones((2, *reach.shape[1:]), dtype=bool)])
+    steady = np.isfinite(column)
+    steady[:-2] = (high[:-1] * ORDERLY >= square * low[1:]) & (low[:-1] <= square * ORDERLY * high[1:])
+    steady[:-2] |= ~resolved[2:]
+    return np.asarray(np.logical_and.accumulate(steady[::-1], axis=0)[::-1])
