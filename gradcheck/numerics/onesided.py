@@ -28,12 +28,13 @@ class Limit:
 class Side:
     """A function seen from one side of the point, its own value there left out but for `gap`.
 
-    Derivatives are with respect to t. `slopes` (count - 1, k, m) are the secants between neighbouring steps, coarsest
-    first, `seconds` (count - 2, k, m) the second differences between three, each with its rounding errors. `gap` is
-    the limit of f(t) - f(0), `slope` and `curvature` the limits of the first and second derivative. `inside` (k, m)
-    tells whether the finest steps lie inside the domain.
+    Derivatives are with respect to t. `rises` (count, k, m) are f(t) - f(0), coarsest step first, `slopes`
+    (count - 1, k, m) the secants between neighbouring steps, `seconds` (count - 2, k, m) the second differences between
+    three, both with their rounding errors. `gap` is the limit of f(t) - f(0), `slope` and `curvature` the limits of the
+    first and second derivative. `inside` (k, m) tells whether the finest steps lie inside the domain.
     """
 
+    rises: Array
     slopes: Array
     slope_rounding: Array
     seconds: Array
@@ -93,31 +94,34 @@ def _narrower(best: Limit, values: Array, bounds: Array) -> Limit:
 
 def sides(sample: Sample) -> tuple[Side, Side]:
     """The function seen from the left and from the right, in this order."""
-    count = sample.stencil.count
+    count, lines = sample.stencil.count, len(sample.step)
     right = sample.values[:, 1 : count + 1]
     left = sample.values[:, count + 1 : 2 * count + 1]
-    return _side(sample, left, -1.0), _side(sample, right, 1.0)
+    both = _side(sample, np.moveaxis(np.concatenate([left, right]), 1, 0))
+    return _split(both, slice(None, lines)), _split(both, slice(lines, None))
 
 
-def _side(sample: Sample, values: Array, sign: float) -> Side:
-    """One side's sequences; the rounding assumed is the mixed error f^(x) = (1 + d1) f(x (1 + d2)), |d| <= 4 eps."""
+def _side(sample: Sample, rows: Array) -> Side:
+    """The sequences of `rows` (count, 2 k, m), both sides as one, to spare overhead.
+
+    The rounding assumed is the mixed error f^(x) = (1 + d1) f(x (1 + d2)), |d1|, |d2| <= 4 eps.
+    """
     ratio = sample.stencil.ratio
     with np.errstate(all="ignore"):
-        rows = np.moveaxis(values, 1, 0)
-        centre = sample.values[None, :, 0]
-        steps = (sample.step[None, :] * sample.stencil.steps[:, None])[..., None]
-        shift = sign * steps
-        slopes = np.diff(rows, axis=0) / np.diff(shift, axis=0)
-        seconds = 2.0 * np.diff(slopes, axis=0) / (shift[2:] - shift[:-2])
-        steep = np.concatenate([np.abs(slopes), np.abs(slopes[-1:])])
-        tiny = np.finfo(np.float64).tiny
-        height = np.abs(rows) + np.abs(centre) + np.abs(shift * steep)
-        error = 4.0 * sample.eps * (height + sample.magnitude[None, :, None] * steep) + tiny
+        centre = np.tile(sample.values[:, 0], (2, 1))
+        magnitude = np.tile(sample.magnitude, 2)[:, None]
+        shift = (sample.stencil.steps[:, None] * np.concatenate([-sample.step, sample.step]))[..., None]
+        width, span = np.diff(shift, axis=0), shift[2:] - shift[:-2]
+        slopes = np.diff(rows, axis=0) / width
+        seconds = 2.0 * np.diff(slopes, axis=0) / span
+        steep = np.abs(slopes[[*range(len(slopes)), -1]])
+        height = np.abs(rows) + np.abs(centre) + (np.abs(shift) + magnitude) * steep
+        error = 4.0 * sample.eps * height + np.finfo(np.float64).tiny
         error = np.maximum.accumulate(error[::-1])[::-1]
-        rounding = 2.0 * error[:-1] / np.abs(np.diff(shift, axis=0))
-        bend = 4.0 * rounding[:-1] / np.abs(shift[2:] - shift[:-2])
-        bend = np.maximum(bend, 4.0 * rounding[1:] / np.abs(shift[2:] - shift[:-2]))
+        rounding = 2.0 * error[:-1] / np.abs(width)
+        bend = 4.0 * np.maximum(rounding[:-1], rounding[1:]) / np.abs(span)
         return Side(
+            rises=rows - centre,
             slopes=slopes,
             slope_rounding=rounding,
             seconds=seconds,
@@ -127,3 +131,20 @@ def _side(sample: Sample, values: Array, sign: float) -> Side:
             curvature=extrapolate(seconds, bend, ratio, 2),
             inside=np.asarray(np.isfinite(rows[-WITNESSES:]).all(axis=0)),
         )
+
+
+def _split(both: Side, lines: slice) -> Side:
+    def limit(whole: Limit) -> Limit:
+        return Limit(whole.value[lines], whole.bound[lines])
+
+    return Side(
+        rises=both.rises[:, lines],
+        slopes=both.slopes[:, lines],
+        slope_rounding=both.slope_rounding[:, lines],
+        seconds=both.seconds[:, lines],
+        second_rounding=both.second_rounding[:, lines],
+        gap=limit(both.gap),
+        slope=limit(both.slope),
+        curvature=limit(both.curvature),
+        inside=both.inside[lines],
+    )

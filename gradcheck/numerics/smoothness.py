@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from math import comb
 from typing import Any
@@ -19,7 +19,6 @@ RELATIVE = 1e-3
 ABSOLUTE = 1e-6
 STEADY = 0.9
 LAST = 4
-STILL = 6
 NOTHING = 1e9 * float(np.finfo(np.float64).tiny)
 
 
@@ -79,7 +78,7 @@ def classify(sample: Sample) -> OneSided:
             (outside | _endless(left) | _endless(right), Smoothness.SINGULAR),
             (gap, Smoothness.JUMP),
             (unsure_gap | _restless(left) | _restless(right), Smoothness.UNKNOWN),
-            (kinked & lasting_kink, Smoothness.KINK),
+            (kinked & lasting_kink & _joined(sample, left, right, kink), Smoothness.KINK),
             (kinked | ~_resolved(sample, slopes, np.abs(kink) + doubt), Smoothness.UNKNOWN),
             ((bent & lasting_bend) | _cusp(left, ratio) | _cusp(right, ratio), Smoothness.CURVATURE_JUMP),
         )
@@ -105,6 +104,20 @@ def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | floa
     low = np.fmin(one_sided.left - left_bound, one_sided.right - right_bound) - slack
     high = np.fmax(one_sided.left + left_bound, one_sided.right + right_bound) + slack
     return np.asarray((low <= autodiff) & (autodiff <= high))
+
+
+def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
+    """Withdraw kinks, jumps and singularities that a finer row on the same lines shows to be smooth.
+
+    `tanh(1e10 * x)` at 0 has a jump for every row that ends far above 1e-10; a row that starts 2**20 times finer (the
+    argument `step` of `sample`) tells. An entry is replaced where the finer one is SMOOTH and would have seen the kink.
+    """
+    with np.errstate(invalid="ignore"):
+        kink = np.abs(coarse.right - coarse.left)
+    claimed = np.isin(coarse.kind, (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR))
+    sharp = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
+    withdrawn = claimed & sharp & (finer.kind == Smoothness.SMOOTH)
+    return OneSided(*(np.where(withdrawn, getattr(finer, x.name), getattr(coarse, x.name)) for x in fields(OneSided)))
 
 
 def _restless(side: Side) -> Array:
@@ -142,20 +155,25 @@ def _gap(sample: Sample, left: Side, right: Side) -> tuple[Array, Array]:
     certain = np.zeros(left.inside.shape, dtype=bool)
     suspected = np.zeros(left.inside.shape, dtype=bool)
     steep = np.maximum(np.abs(left.slopes[-2:]), np.abs(right.slopes[-2:])).max(axis=0)
-    for side in (left, right):
+    for side, sign in ((left, -1.0), (right, 1.0)):
         size = np.abs(side.gap.value)
         differs = size > CERTAIN * side.gap.bound
-        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep) & ~_stepped(side)
+        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep) & _standing(sample, side, sign)
         certain |= differs & clear
         suspected |= differs & ~clear
     return certain, suspected & ~certain
 
 
-def _stepped(side: Side) -> Array:
-    """Whether the finest rows stand on one narrow step of a staircase: an edge of it nearby would look like a jump."""
-    moved = side.slopes != 0.0
-    still = np.argmax(moved[::-1], axis=0)
-    return np.asarray(moved.any(axis=0) & (still > 0) & (still < STILL))
+def _standing(sample: Sample, side: Side, sign: float) -> Array:
+    """Whether a gap stands alone: up to 2,000 times the finest step, no other change of half its size beside the slope.
+
+    Next to an edge of a staircase (a function that loses digits), more such edges follow.
+    """
+    steps = sample.stencil.steps
+    near = steps <= 2000.0 * steps[-1]
+    shift = sign * (steps[near, None] * sample.step)[..., None]
+    rest = side.rises[near] - side.gap.value - side.slope.value * shift
+    return np.asarray((np.abs(rest) <= 0.5 * np.abs(side.gap.value)).all(axis=0))
 
 
 def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
@@ -167,6 +185,14 @@ def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
     finest = clear & (np.cumsum(clear[::-1], axis=0)[::-1] <= 3)
     same = np.abs(rows - jump) <= 0.25 * np.abs(jump)
     return np.asarray((finest.sum(axis=0) == 3) & (same | ~finest).all(axis=0))
+
+
+def _joined(sample: Sample, left: Side, right: Side, kink: Array) -> Array:
+    """Whether both sides meet in the point itself, and not where a kink lies between the two finest steps."""
+    clear = right.slope_rounding + left.slope_rounding <= 0.1 * np.abs(kink)
+    steps = (sample.stencil.steps[1:, None] * sample.step)[..., None]
+    finest = np.where(clear, steps, np.inf).min(axis=0)
+    return np.asarray(np.maximum(left.gap.bound, right.gap.bound) <= 0.5 * np.abs(kink) * finest)
 
 
 def _one_sided_noise(sample: Sample) -> Array:
