@@ -86,9 +86,7 @@ def assert_close(
     __tracebackhide__ = True
     if inconclusive not in (None, *MODES):
         raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {', '.join(map(repr, MODES))}")
-    result = check(
-        f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes
-    )
+    result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
     name = getattr(f, "__name__", type(f).__name__)
     if result.verdict == MISMATCH:
         raise FAILURES[result.findings[0].kind](failure(name, result), result) from None
@@ -177,7 +175,9 @@ def _arguments(order: int, rtol: float | None, atol: float | None, probes: int) 
         if value is not None and not (np.isscalar(value) and 0 <= float(value) < np.inf):  # type: ignore[arg-type]
             raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
     if isinstance(probes, bool) or not isinstance(probes, int) or probes < 8:
-        raise ValueError(f"probes was {probes!r}; an integer of at least 8 was expected (a wrong entry slips by with 2**-7)")
+        raise ValueError(
+            f"probes was {probes!r}; an integer of at least 8 was expected (a wrong entry slips by with 2**-7)"
+        )
     return Tolerance(rtol, atol)
 
 

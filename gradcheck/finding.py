@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 
 AGREE = "agree"
 MISMATCH = "mismatch"
@@ -57,6 +58,11 @@ class Finding:
     allowed: float | None
     reason: str
 
+    @property
+    def element(self) -> str:
+        """The input and the element in it, such as `x[0, 1]`."""
+        return f"{self.input}[{', '.join(map(str, self.index))}]" if self.index else self.input
+
 
 @dataclass(frozen=True)
 class OrderResult:
@@ -78,12 +84,17 @@ class OrderResult:
 
     def __str__(self) -> str:
         lines = [f"order {self.order}: {self.verdict} ({self.compared} compared, {self.inconclusive} inconclusive)"]
-        if self.compared:
+        if isfinite(self.resolution):
             lines.append(
-                f"  resolution {self.resolution:.1e} ({self.relative_resolution:.1e} of the largest derivative)"
+                f"  resolution {self.resolution:.1e}"
+                + (
+                    f" ({self.relative_resolution:.1e} of the largest derivative)"
+                    if isfinite(self.relative_resolution)
+                    else ""
+                )
             )
         lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
-        lines += [f"  {finding.kind.value}: {finding.reason}" for finding in self.findings]
+        lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}" for finding in self.findings]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -90,7 +90,9 @@ class _Bench:
         if not self.output.size or not any(np.prod(literal.shape) for literal in self.graph.inputs):
             return OrderResult(order=order, verdict="agree", notes=("no elements: agrees trivially",)), 0.0
         if self.stands.composed:
-            return undecided(order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"), 0.0
+            return undecided(
+                order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"
+            ), 0.0
         if self.stands.kinks and order == 2:
             return undecided(order, Reason.HIGHER_KINK, "a node stands on a kink: no second order"), 0.0
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
         raise ValueError(
             "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), or variables=[...]"
         )
-    arguments = take_apart(inputs, variables)
+    arguments = take_apart(inputs, variables, _parameters(f))
     tensors = [tf.constant(s.value) for s in arguments.sources if s.variable is None]
     result = _called(f, arguments.rebuilt(tensors))
     return Function(f, arguments, tuple(_output(name, value) for name, value in _results(result)))
@@ -58,6 +59,16 @@ def widened(function: Function) -> Function | None:
     return candidate if low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack)) else None
 
 
+def _parameters(f: Callable[..., Any]) -> list[str]:
+    """The names of the positional parameters, as far as they can be known."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in positional]
+
+
 def _called(f: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         return f(*arguments)
@@ -84,9 +95,13 @@ def _output(name: str, value: Any) -> Output:
     if value is None:
         raise TypeError(f"{name} of f is None; {wanted} (is a return statement missing?)")
     if not tf.is_tensor(value):
-        raise TypeError(f"{name} of f is of type {type(value).__name__}, not a tensor; {wanted} (NumPy cuts the gradient)")
+        raise TypeError(
+            f"{name} of f is of type {type(value).__name__}, not a tensor; {wanted} (NumPy cuts the gradient)"
+        )
     if value.dtype.name not in ROUNDOFF:
-        raise TypeError(f"{name} of f has dtype {value.dtype.name}; {wanted} (cast it, or return the part that has a gradient)")
+        raise TypeError(
+            f"{name} of f has dtype {value.dtype.name}; {wanted} (cast it, or return the part that has a gradient)"
+        )
     coordinates = to_coordinates(value.numpy())
     if not np.all(np.isfinite(coordinates)):
         bad = int(np.sum(~np.isfinite(coordinates)))

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 class Problem(Protocol):
     """A function of n coordinates with m output coordinates, at a point.
 
-    `roundoff` is that of the values, `precision` that of the derivatives. `smooth` promises that the function has no kink at the
+    `roundoff` is that of `values`, `gradient_roundoff` that of `gradients_at`, `precision` that of the derivatives under test. `smooth` promises that the function has no kink at the
     point, so that nobody needs to look for one.
     """
 
@@ -34,6 +34,9 @@ class Problem(Protocol):
 
     @property
     def precision(self) -> float: ...
+
+    @property
+    def gradient_roundoff(self) -> float: ...
 
     @property
     def smooth(self) -> bool: ...
@@ -78,6 +81,10 @@ class TapeProblem:
     @property
     def precision(self) -> float:
         return self.function.roundoff
+
+    @property
+    def gradient_roundoff(self) -> float:
+        return (self.wide or self.function).roundoff
 
     def values(self, points: Array) -> Array:
         return (self.wide or self.function).values(points)
@@ -131,4 +138,3 @@ class GivenProblem(TapeProblem):
 
 def _tensor(part: Any) -> Any:
     return part if part is None or tf.is_tensor(part) else tf.convert_to_tensor(part)
-

@@ -44,9 +44,7 @@ def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors])
     return [_gradient(tape, outputs, sources, cotangent, order=1) for cotangent in cotangents]
 
 
-def second_pullbacks(
-    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
-) -> Second:
+def second_pullbacks(forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]) -> Second:
     """The gradient g of <cotangent, forward(sources)> and, for each direction v, the gradient of <v, g>: (dg/dx)^T v.
 
     For a right second derivative that is the Hessian-vector product (reverse over reverse).

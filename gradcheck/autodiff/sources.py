@@ -52,14 +52,18 @@ class Arguments:
         return packed
 
 
-def take_apart(inputs: tuple[Any, ...], variables: Any) -> Arguments:
-    """Find the sources in the inputs and variables.
+def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = ()) -> Arguments:
+    """Find the sources in the inputs (called `names`, or inputs[0], …) and variables.
 
     Python floats become float64, NumPy arrays and tensors keep their dtype; integer, boolean and string leaves are
     handed through. Raises TypeError for a leaf that is no tensor, ValueError for NaN or Inf in a source, for a variable that
     is not one, and where nothing is floating.
     """
-    named = [(path, leaf) for position, value in enumerate(inputs) for path, leaf in _paths(f"inputs[{position}]", value)]
+    named = [
+        pair
+        for position, value in enumerate(inputs)
+        for pair in _paths(names[position] if position < len(names) else f"inputs[{position}]", value)
+    ]
     leaves: list[Any] = []
     places: list[int] = []
     found: list[Source] = []

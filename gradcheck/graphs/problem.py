@@ -40,7 +40,8 @@ class GraphProblem:
     def sources(self) -> tuple[Source, ...]:
         """The graph's inputs."""
         return tuple(
-            Source(f"input {number}", literal.array(), literal.dtype) for number, literal in enumerate(self.graph.inputs)
+            Source(f"input {number}", literal.array(), literal.dtype)
+            for number, literal in enumerate(self.graph.inputs)
         )
 
     @cached_property
@@ -57,6 +58,11 @@ class GraphProblem:
     def precision(self) -> float:
         """The unit roundoff of the derivatives: that of the coarsest kernel."""
         return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
+
+    @property
+    def gradient_roundoff(self) -> float:
+        """The unit roundoff of the gradients at other points, which come from the kernels themselves."""
+        return self.precision
 
     @cached_property
     def roundoff(self) -> float:

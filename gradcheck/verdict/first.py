@@ -20,8 +20,6 @@ from gradcheck.verdict.observation import measured_rounding, observe, ulp_roundi
 Array = np.ndarray[Any, Any]
 
 DIRECTIONS_BEFORE_MISMATCH = 4
-STAIRCASE = 0.1
-"""How close the slope of a wide step has to come to autodiff to explain it: a staircase shows its slope only roughly."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if not doubt.any():
         return First(entries, gradients)
     lines = np.flatnonzero(doubt.any(axis=1))
-    closer = _examine(problem, directions[lines], cotangents, autodiff[lines], _lines(sample, lines), tolerance)
+    closer = _examine(problem, directions, cotangents, autodiff, sample, lines, tolerance)
     merged = {
         name: _overlaid(getattr(entries, name), lines, doubt, getattr(closer, name))
         for name in Entries.__dataclass_fields__
@@ -77,18 +75,28 @@ def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: 
 
 
 def _examine(
-    problem: Problem, directions: Array, cotangents: Array, autodiff: Array, sample: Sample, tolerance: Tolerance
+    problem: Problem,
+    directions: Array,
+    cotangents: Array,
+    autodiff: Array,
+    sample: Sample,
+    lines: Array,
+    tolerance: Tolerance,
 ) -> Entries:
-    rounding = measured_rounding(problem, cotangents, directions, autodiff)
-    second_sample = observe(problem, directions, cotangents, CONFIRM)
-    tables = [settle(autodiff, first_difference(s), tolerance, rounding, factor=EXCLUSION) for s in (sample, second_sample)]
-    entries = _both(*tables)
-    sides = [classify(s) for s in (sample, second_sample)]
-    entries = _at_kinks(entries, sides, autodiff, rounding + tolerance.of(entries.difference), smooth=problem.smooth)
+    """A closer look at some of the lines."""
+    doubtful, autodiff = directions[lines], autodiff[lines]
+    rounding = measured_rounding(problem, cotangents, doubtful, autodiff)
+    samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
+    entries = _both(*(settle(autodiff, first_difference(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
+    if problem.smooth:
+        return entries
+    sides = [classify(s) for s in samples]
+    entries = _at_bends(entries, sides, tolerance, rounding, samples[0])
+    entries = _at_kinks(entries, sides, autodiff, rounding + tolerance.of(entries.difference))
     if entries.any(MISMATCH):
-        entries = _without_staircases(problem, directions, cotangents, sample, entries)
-    if entries.any(MISMATCH) and not problem.smooth:
-        entries = _without_hidden_kinks(problem, directions, cotangents, sides[0], entries)
+        entries = _without_staircases(problem, doubtful, cotangents, samples[0], entries)
+    if entries.any(MISMATCH):
+        entries = _without_hidden_kinks(problem, directions, cotangents, classify(sample), entries)
     return entries
 
 
@@ -104,10 +112,23 @@ def _both(first: Entries, second: Entries) -> Entries:
     return Entries(first.autodiff, pick["difference"], pick["bound"], pick["allowed"], status, code)
 
 
-def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: Array, *, smooth: bool) -> Entries:
-    """Where one-sided slopes differ, autodiff has to lie between them; at jumps and infinite slopes nobody can tell."""
-    if smooth:
+def _at_bends(
+    entries: Entries, sides: list[OneSided], tolerance: Tolerance, rounding: Array, sample: Sample
+) -> Entries:
+    """Where only the curvature jumps, the one-sided slopes are the sharper estimate of the first derivative."""
+    bent = (sides[0].kind == Smoothness.CURVATURE_JUMP) & (entries.status == INCONCLUSIVE)
+    if not bent.any():
         return entries
+    value = (sides[0].left + sides[0].right) / 2
+    bound = np.abs(sides[0].right - sides[0].left) / 2 + np.maximum(sides[0].left_bound, sides[0].right_bound)
+    change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
+    conclusive = bent & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
+    table = settle(entries.autodiff, Estimate(value, bound, conclusive, bound), tolerance, rounding, factor=EXCLUSION)
+    return Entries(*(np.where(bent, getattr(table, n), getattr(entries, n)) for n in Entries.__dataclass_fields__))
+
+
+def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: Array) -> Entries:
+    """Where one-sided slopes differ, autodiff has to lie between them; at jumps and infinite slopes nobody can tell."""
     status, code = entries.status.copy(), entries.code.copy()
     kink = sides[0].kind == Smoothness.KINK
     certain = kink & (sides[1].kind == Smoothness.KINK)
@@ -143,7 +164,7 @@ def _without_staircases(
             float(sample.step[line]),
         )
         autodiff = entries.autodiff[line, row]
-        if wide is not None and abs(wide.slope[0] - autodiff) <= wide.spread[0] + STAIRCASE * abs(autodiff):
+        if wide is not None and abs(wide[0][0] - autodiff) <= wide[1][0]:
             status[line, row], code[line, row] = INCONCLUSIVE, code_of(Reason.STAIRCASE)
     return replace(entries, status=status, code=code)
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.numerics.sampling import gather, magnitude, points
-from gradcheck.numerics.step import largest_steps
 from gradcheck.numerics.stencil import FIRST, Sample, Stencil
+from gradcheck.numerics.step import largest_steps
 
 Array = np.ndarray[Any, Any]
 

@@ -11,18 +11,18 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.finding import Reason
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.directions import axes, cotangents, magnitudes, probe_directions
-from gradcheck.numerics.locate import locate_entry, partition, probe_tests
+from gradcheck.numerics.locate import locate_entry, probe_tests
 from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.first import compare_first
-from gradcheck.verdict.observation import observe
+from gradcheck.verdict.first import compare_first, settle
+from gradcheck.verdict.observation import observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
 SMALL = 24
 """Up to so many coordinates (outputs) are looked at one by one."""
-ROWS = 16
-SPLITS = 64
+ROWS = 64
+SPLITS = 256
 SEARCHES = 4
 ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
 
@@ -131,36 +131,54 @@ class _Probing:
         return Table(compare_first(self.problem, axis, row, self.tolerance).entries, (coordinate,), (output,))
 
     def _one_by_one(self, outputs: Array, directions: Array) -> list[Table]:
-        """Outputs that are not smooth, or not conclusive, along a probe: their coordinates are split until parts are."""
-        tables = []
-        for output in outputs[:ROWS]:
-            row = axes(self.problem.outputs)[output : output + 1]
-            if len(directions) == self.problem.point.size:
-                entries = compare_first(self.problem, directions, row, self.tolerance).entries
-                tables.append(Table(entries, tuple(range(len(directions))), (int(output),)))
-            else:
-                tables += self._split(directions[0], row, int(output))
-        if len(outputs) > ROWS:
-            tables.append(_unseen(len(outputs) - ROWS))
-        return tables
+        """Outputs that are not smooth, or not conclusive, along a probe."""
+        looked, n = outputs[:ROWS], self.problem.point.size
+        tables = [_unseen(len(outputs) - len(looked))] if len(outputs) > len(looked) else []
+        if not len(looked):
+            return tables
+        rows = np.eye(self.problem.outputs)[looked]
+        if n <= SMALL:
+            entries = compare_first(self.problem, directions, rows, self.tolerance).entries
+            return [*tables, Table(entries, tuple(range(n)), tuple(map(int, looked)))]
+        return tables + self._split(directions[0], rows, looked)
 
-    def _split(self, direction: Array, row: Array, output: int) -> list[Table]:
-        def clear(mask: Array) -> bool:
-            sample = observe(self.problem, (direction * mask)[None, :], row)
-            return bool(first_difference(sample).conclusive.all()) and not np.isin(classify(sample).kind, ROUGH).any()
-
-        good, bad = partition(clear, direction.size, tests=SPLITS)
-        tables = []
-        lines = np.stack([direction * np.isin(np.arange(direction.size), part) for part in good]) if good else None
-        if lines is not None:
-            entries = compare_first(self.problem, lines, row, self.tolerance).entries
-            tables.append(Table(entries, (None,) * len(good), (output,)))
-        single = [int(part[0]) for part in bad if len(part) == 1]
-        if single:
-            entries = compare_first(self.problem, axes(direction.size)[single], row, self.tolerance).entries
-            tables.append(Table(entries, tuple(single), (output,)))
-        unseen = sum(len(part) for part in bad if len(part) > 1)
+    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Table]:
+        """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
+        pulled = self.problem.gradients(rows).values
+        n, tests, tables = direction.size, 0, []
+        waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros((n, len(rows)), bool)
+        while waiting and tests < SPLITS:
+            part, still = waiting.pop(0)
+            if len(part) == 1:
+                single[part[0], still] = True
+                continue
+            tests += 1
+            line = (direction * np.isin(np.arange(n), part))[None, :]
+            entries, clear = self._glance(line, rows[still], pulled[still])
+            if clear.any():
+                tables.append(Table(_columns(entries, clear), (None,), tuple(int(o) for o in outputs[still[clear]])))
+            if not clear.all():
+                middle = len(part) // 2
+                waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
+        columns = np.flatnonzero(single.any(axis=1))
+        if len(columns):
+            entries = compare_first(self.problem, np.eye(n)[columns], rows, self.tolerance).entries
+            tables.append(Table(entries, tuple(map(int, columns)), tuple(map(int, outputs))))
+        unseen = sum(len(part) * len(still) for part, still in waiting)
         return [*tables, _unseen(unseen)] if unseen else tables
+
+    def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Entries, Array]:
+        """One line against the outputs' pullbacks; clear: smooth along the line, conclusive, and in agreement."""
+        sample = observe(self.problem, line, rows)
+        autodiff = line @ pulled.T
+        rounding = ulp_rounding(autodiff, self.problem.precision)
+        entries = settle(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
+        clear: Array = (entries.status[0] == AGREE) & ~np.isin(classify(sample).kind[0], ROUGH)
+        return entries, clear
+
+
+def _columns(entries: Entries, keep: Array) -> Entries:
+    return Entries(*(getattr(entries, name)[:, keep] for name in Entries.__dataclass_fields__))
 
 
 def _unseen(count: int) -> Table:
@@ -169,4 +187,3 @@ def _unseen(count: int) -> Table:
     status = np.full((count, 1), INCONCLUSIVE)
     code = np.full((count, 1), code_of(Reason.TOO_EXPENSIVE))
     return Table(Entries(blank, blank, blank, blank, status, code), (None,) * count, (None,))
-

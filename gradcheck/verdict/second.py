@@ -18,8 +18,8 @@ from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import gather, magnitude, points
 from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.smoothness import Smoothness, classify
-from gradcheck.numerics.step import largest_steps
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Sample, Stencil
+from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.first import settle
 from gradcheck.verdict.observation import observe, ulp_rounding
@@ -84,7 +84,9 @@ def _examined(
     check = _confirmed(check, settle(check.autodiff, blunt, Tolerance(), slack, factor=EXCLUSION))
     entries, check, alone = _triangulated(entries, check, directions)
     entries, check = _not_checked(entries, rough), _not_checked(check, rough)
-    code = np.where((entries.status == MISMATCH) & ~np.isfinite(entries.autodiff), code_of(Kind.NON_FINITE), entries.code)
+    code = np.where(
+        (entries.status == MISMATCH) & ~np.isfinite(entries.autodiff), code_of(Kind.NON_FINITE), entries.code
+    )
     code = np.where((entries.status == MISMATCH) & ~products.connected, code_of(Kind.MISSING), code)
     return Second(replace(entries, code=code), check, products, alone)
 
@@ -138,7 +140,7 @@ def _estimate(entries: Entries) -> Estimate:
 
 
 def _gradient_sample(problem: Problem, directions: Array, cotangent: Array, stencil: Stencil) -> Sample:
-    roundoff = problem.roundoff
+    roundoff = problem.gradient_roundoff
     steps = largest_steps(problem.point, directions, stencil, eps=roundoff)
     rows = problem.gradients_at(cotangent, points(problem.point, directions, steps, stencil))
     return Sample(

@@ -54,7 +54,8 @@ def summarise(
     findings.sort(key=lambda finding: KINDS.index(finding.kind))
     undecided = int(np.sum(whole.status == INCONCLUSIVE))
     verdict = WRONG if findings else UNKNOWN if undecided else AGREES
-    seen = (whole.status != INCONCLUSIVE) & np.isfinite(whole.allowed)
+    # At a kink the interval is the subdifferential, which says nothing of how sharp the differences are.
+    seen = (whole.status != INCONCLUSIVE) & (whole.status != KINK) & np.isfinite(whole.allowed)
     resolution = float(np.max(whole.allowed[seen])) if seen.any() else float("nan")
     largest = float(np.max(np.abs(whole.difference[seen]))) if seen.any() else 0.0
     kinks = int(np.sum(whole.status == KINK))

@@ -37,27 +37,25 @@ def doubt(name: str, result: Result) -> str:
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
-    lines += ["", 'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".']
+    lines += [
+        "",
+        'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".',
+    ]
     return "\n".join(lines)
-
-
-def element(finding: Finding) -> str:
-    """The source and the element: `x[0, 1]`."""
-    if finding.index is None:
-        return finding.input
-    return f"{finding.input}[{', '.join(map(str, finding.index))}]" if finding.index else finding.input
 
 
 def _paragraph(finding: Finding) -> list[str]:
     output = "" if finding.output is None else f" of output element {finding.output}"
-    lines = [f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {element(finding)}"]
+    lines = [f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {finding.element}"]
     if finding.difference is not None and finding.bound is not None:
         given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
         lines.append(f"    autodiff     {given}")
         if finding.kind is not Kind.SUBDIFFERENTIAL:
             lines.append(f"    differences  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
         if finding.allowed is not None and finding.autodiff is not None:
-            lines.append(f"    off by       {abs(finding.autodiff - finding.difference):.3g}   (allowed {finding.allowed:.1e})")
+            lines.append(
+                f"    off by       {abs(finding.autodiff - finding.difference):.3g}   (allowed {finding.allowed:.1e})"
+            )
     lines.append(f"    {finding.reason}")
     return lines
 
