@@ -12,7 +12,7 @@ import tensorflow as tf
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.implementation import single
-from gradcheck.graphs.opspec import Distances
+from gradcheck.graphs.standing import count_on
 
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int], str | None]
@@ -68,12 +68,14 @@ class Draft:
         """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
         values = [argument.value for argument in arguments]
         if self.known is not None and self.known(op, attributes, values, self.order):
-            return self._refused("known")
+            self._refuse("known")
+            return None
         position = self._evaluated(op, arguments, attributes)
         if position is None:
             return None
         if not self.composed and position.composed and not any(argument.composed for argument in arguments):
-            return self._refused("composed kink")
+            self._refuse("composed kink")
+            return None
         self.operations |= 1 << position.number
         self.positions.append(position)
         return position
@@ -83,25 +85,27 @@ class Draft:
         try:
             tensor = single(spec)(*(argument.tensor for argument in arguments), **attributes)
         except (tf.errors.OpError, ValueError):
-            return self._refused("raises")
+            self._refuse("raises")
+            return None
         value = tensor.numpy()
         fault = unfit(value)
         if fault:
-            return self._refused(fault)
+            self._refuse(fault)
+            return None
         number = len(self.positions)
         ancestors, kinks, singular = 1 << number, 0, False
         for argument in arguments:
             ancestors |= argument.ancestors
             kinks |= argument.kinks
             singular |= argument.singular
-        if stands_on(spec.kinks, values, attributes):
+        if count_on(spec.kinks, values, attributes):
             kinks |= 1 << number
-        singular = singular or stands_on(spec.singular, values, attributes)
+        singular = singular or count_on(spec.singular, values, attributes) > 0
         parents = tuple(argument.number for argument in arguments)
         node = Node(op, parents, tuple(sorted(attributes.items())))
         return Position(number, node, value, tensor, ancestors, kinks, singular)
 
-    def _refused(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
 
     def nodes_of(self, output: Position) -> int:
@@ -135,12 +139,3 @@ def unfit(value: Array) -> str | None:
     if not largest <= LARGEST:
         return "overflow" if np.isfinite(largest) else "not finite"
     return "underflow" if ((magnitudes < SMALLEST) & (magnitudes > 0)).any() else None
-
-
-def stands_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> bool:
-    """Whether the arguments lie within 64 roundings of one of the points that `distances` measures from."""
-    if distances is None or not all(value.size for value in values):
-        return False
-    away = np.asarray(distances(*values, **attributes))
-    scale = max(float(np.abs(value).max()) for value in values)
-    return bool((away <= 64 * np.finfo(values[0].dtype).eps * scale).any())

@@ -12,7 +12,7 @@ from hypothesis import event, reject
 from hypothesis import strategies as st
 
 from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.graph import Graph, Input, Shape
 from gradcheck.graphs.opspec import OpSpec
 
 from .attributes import alternatives, attributes
@@ -140,8 +140,8 @@ class Growth:
         node = self.grown(op, newest) if newest else None
         if node:
             return node
-        first = self.fresh(op, self._choice(starts(op)), 0)
-        return self.grown(op, first) or self._plain(op, first)
+        drawn = self._drawn(op, self._choice(starts(op)), 0)
+        return self.grown(op, self.draft.literal(drawn)) or self._plain(op, drawn)
 
     def suffix(self, newest: Position, max_nodes: int) -> Position:
         """More nodes after the newest one; the last of them is returned."""
@@ -155,7 +155,7 @@ class Growth:
                 break
         return newest
 
-    def candidates(self, shape: tuple[int, ...], dtype: str) -> Iterator[str]:
+    def candidates(self, shape: Shape, dtype: str) -> Iterator[str]:
         """A few operations that take such a value first: the one drawn, and others if that one proves unfit."""
         tries = 0
         for op in self._probed(self.names):
@@ -172,10 +172,13 @@ class Growth:
         for step in range(count):
             yield names[(place + step * stride) % count]
 
-    def fresh(self, op: str, shape: tuple[int, ...], argument: int) -> Position:
+    def fresh(self, op: str, shape: Shape, argument: int) -> Position:
         """A new input in the domain of an operation's argument."""
+        return self.draft.literal(self._drawn(op, shape, argument))
+
+    def _drawn(self, op: str, shape: Shape, argument: int) -> Input:
         spec = CATALOGUE[op]
-        return self.draft.literal(literal(self.draw, shape, spec.dtype(argument), spec.domain(argument)))
+        return literal(self.draw, shape, spec.dtype(argument), spec.domain(argument))
 
     def grown(self, op: str, first: Position, *, adapting: bool = True) -> Position | None:
         """A new node on `first` (through an adapter, if need be) and on other values."""
@@ -211,16 +214,16 @@ class Growth:
             return fitting[back % len(fitting)]
         return self.fresh(spec.name, shape, argument)
 
-    def _plain(self, op: str, first: Position) -> Position | None:
+    def _plain(self, op: str, first: Input) -> Position | None:
         """The operation on fresh inputs with fewer special values, for where a kink or a known defect is in the way."""
-        spec, shapes = CATALOGUE[op], signatures(op, first.value.shape)[0]
+        spec, shapes = CATALOGUE[op], signatures(op, first.shape)[0]
         for replaced in (True, False):
             arguments = []
             for argument, shape in enumerate(shapes):
                 interval, dtype = spec.domain(argument), spec.dtype(argument)
                 drawn = smooth(shape, dtype, interval, offset=11 * argument)
                 if replaced and argument == 0:
-                    drawn = without_zeros(first.source, interval)
+                    drawn = without_zeros(first, interval)
                 arguments.append(self.draft.literal(drawn))
             for attrs in alternatives(op, shapes):
                 node = self.draft.node(op, arguments, attrs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import tensorflow as tf
 
 from gradcheck.autodiff.pullback import DerivativeRaised
 from gradcheck.finding import Kind
+from gradcheck.graphs.graph import Graph, Node
 from gradcheck.known import Defect, Values, excludes, load
 from gradcheck.replay import derivative, differences, values
+from gradcheck.report.discovery import literal
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
@@ -72,3 +76,29 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
 def test_the_file_is_named_after_the_defect(defect: Defect) -> None:
     assert (FOLDER / f"{defect.name}.json").is_file()
     assert defect.kind is Kind.RAISES or defect.given, "only a derivative that raises gives nothing"
+
+
+CASES = [
+    *(
+        ("cumprod", {"exclusive": exclusive, "reverse": reverse})
+        for exclusive in (False, True)
+        for reverse in (False, True)
+    ),
+    *(("reduce_prod", {"axis": -1, "keepdims": keepdims}) for keepdims in (False, True)),
+]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("op", "attrs"), CASES)
+def test_the_regions_of_products_are_exactly_where_they_are_wrong(op: str, attrs: dict[str, Any], order: int) -> None:
+    defects = [defect for defect in load(FOLDER) if defect.covers(tf.__version__)]
+    weights = literal([3.0, 1.0, 2.0] if op == "cumprod" else [1.5] if attrs["keepdims"] else 1.5)
+    for zeros in product([1.0, 0.0], repeat=3):
+        point = np.array([2.0, 3.0, 5.0]) * zeros
+        graph = Graph((literal(point),), (Node.of(op, 0, **attrs),))
+        direction = [literal([1.0, 4.0, 7.0])]
+        taken, truth = (values(function(graph, order, weights, direction)) for function in (derivative, differences))
+        wrong = not close(tuple(part or (0.0,) * 3 for part in taken), truth, 1e-5)
+        assert wrong == (excludes(op, attrs, [point], order, defects=defects) is not None), (
+            f"at {point}: {taken}, {truth}"
+        )

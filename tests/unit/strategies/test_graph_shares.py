@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import MOST_ELEMENTS, stands_on, unfit
+from gradcheck.strategies.drafts import MOST_ELEMENTS, unfit
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
@@ -18,21 +18,13 @@ from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.json_form import from_text, to_text
+from gradcheck.graphs.standing import standing
 
 ORDERS = pytest.mark.parametrize("order", [1, 2])
 
 
 def _values(graph: Graph) -> list[np.ndarray[Any, Any]]:
     return [tensor.numpy() for tensor in forward(graph, [tf.constant(value.array()) for value in graph.inputs])]
-
-
-def _on_kinks(graph: Graph) -> tuple[int, int]:
-    values, kinks, singular = _values(graph), 0, 0
-    for _, node in graph.positions():
-        spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
-        kinks += stands_on(spec.kinks, arguments, node.attributes)
-        singular += stands_on(spec.singular, arguments, node.attributes)
-    return kinks, singular
 
 
 @ORDERS
@@ -76,9 +68,9 @@ def test_values_are_special(collected: Callable[[int], Any], order: int) -> None
 
 @ORDERS
 def test_composed_kinks_are_rare_and_single_ones_are_not(collected: Callable[[int], Any], order: int) -> None:
-    counts = [_on_kinks(graph) for graph in collected(order).graphs]
-    assert sum(kinks > 1 or singular > 0 for kinks, singular in counts) <= 0.1 * len(counts)
-    assert sum(kinks == 1 and not singular for kinks, singular in counts) >= 0.03 * len(counts)
+    places = [standing(graph, _values(graph)) for graph in collected(order).graphs]
+    assert sum(place.composed for place in places) <= 0.1 * len(places)
+    assert sum(not place.smooth and not place.composed for place in places) >= 0.03 * len(places)
 
 
 @ORDERS

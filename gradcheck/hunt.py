@@ -1,0 +1,123 @@
+"""What a property does with a drawn graph: checks it, counts it, and raises a mismatch as a class of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from hypothesis import event, target
+
+from gradcheck import known, trial
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
+from gradcheck.coverage import COMPOSED, KINK, Coverage
+from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.graph import Graph, Input
+from gradcheck.graphs.problem import GraphProblem
+from gradcheck.report.discovery import Discovery, literal, trigger
+from gradcheck.report.environment import current
+from gradcheck.trial import Trial
+from gradcheck.verdict.failure import FAILURES, GradientMismatch
+
+Array = np.ndarray[Any, Any]
+
+
+class Found(GradientMismatch):
+    """A mismatch in a drawn graph; `discovery` is what its report is written from."""
+
+    discovery: Discovery
+
+
+def examine(
+    graph: Graph,
+    order: int,
+    coverage: Coverage,
+    *,
+    operation: str,
+    defects: Sequence[known.Defect] | None = None,
+) -> Trial:
+    """Checks a graph at one order, and counts the verdict as an example of `operation`.
+
+    Inside a test of Hypothesis, whose search is steered towards larger errors, as log10(error / allowed). Raises a
+    subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
+    of the known `defects` (those of the installed TensorFlow, if None).
+    """
+    checked = trial.run(graph, orders=(order,))
+    if 0 < checked.error_ratio < math.inf:
+        target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
+    verdict = outcome(checked)
+    coverage.count(operation, order, verdict=verdict)
+    event("verdict", verdict)
+    if verdict == MISMATCH:
+        found = discovery(checked, order)
+        if known.match(found, defects=defects) is None:
+            failure = failure_class(found.findings[0].kind, found.culprit, order)(_text(checked), checked.result)
+            failure.discovery = found
+            raise failure from None
+    return checked
+
+
+def outcome(checked: Trial) -> str:
+    """The verdict as it is counted: agreement at a kink and conventions at composed kinks stand apart."""
+    reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
+    if checked.result.verdict == INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
+        return COMPOSED
+    if checked.kinks and (checked.result.verdict == AGREE or reasons == {Reason.HIGHER_KINK}):
+        return KINK
+    return checked.result.verdict
+
+
+@cache
+def failure_class(kind: Kind, culprit: str, order: int) -> type[Found]:
+    """The class of exceptions of a kind, an operation and an order; the same each time.
+
+    Hypothesis takes two failures for the same if their class and line agree, and would shrink one into the other.
+    """
+    base = FAILURES[kind]
+    return type(f"{base.__name__}_{culprit}_order{order}", (Found, base), {"__module__": __name__})
+
+
+def discovery(checked: Trial, order: int) -> Discovery:
+    """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
+    graph = checked.graph
+    values = [value.numpy() for value in forward(graph, [tf.constant(value.array()) for value in graph.inputs])]
+    position = trial.culprit(graph, order)
+    position = graph.size - 1 if position is None else position
+    node = graph.nodes[position - len(graph.inputs)]
+    findings = checked.result.orders[order].findings
+    return Discovery(
+        graph,
+        order,
+        findings,
+        node.op,
+        position,
+        trigger([values[parent] for parent in node.parents]),
+        _cotangent(values[-1], findings[0].output if checked.kinks else None),
+        _direction(graph, values[-1]) if order == 2 else (),
+        current(),
+        values=tuple(literal(value) for value in values),
+    )
+
+
+def _cotangent(output: Array, element: int | None) -> Input:
+    count = coordinate_count(output.shape, str(output.dtype))
+    row = trial.cotangent(count) if element is None else np.eye(count)[element]
+    return literal(from_coordinates(row, output.shape, str(output.dtype)))
+
+
+def _direction(graph: Graph, output: Array) -> tuple[Input, ...]:
+    point = GraphProblem(graph, tuple(output.shape), str(output.dtype), smooth=True).point
+    vector, parts, start = trial.direction(point), [], 0
+    for value in graph.inputs:
+        stop = start + coordinate_count(value.shape, value.dtype)
+        parts.append(literal(from_coordinates(vector[start:stop], value.shape, value.dtype)))
+        start = stop
+    return tuple(parts)
+
+
+def _text(checked: Trial) -> str:
+    return f"{checked.result}\n{checked.graph}"

@@ -1,0 +1,24 @@
+"""Every operation of the catalogue, at every order it has, somewhere in a random graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gradcheck.strategies.graphs import graphs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradcheck import known
+from gradcheck.coverage import Coverage
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.hunt import examine
+
+CASES = [(spec.name, order) for spec in CATALOGUE.values() for order in spec.orders]
+
+
+@pytest.mark.parametrize(("operation", "order"), CASES, ids=[f"{name}-order{order}" for name, order in CASES])
+@given(data=st.data())
+def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
+    graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
+    examine(graph, order, gradcheck_coverage, operation=operation)
