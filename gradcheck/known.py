@@ -125,17 +125,25 @@ def excludes(
 
 
 def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> Defect | None:
-    """The defect whose signature a discovery has: the operation (or one of a region), order, kind and trigger."""
+    """The defect that a discovery is an example of, or None if it is new.
+
+    The order, the kind and the operation (the culprit, or one of a region's) are the same; and the culprit's arguments
+    lie in a region, where the discovery has `values`, or else its trigger is the same.
+    """
     found = discovery.signature
     for defect in current() if defects is None else defects:
         operations = {defect.culprit, *(region.op for region in defect.regions)}
-        if found.culprit in operations and (found.order, found.kind, found.trigger) == (
-            defect.order,
-            defect.kind,
-            defect.trigger,
-        ):
+        if found.culprit not in operations or (found.order, found.kind) != (defect.order, defect.kind):
+            continue
+        if found.trigger == defect.trigger if not discovery.values else _inside(discovery, defect):
             return defect
     return None
+
+
+def _inside(discovery: Discovery, defect: Defect) -> bool:
+    node = discovery.graph.nodes[discovery.position - len(discovery.graph.inputs)]
+    arguments = [discovery.values[parent].array() for parent in node.parents]
+    return excludes(node.op, node.attributes, arguments, discovery.order, defects=[defect]) is not None
 
 
 def _read(path: Path) -> Defect:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,13 @@ def _repeats(groups: Array) -> bool:
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
     "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
+    "zero of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(_zeros(groups) >= 1)),
     "zeros>=2": lambda groups: bool(np.any(_zeros(groups) >= 2)),
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "one": lambda groups: bool(np.any(groups == 1)),
     "negative": lambda groups: bool(np.any(groups.real < 0)),
+    "not real": lambda groups: bool(np.any(groups.imag != 0)),
+    "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "tie": _repeats,
     "repeat": _repeats,
     "single": lambda groups: groups.shape[-1] == 1,
@@ -70,5 +74,7 @@ class Region:
         axis = attrs.get(self.along) if isinstance(self.along, str) else self.along
         if axis is None or array.ndim == 0:
             return array.reshape(1, -1)
-        moved = np.moveaxis(array, axis, -1)
-        return moved.reshape(int(np.prod(moved.shape[:-1], dtype=int)), moved.shape[-1])
+        axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
+        moved = np.moveaxis(array, axes, range(-len(axes), 0))
+        rest = moved.shape[: array.ndim - len(axes)]
+        return moved.reshape(math.prod(rest), math.prod(moved.shape[len(rest) :]))
