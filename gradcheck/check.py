@@ -12,10 +12,10 @@ import numpy as np
 from gradcheck.autodiff.bystanders import restored
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.gradients import WrongShape
+from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.opening import open_function, widened
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
-from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.verdict.entries import Tolerance
 from gradcheck.verdict.explanation import Explanation
@@ -120,9 +120,9 @@ class _Inspection:
     def _guarded(self, number: int) -> OrderResult:
         try:
             return self._first() if number == 1 else self._second()
-        except DerivativeRaised as error:
+        except DerivativeRaisedError as error:
             return broken(number, Kind.RAISES, "the inputs", explained(str(error)))
-        except WrongShape as error:
+        except WrongShapeError as error:
             return broken(number, Kind.SHAPE, error.source, str(error))
 
     def _first(self) -> OrderResult:
@@ -193,7 +193,7 @@ def _refuse_unused(function: Function) -> None:
     ones = np.ones((1, function.output_parts[-1].stop))
     try:
         row = function.pullbacks(ones)[0]
-    except DerivativeRaised:
+    except DerivativeRaisedError:
         return
     base = function.value(function.point)
     for source, part, gradient in zip(function.sources, function.parts, row, strict=True):

@@ -19,7 +19,7 @@ STEP = 2.0**-10
 def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array | None]:
     """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), for each input.
 
-    None where TensorFlow gives None. Raises DerivativeRaised where it throws.
+    None where TensorFlow gives None. Raises DerivativeRaisedError where it throws.
     """
 
     def outputs(sources: list[Any]) -> list[Any]:

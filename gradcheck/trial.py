@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count
-from gradcheck.autodiff.gradients import WrongShape
-from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame
 from gradcheck.graphs.evaluation import forward
@@ -97,9 +97,9 @@ class _Bench:
             return undecided(order, Reason.HIGHER_KINK, "a node stands on a kink: no second order"), 0.0
         try:
             return self._first() if order == 1 else self._second()
-        except DerivativeRaised as error:
+        except DerivativeRaisedError as error:
             return broken(order, Kind.RAISES, "the inputs", str(error)), 0.0
-        except WrongShape as error:
+        except WrongShapeError as error:
             return broken(order, Kind.SHAPE, error.source, str(error)), 0.0
 
     def _first(self) -> tuple[OrderResult, float]:

@@ -80,12 +80,12 @@ class Function:
         return _flat(self._call(self.tensors(point)))
 
     def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
-        """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaised."""
+        """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
         sources = self.tensors(self.point if point is None else point)
         return pullbacks(self._call, sources, [self.cotangent(row) for row in cotangents])
 
     def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> Second:
-        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n). Raises DerivativeRaised."""
+        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n). Raises DerivativeRaisedError."""
         vectors = [self.direction(row) for row in directions]
         sources = self.tensors(self.point if point is None else point)
         return second_pullbacks(self._call, sources, self.cotangent(cotangent), vectors)

@@ -15,7 +15,7 @@ from gradcheck.autodiff.sources import Source
 Array = np.ndarray[Any, Any]
 
 
-class WrongShape(Exception):
+class WrongShapeError(Exception):
     """A derivative has another shape or dtype than its source."""
 
     def __init__(self, source: str, given: str, expected: str) -> None:
@@ -32,7 +32,7 @@ class Gradients:
 
 
 def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
-    """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShape."""
+    """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""
     values, connected = [], []
     for row in rows:
         parts = [_coordinates(part, source) for part, source in zip(row, sources, strict=True)]
@@ -48,9 +48,9 @@ def _coordinates(part: Any, source: Source) -> Array:
         return np.zeros(source.count)
     tensor = tf.convert_to_tensor(part)
     if tuple(tensor.shape) != source.shape:
-        raise WrongShape(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
+        raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
     if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (
         tensor.dtype.is_floating or tensor.dtype.is_complex
     ):
-        raise WrongShape(source.name, f"of dtype {tensor.dtype.name}", f"of dtype {source.dtype}")
+        raise WrongShapeError(source.name, f"of dtype {tensor.dtype.name}", f"of dtype {source.dtype}")
     return to_coordinates(tensor.numpy())

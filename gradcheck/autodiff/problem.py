@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
-from gradcheck.autodiff.pullback import DerivativeRaised, differentiate
+from gradcheck.autodiff.pullback import DerivativeRaisedError, differentiate
 
 Array = np.ndarray[Any, Any]
 
@@ -123,7 +123,7 @@ class GivenProblem(TapeProblem):
         try:
             rows = [self.given(tensors) for _ in cotangents]
         except Exception as error:
-            raise DerivativeRaised(1, error) from error
+            raise DerivativeRaisedError(1, error) from error
         return gradient_matrix(rows, self.function.sources)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:

@@ -16,7 +16,7 @@ Tensors = list[Any]
 Forward = Callable[[Tensors], Tensors]
 
 
-class DerivativeRaised(Exception):
+class DerivativeRaisedError(Exception):
     """The function was computed, its derivative threw; the cause is chained."""
 
     def __init__(self, order: int, cause: BaseException) -> None:
@@ -36,7 +36,7 @@ class Second:
 def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
     """The gradients of <w, forward(sources)> for each cotangent w: one list (tensor or None a source) a cotangent.
 
-    `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaised where the backward pass throws.
+    `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward pass throws.
     """
     with tf.GradientTape(persistent=len(cotangents) > 1, watch_accessed_variables=False) as tape:
         _watch(tape, sources)
@@ -75,7 +75,7 @@ def _gradient(tape: Any, targets: Tensors, sources: Tensors, cotangents: Tensors
     try:
         return list(tape.gradient(targets, sources, output_gradients=cotangents))
     except Exception as error:
-        raise DerivativeRaised(order, error) from error
+        raise DerivativeRaisedError(order, error) from error
 
 
 def _watch(tape: Any, sources: Tensors) -> None:

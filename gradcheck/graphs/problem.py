@@ -87,24 +87,32 @@ class GraphProblem:
         return flat[1:] if self.anchored else flat
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaised and WrongShape."""
+        """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
         rows = [[self._output(row)] for row in cotangents]
         return gradient_matrix(pullbacks(self._forward, self._tensors(point), rows), self.sources)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points, in one batch."""
-        inputs = self._split(points)
         weight = self._output(cotangent)
+        try:
+            columns = self._columns_at(weight, points)
+        except tf.errors.OpError:
+            print("FALLBACK", self.graph)
+            # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
+            return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
+        return np.concatenate(columns, axis=1)
+
+    def _columns_at(self, weight: Any, points: Array) -> list[Array]:
+        inputs = self._split(points)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for tensor in inputs:
                 tape.watch(tensor)
             batch = forward_points(self.graph, inputs, reference=False)[-1]
         parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, tf.shape(batch)))
-        columns = [
+        return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
             for part, source in zip(parts, self.sources, strict=True)
         ]
-        return np.concatenate(columns, axis=1)
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""

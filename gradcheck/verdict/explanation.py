@@ -10,8 +10,8 @@ import numpy as np
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient, tape_uses
-from gradcheck.autodiff.gradients import WrongShape, gradient_matrix
-from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.autodiff.gradients import WrongShapeError, gradient_matrix
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import Finding, Kind
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +54,7 @@ class Explanation:
         try:
             ones = np.ones((1, self.function.output_parts[-1].stop))
             whole = gradient_matrix(self.function.pullbacks(ones), self.function.sources).values[0]
-        except (DerivativeRaised, WrongShape):
+        except (DerivativeRaisedError, WrongShapeError):
             return None
         for source, part in zip(self.function.sources, self.function.parts, strict=True):
             if source.name == finding.input and finding.index is not None:

@@ -34,8 +34,8 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """Hold autodiff's derivative of <w, f> along each direction against differences.
 
     `directions` (k, n), `cotangents` (l, m). Cheap while everything agrees: one sample, one row of pullbacks. The rounding of
-    autodiff, a second tableau and the kind of point are only looked at where there is doubt. Raises DerivativeRaised and
-    WrongShape.
+    autodiff, a second tableau and the kind of point are only looked at where there is doubt. Raises DerivativeRaisedError and
+    WrongShapeError.
     """
     unit = cotangents.shape[0] == cotangents.shape[1] and np.array_equal(cotangents, np.eye(len(cotangents)))
     gradients = problem.gradients(cotangents)

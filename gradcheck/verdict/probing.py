@@ -39,7 +39,7 @@ class Table:
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Table]:
     """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
 
-    Raises DerivativeRaised and WrongShape.
+    Raises DerivativeRaisedError and WrongShapeError.
     """
     n, m = problem.point.size, problem.outputs
     if n <= SMALL and m <= SMALL:

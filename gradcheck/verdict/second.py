@@ -43,7 +43,7 @@ class Second:
 def compare_second(problem: Problem, directions: Array, cotangent: Array, tolerance: Tolerance) -> Second:
     """Hold the second derivative of <w, f> along directions (k, n) against differences, for one cotangent w (m,).
 
-    Raises DerivativeRaised and WrongShape.
+    Raises DerivativeRaisedError and WrongShapeError.
     """
     products = problem.products(cotangent, directions)
     gradients = _gradient_sample(problem, directions, cotangent, FIRST)

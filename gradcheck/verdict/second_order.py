@@ -21,7 +21,7 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[l
     """The tables of second derivatives, a line a coordinate, and which estimate stands alone where they disagree.
 
     Every direction compares a whole column of the Hessian, so that half as many directions as first-order probes do. Raises
-    DerivativeRaised and WrongShape.
+    DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)
     n, m = problem.point.size, problem.outputs

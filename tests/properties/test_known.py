@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.pullback import DerivativeRaised
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import Kind
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.known import Defect, Values, excludes, load
@@ -32,7 +32,7 @@ def close(one: Values, other: Values, rtol: float) -> bool:
 def replayed(defect: Defect) -> Values:
     try:
         return values(derivative(defect.graph, defect.order, defect.cotangent, defect.direction))
-    except DerivativeRaised:
+    except DerivativeRaisedError:
         return ()
 
 
