@@ -1,4 +1,4 @@
-"""The noise in a function's values, from tables of differences (Moré & Wild 2011, "Estimating computational noise")."""
+"""Noise in a function's values, from tables of differences (Moré and Wild 2011, "Estimating computational noise")."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ def sample(
 ) -> Sample:
     """Samples `f` on the lines x + t * direction.
 
-    `f` maps points (p, n) to values (p, m) and is called once. `x` is (n,), `directions` (k, n), both float64; `step` (k,)
-    are the largest steps, by default `largest_steps`. `eps` is the unit roundoff of the arithmetic that evaluates `f`.
+    `f` maps points (p, n) to values (p, m) and is called once. `x` is (n,), `directions` (k, n), both float64; `step`
+    (k,) are the largest steps, by default `largest_steps`. `eps` is the unit roundoff of the arithmetic that evaluates
+    `f`.
 
     >>> import numpy as np
     >>> lines = sample(np.sin, np.array([1.0]), np.eye(1))

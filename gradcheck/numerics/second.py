@@ -13,8 +13,8 @@ from gradcheck.numerics.tableau import choose
 def second_difference(sample: Sample, first: Estimate) -> Estimate:
     """The second derivative along every line, from second differences of the values in `sample`.
 
-    Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that has
-    none, nothing can be said. Conclusive as for the first derivative, with the square of the radius.
+    Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that
+    has none, nothing can be said. Conclusive as for the first derivative, with the square of the radius.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.difference import first_difference

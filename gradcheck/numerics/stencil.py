@@ -1,4 +1,4 @@
-"""Where a function is sampled on a line through the point: a geometric row of steps on both sides, and noise samples."""
+"""Where a function is sampled on a line: at a geometric row of steps to both sides, and at noise samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPS64 = 2.0**-53
 
 @dataclass(frozen=True)
 class Stencil:
-    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and two equidistant rows for the noise estimate.
+    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and two equidistant rows for the noise.
 
     All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are two (or more)
     multiples of the largest step; `noise_points` equidistant points around 0 are sampled at each.
@@ -53,7 +53,7 @@ class Sample:
 
     Row 0 of the points is the centre; the others follow `stencil.offsets`. A line is x + t * direction with
     t = step * offset; `magnitude` (k,) is the largest |x_i / direction_i| over the line's moving coordinates: how far
-    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated the function.
+    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated f.
     """
 
     stencil: Stencil

@@ -11,8 +11,8 @@ from gradcheck.numerics.stencil import EPS64, Stencil
 Array = np.ndarray[Any, Any]
 
 MANTISSA = 0.4236067977499790
-"""No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that lost
-digits would pass for a slope; and a sample would hit the round numbers where other people put their kinks and periods.
+"""No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that
+lost digits would pass for a slope; and a sample would hit the round numbers where people put their kinks and periods.
 """
 
 

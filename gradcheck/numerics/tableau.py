@@ -110,9 +110,9 @@ def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> 
 def truncation(values: Array, errors: Array, stencil: Stencil) -> Array:
     """The truncation of the entries from column `LEAST` on, shape (columns - LEAST, count, k, m).
 
-    In column c of a series in (h / rho)**2 the change from the column before is about the truncation of that one, and the
-    truncation of the entry itself is smaller by theta = (h_widest / rho)**2. The ratios of successive changes measure
-    theta; so do those one column earlier, lest one coefficient of the series that happens to vanish should hide the next.
+    In column c of a series in (h / rho)**2 the change from the column before is about the truncation of that one, and
+    the truncation of the entry itself is smaller by theta = (h_widest / rho)**2. The ratios of successive changes
+    measure theta; so do those one column earlier, lest one vanishing coefficient of the series should hide the next.
     """
     square = stencil.ratio**2
     changes = np.abs(values[1:] - values[:-1])
@@ -126,8 +126,8 @@ def truncation(values: Array, errors: Array, stencil: Stencil) -> Array:
 def orderly(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Array:
     """Which steps lie within the reach of a series in h**2, boolean (count, k, m): all of them up to a widest one.
 
-    Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding. The first
-    pair of changes that does not, seen from the finest step, ends it: a pole, a kink, a period or the domain's edge.
+    Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding. The
+    first pair of changes that does not, seen from the finest step, ends it: a pole, a kink, a period, the domain's edge.
     """
     square = stencil.ratio**2
     change, slack = np.abs(column[1:] - column[:-1]), 2 * (rounding[1:] + rounding[:-1])

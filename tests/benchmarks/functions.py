@@ -1,4 +1,4 @@
-"""Functions with exact derivatives: each is written once, and evaluated by NumPy in float64 and by mpmath in 50 digits."""
+"""Functions with exact derivatives: each is written once, evaluated by NumPy in float64 and by mpmath in 50 digits."""
 
 from __future__ import annotations
 
