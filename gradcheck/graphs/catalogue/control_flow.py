@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.opspec import BOOL, Choice, OpSpec
+from gradcheck.graphs.shapes import nonempty
 
 FAMILY = "control flow"
 
@@ -23,7 +24,7 @@ def _once(name: str, function: str) -> str:
 COND = _once("cond", "lambda x, flag: tf.cond(flag, lambda: tf.sin(x), lambda: x * x)")
 COND_ON_VALUE = _once(
     "cond_on_value",
-    "lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * tf.reduce_sum(x), lambda: -x * tf.reduce_sum(x))",
+    "lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x + tf.reduce_sum(x), lambda: x - tf.reduce_sum(x))",
 )
 SWITCH_CASE = _once(
     "switch_case", "lambda x, branch: tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * x, lambda: tf.exp(x)])"
@@ -59,6 +60,7 @@ OPERATIONS = (
         COND_ON_VALUE + "({0})",
         ("StatelessIf",),
         looped=True,
+        shapes=nonempty,
         kinks=lambda x: np.abs(np.sum(x)),
     ),
     OpSpec(

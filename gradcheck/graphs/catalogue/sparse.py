@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gradcheck.graphs.graph import Shape
+from gradcheck.graphs.kinks import between
 from gradcheck.graphs.opspec import REALS, Attribute, Indices, Interval, OpSpec
 from gradcheck.graphs.shapes import Rule
 
@@ -142,6 +143,22 @@ MATRICES = (
     ),
 )
 
+
+def _extreme(name: str, gradient: str) -> OpSpec:
+    """The larger or the smaller of two sparse matrices of one pattern, place by place."""
+    return OpSpec(
+        name,
+        "sparse",
+        f"tf.sparse.{name.removeprefix('sparse_')}({MATRIX}, {MATRIX.replace('{0}', '{1}')}).values",
+        (gradient,),
+        arity=2,
+        batched=f"tf.{name.removeprefix('sparse_')}({{0}}, {{1}})",
+        shapes=_first((3,), (3,)),
+        starts=((3,),),
+        kinks=between,
+    )
+
+
 OPERATIONS = (
     OpSpec(
         "sparse_softmax_cross_entropy",
@@ -184,4 +201,6 @@ OPERATIONS = (
         shapes=_first((2, 3), (3, 2)),
         starts=((2, 3),),
     ),
+    _extreme("sparse_maximum", "SparseSparseMaximum"),
+    _extreme("sparse_minimum", "SparseSparseMinimum"),
 )

@@ -17,27 +17,24 @@ Array = np.ndarray[Any, Any]
 
 
 def nudged(low: float, high: float) -> tuple[float, float]:
-    """The ends of 8 bits with a step on zero, by counting steps from the lower end."""
-    step = (high - low) / 255
-    first = min(range(256), key=lambda steps: abs(low + steps * step))
-    return -first * step, (255 - first) * step
+    """The ends of two equal steps of which one end is zero, nearest to the given ends."""
+    step = (high - low) / 2
+    below = min(range(3), key=lambda steps: abs(low + steps * step))
+    return -below * step, (2 - below) * step
 
 
-def clip_to_nudged(x: Array, low: Array, high: Array, at_low: Array, at_high: Array) -> Array:
-    ends = nudged(float(at_low), float(at_high))
-    return np.clip(x, ends[0] + low - at_low, ends[1] + high - at_high)
+def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
+    ends = nudged(-float(at_below), float(at_high))
+    return np.clip(x, ends[0] - (below - at_below), ends[1] + high - at_high)
 
 
 # What the gradient differentiates, given the arguments and those at the unperturbed point; and half a step.
 MEANT: dict[str, tuple[Callable[..., Array], float]] = {
-    "fake_quant_with_min_max_args": (lambda x, _: np.clip(x, -8.0, 7.9375), 1 / 32),
-    "fake_quant_with_min_max_vars": (
-        lambda x, low, high, _, at_low, at_high: clip_to_nudged(x, low, high, at_low, at_high),
-        4 / 255 / 2,
-    ),
-    "quantize_and_dequantize_v2": (lambda x, _: x, 4 / 127 / 2),
-    "quantize_and_dequantize_v3": (lambda x, _: x, 4 / 127 / 2),
-    "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -4.0, 4.0), 4 / 127),
+    "fake_quant_with_min_max_args": (lambda x, _: np.clip(x, -1.0, 127 / 128), 1 / 256),
+    "fake_quant_with_min_max_vars": (clip_to_nudged, 1.0),
+    "quantize_and_dequantize_v2": (lambda x, _: x, 1 / 254),
+    "quantize_and_dequantize_v3": (lambda x, _: x, 1 / 254),
+    "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -1.0, 1.0), 1 / 127),
 }
 
 
@@ -80,12 +77,12 @@ def test_row_0_is_the_operation(name: str, sampler: Any) -> None:
 def test_quantised_values_move_straight_through(name: str, sampler: Any) -> None:
     spec, (meant, half_step) = CATALOGUE[name], MEANT[name]
     for example in sampler.generic(spec, each=2):
-        centre = [np.multiply(x, 4.0) if place == 0 else x for place, x in enumerate(example.arguments)]
+        centre = example.arguments
         rows = [np.stack([x, x + 0.01, x - 0.3]) for x in centre]
         values = over_points(spec, reference=True)(*map(tf.constant, rows), **example.attributes).numpy()
         right = np.stack([meant(*(row[i] for row in rows), *centre) for i in range(3)])
         np.testing.assert_allclose(values - values[0], right - right[0], rtol=0, atol=1e-12)
-        if name not in ("quantize_and_dequantize_v2", "quantize_and_dequantize_v3") or np.all(np.abs(centre[0]) < 4):
+        if np.all(np.abs(centre[0]) < 1):
             assert np.all(np.abs(values[0] - right[0]) <= half_step + 1e-6)
 
 
