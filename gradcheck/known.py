@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck import runtime
 from gradcheck.finding import Kind
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.json_form import (
     GraphFormatError,
+    Words,
     from_json,
     input_from_json,
     integer,
@@ -30,7 +31,6 @@ from gradcheck.report.discovery import Discovery
 
 FORMAT = "gradcheck known defect"
 VERSION = 1
-VARIABLE = "GRADCHECK_KNOWN"
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = re.compile(r"https://[\w./#?=&%-]+")
 NAME = re.compile(r"[a-z0-9_-]{1,80}")
@@ -77,12 +77,11 @@ class Defect:
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
     """The defects of a folder, by file name.
 
-    Without a folder, the one that GRADCHECK_KNOWN names, or else `reports/known` here or in the nearest folder above;
+    Without a folder: the one that GRADCHECK_KNOWN names, or that of pytest's root folder, or the nearest from here up;
     where there is none, no defects. Raises KnownDefectError for a file that is broken or is something else, and for a
     folder named but missing.
     """
-    named = folder if folder is not None else os.environ.get(VARIABLE)
-    place = Path(named) if named is not None else find(Path.cwd())
+    place = Path(folder) if folder is not None else runtime.known() or find(Path.cwd())
     if place is None:
         return ()
     if not place.is_dir():
@@ -214,7 +213,9 @@ def _region(data: Any, place: str) -> Region:
 def _values(data: Any, place: str, graph: Graph, *, complete: bool) -> Values:
     parts = items(data, place, len(graph.inputs))
     if len(parts) != len(graph.inputs) and (complete or parts):
-        raise GraphFormatError(place, f"a list of {len(parts)}", f"one list for each of {len(graph.inputs)} inputs")
+        raise GraphFormatError(
+            place, Words(f"a list of {len(parts)}"), f"one list for each of {len(graph.inputs)} inputs"
+        )
     return tuple(
         _numbers(part, f"{place}[{i}]", value, complete=complete)
         for i, (part, value) in enumerate(zip(parts, graph.inputs, strict=False))
@@ -227,7 +228,7 @@ def _numbers(data: Any, place: str, value: Input, *, complete: bool) -> tuple[fl
     count = len(value.values) * (2 if value.dtype == "complex128" else 1)
     parts = items(data, place, count)
     if len(parts) != count:
-        raise GraphFormatError(place, f"a list of {len(parts)}", f"{count} numbers, as the input has")
+        raise GraphFormatError(place, Words(f"a list of {len(parts)}"), f"{count} numbers, as the input has")
     special = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf} if not complete else {}
     return tuple(
         special[part] if isinstance(part, str) and part in special else number(part, f"{place}[{i}]")

@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FINDINGS] = []
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
-        os.environ.setdefault("GRADCHECK_KNOWN", str(known))
+        runtime.set_known(known)
     if not hasattr(config, "workerinput") and _asked_for(config, config.rootpath / PROPERTIES):
         from gradcheck.known import KnownDefectError, load
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
 _state = {"configured": False}
+_known: list[Path] = []
 
 
 def set_environment() -> None:
     """Sets TF_CPP_MIN_LOG_LEVEL=2 and TF_ENABLE_ONEDNN_OPTS=0 unless they are set; call it before TensorFlow loads."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+
+
+def set_known(folder: Path) -> None:
+    """Says where this process finds the known defects, such as below pytest's root folder."""
+    _known[:] = [folder]
+
+
+def known() -> Path | None:
+    """The folder of known defects: the one that GRADCHECK_KNOWN names, or else the one that was set, or else None."""
+    named = os.environ.get("GRADCHECK_KNOWN")
+    return Path(named) if named else next(iter(_known), None)
 
 
 def configure() -> bool:

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradcheck.finding import Finding, Kind
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.json_form import from_json
+from gradcheck.report import writer
+from gradcheck.report.confirm import Confirmation
+from gradcheck.report.discovery import Discovery, NodeCheck, literal
+from gradcheck.report.environment import Environment
+from gradcheck.report.writer import ReportError, text, write
+
+GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
+WRONG = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
+MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
+FOUND = Discovery(
+    GRAPH,
+    1,
+    (WRONG,),
+    "cumprod",
+    1,
+    "zero in argument 0",
+    literal(np.ones(3)),
+    environment=MACHINE,
+    values=(literal([0.0, 2.0, 3.0]), literal([0.0, 0.0, 0.0])),
+    nodes=(NodeCheck(1, "mismatch", 0.0, 9.0, 2e-12),),
+)
+
+
+def test_three_files_with_the_stable_name(tmp_path: Path) -> None:
+    paths = write(FOUND, tmp_path / "new" / "reports", Confirmation(1, "x[0] 0 9 <- wrong\nWRONG"))
+    assert [path.name for path in paths] == [FOUND.name + suffix for suffix in (".json", ".md", ".py")]
+    assert sorted(os.listdir(tmp_path / "new" / "reports")) == sorted(path.name for path in paths)
+    assert paths[2].read_text() == FOUND.script
+
+
+def test_the_json_holds_the_whole_finding(tmp_path: Path) -> None:
+    data = json.loads(write(FOUND, tmp_path)[0].read_text())
+    assert (data["format"], data["version"]) == ("gradcheck report", 1)
+    assert data["signature"] == {
+        "culprit": "cumprod", "order": 1, "path": "reverse", "mode": "eager",
+        "kind": "wrong value", "trigger": "zero in argument 0",
+    }
+    assert from_json(data["graph"]) == GRAPH
+    assert data["findings"][0]["difference"] == 9.0
+    assert data["environment"]["tensorflow"] == "2.21.0"
+    assert data["confirmation"] is None
+
+
+def test_numbers_that_json_does_not_know_are_texts(tmp_path: Path) -> None:
+    found = dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, autodiff=float("nan")),))
+    assert json.loads(write(found, tmp_path)[0].read_text())["findings"][0]["autodiff"] == "nan"
+
+
+def test_the_markdown_says_it_in_one_sentence_first() -> None:
+    report = writer.markdown(FOUND, Confirmation(1, "WRONG"))
+    assert report.splitlines()[2] == (
+        "In TensorFlow 2.21.0, the first derivative of `cumprod` (zero in argument 0) has a wrong value; its "
+        "backward pass goes through the gradient registered for `Cumprod`. A fresh process confirms it."
+    )
+    for part in (
+        "y = tf.math.cumprod(x, axis=-1, exclusive=False, reverse=False)   # [0, 0, 0]   <- culprit",
+        "| wrong value | x | \\[0\\] | 0 | 9 | 2e-12 | 3e-11 | 3e+11 times | autodiff gives 0, differences 9 |",
+        "| 1 | `cumprod` | mismatch (culprit) | 0 | 9 | 2e-12 |",
+        "| TF_ENABLE_ONEDNN_OPTS | `0` |",
+        "def function(x):",
+        "Exit code 1.",
+    ):
+        assert part in report
+
+
+def test_what_comes_from_outside_cannot_act() -> None:
+    evil = dataclasses.replace(WRONG, input="<img src=x>|`", reason="</td><script>alert(1)</script>\n# title [a](b)")
+    machine = dataclasses.replace(MACHINE, processor="`|<b>\n```")
+    output = "```\n# not a title\n<script>"
+    report = writer.markdown(dataclasses.replace(FOUND, findings=(evil,), environment=machine), Confirmation(1, output))
+    outside, fenced = report.partition("````text\n")[::2]
+    assert fenced.startswith(output)
+    assert "<script>" not in outside
+    assert "<img" not in outside
+    assert "[a](b)" not in outside
+    assert sum(line.startswith("# ") for line in outside.splitlines()) == 1
+    rows = [line for line in outside.splitlines() if line.startswith("| wrong value")]
+    assert rows[0].replace("\\|", "").count("|") == 10
+
+
+def test_a_mismatch_that_was_not_confirmed_says_so() -> None:
+    assert "A fresh process did not confirm it." in writer.verdict(FOUND, Confirmation(0, "RIGHT"))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_reads_as_a_sentence(kind: Kind) -> None:
+    found = dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, kind=kind, autodiff=None, allowed=None),))
+    assert writer.verdict(found).endswith(".")
+    assert "- | 9 |" in writer.markdown(found)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_and_the_finding_is_still_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(ReportError, match="--gradcheck-reports") as caught:
+        write(FOUND, tmp_path / "file" / "reports")
+    assert str(tmp_path / "file" / "reports") in str(caught.value)
+    told = text(FOUND)
+    assert FOUND.script in told
+    assert "autodiff 0.0, difference 9.0" in told
+
+
+def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(writer.tempfile, "mkstemp", refuse)
+    with pytest.raises(ReportError, match="Permission denied"):
+        write(FOUND, tmp_path)
+
+
+def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = write(FOUND, tmp_path)[0].read_text()
+
+    def refuse(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer.os, "fsync", refuse)
+    with pytest.raises(ReportError, match="No space left"):
+        write(FOUND, tmp_path, Confirmation(1, "other"))
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".py"]
+    assert (tmp_path / f"{FOUND.name}.json").read_text() == before
+
+
+def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path) -> None:
+    reasons = [letter * 5000 for letter in "abcd"]
+    found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
+    threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(tmp_path.iterdir())) == 3
+    assert json.loads((tmp_path / f"{FOUND.name}.json").read_text())["findings"][0]["reason"] in reasons

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gradcheck.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, table
+
+
+def example() -> Coverage:
+    coverage = Coverage()
+    for _ in range(30):
+        coverage.count("sin", 1, edge="zero")
+        coverage.count("sin", 2, verdict="inconclusive")
+    coverage.count("maximum", 1, verdict=KINK)
+    coverage.count("maximum", 1, verdict=INVALID)
+    coverage.count("maximum", 2, verdict=COMPOSED)
+    coverage.count("cumprod", 1, verdict="mismatch")
+    return coverage
+
+
+def test_counts() -> None:
+    coverage = example()
+    assert coverage.operations == ("cumprod", "maximum", "sin")
+    assert (coverage.examples("maximum"), coverage.valid("maximum")) == (3, 2)
+    assert (coverage.examples(), coverage.valid()) == (64, 63)
+    assert coverage.at("sin", 2, "inconclusive") == 30
+    assert coverage.at(None, 1, "agree") == 30
+    assert coverage.edges["sin", "zero"] == 30
+
+
+def test_empty_is_false() -> None:
+    assert not Coverage()
+    assert example()
+
+
+def test_an_unknown_verdict_is_refused() -> None:
+    with pytest.raises(ValueError, match="verdict was 'fine'"):
+        Coverage().count("sin", 1, verdict="fine")
+
+
+def test_merging_adds_up() -> None:
+    total = example()
+    total.merge(example())
+    assert total.examples() == 128
+    assert total.edges["sin", "zero"] == 60
+
+
+def test_json_round_trip() -> None:
+    back = Coverage.from_json(json.loads(json.dumps(example().to_json())))
+    assert (back.outcomes, back.edges) == (example().outcomes, example().edges)
+    assert json.dumps(back.to_json()) == json.dumps(example().to_json())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {"format": "other", "version": 1},
+        {"format": "gradcheck coverage", "version": 1, "outcomes": [["sin", 1, "fine", 1]]},
+        {"format": "gradcheck coverage", "version": 1, "outcomes": [["sin", 1, "agree", -1]]},
+        {"format": "gradcheck coverage", "version": 1, "outcomes": [["sin", "1", "agree", 1]]},
+        {"format": "gradcheck coverage", "version": 1, "edges": [["sin", 1]]},
+    ],
+)
+def test_other_json_is_refused(data: object) -> None:
+    with pytest.raises(ValueError, match=r"is not|not a gradcheck coverage"):
+        Coverage.from_json(data)
+
+
+def test_one_row_an_operation_and_a_total() -> None:
+    finding = {"operation": "cumprod", "order": 1, "kind": "wrong value", "files": ["reports/cumprod.md"]}
+    lines = table(example(), [finding]).splitlines()
+    rows = {line.split()[0]: line.replace("|", " ").split() for line in lines if line and line[0].isalpha()}
+    assert rows["sin"] == ["sin", "60", "100", "%", "30", *"....", *"...", "30", "."]
+    assert rows["maximum"] == ["maximum", "3", "67", "%", ".", "1", *"...", *"..", "1", *".."]
+    assert rows["cumprod"] == ["cumprod", "1", "100", "%", *"....", "1", *".....", "1"]
+    assert rows["total,"][:3] == ["total,", "3", "operations"]
+    assert rows["total,"][3] == "64"
+    assert lines[-1] == "new finding: cumprod, wrong value at order 1: reports/cumprod.md"
+    assert "not written" in table(example(), [{**finding, "files": []}])
+
+
+def test_it_fits_100_columns_with_long_names_and_large_counts() -> None:
+    coverage = Coverage()
+    for order in (1, 2):
+        for outcome in OUTCOMES:
+            coverage.outcomes["an_operation_with_a_very_long_name", order, outcome] = 9_999_999
+    assert max(map(len, table(coverage).splitlines())) <= 100
+
+
+def test_a_culprit_that_was_no_subject_has_its_row() -> None:
+    finding = {"operation": "reduce_prod", "order": 2, "kind": "wrong value", "files": []}
+    assert any(line.startswith("reduce_prod") for line in table(example(), [finding]).splitlines())

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck import runtime
+from gradcheck.finding import Finding, Kind
+from gradcheck.graphs.graph import Graph, Node
+from gradcheck.known import Defect, KnownDefectError, excludes, find, load, match
+from gradcheck.region import CONDITIONS, ELEMENTS, Region
+from gradcheck.report.discovery import Discovery, literal
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+DOCUMENT = json.loads((COMMITTED / "cumprod-zero-order1.json").read_text())
+FORWARD = {"exclusive": False, "reverse": False}
+
+
+@pytest.fixture
+def cumprod() -> Defect:
+    return next(defect for defect in load(COMMITTED) if defect.name == "cumprod-zero-order1")
+
+
+def test_the_committed_files_load(cumprod: Defect) -> None:
+    assert (cumprod.culprit, cumprod.order, cumprod.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
+    assert (cumprod.right, cumprod.given) == (((9.0, 0.0, 0.0),), ((0.0, 0.0, 0.0),))
+
+
+def test_a_folder_of_nothing_has_none_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    assert load(tmp_path) == ()
+    with pytest.raises(KnownDefectError, match="no such folder"):
+        load(tmp_path / "missing")
+
+
+def test_it_is_found_in_the_nearest_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "reports" / "known").mkdir(parents=True)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert find(tmp_path / "a" / "b") == tmp_path / "reports" / "known"
+    monkeypatch.chdir(tmp_path / "a")
+    monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
+    monkeypatch.setattr(runtime, "_known", [])
+    assert load() == ()
+    runtime.set_known(COMMITTED)
+    assert load() == load(COMMITTED)
+    runtime.set_known(tmp_path)
+    monkeypatch.setenv("GRADCHECK_KNOWN", str(COMMITTED))
+    assert load() == load(COMMITTED)
+
+
+def forged(*path: Any, value: Any) -> str:
+    data = copy.deepcopy(DOCUMENT)
+    *way, last = path
+    inner: Any = data
+    for step in way:
+        inner = inner[step]
+    inner[last] = value
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("", "$:", "JSON"),
+        ("[]", "$:", "an object"),
+        ('{"name": "package", "version": "1.0.0"}', "$:", "all of format"),
+        (forged("format", value="gradcheck graph"), "$.format:", "'gradcheck known defect', version 1"),
+        (forged("version", value=2), "$.format:", "version 1"),
+        (forged("name", value="../escape"), "$.name:", "a text like"),
+        (forged("title", value=7), "$.title:", "a text"),
+        (forged("signature", "culprit", value="no_such_operation"), "$.signature.culprit:", "of the catalogue"),
+        (forged("signature", "order", value=True), "$.signature.order:", "1 or 2"),
+        (forged("signature", "kind", value="bad"), "$.signature.kind:", "one of raises"),
+        (forged("graph", "nodes", 0, "op", value="eval"), "$.nodes[0].op:", "of the catalogue"),
+        (forged("cotangent", "values", value=[1.0]), "$.cotangent.values:", "3, as shape"),
+        (forged("right", value=[]), "$.right:", "one list for each"),
+        (forged("right", 0, value=[9.0]), "$.right[0]:", "3 numbers"),
+        (forged("right", 0, 0, value="nan"), "$.right[0][0]:", "a finite number"),
+        (forged("given", 0, 0, value="zero"), "$.given[0][0]:", "a finite number"),
+        (forged("regions", 0, "condition", value="lambda x: True"), "$.regions[0].condition:", "one of always"),
+        (forged("regions", 0, "elements", value="some"), "$.regions[0].elements:", "one of all"),
+        (forged("regions", 0, "argument", value=1), "$.regions[0].argument:", "from 0 to 0"),
+        (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "1 or 2"),
+        (forged("regions", 0, "along", value=True), "$.regions[0].along:", "null, an axis"),
+        (forged("releases", value={"from": "2.18"}), "$.releases:", "all of from, until"),
+        (forged("releases", "from", value="latest"), "$.releases.from:", "a text like"),
+        (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
+    ],
+)
+def test_a_broken_or_foreign_file_is_named_with_the_place_and_the_fix(
+    tmp_path: Path, text: str, place: str, expected: str
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with pytest.raises(KnownDefectError) as caught:
+        load(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: not a known defect of this format: {place}")
+    assert expected in message
+    assert "Correct the file or take it out" in message
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "image.json").write_bytes(b"\x89PNG\xff\xfe")
+    with pytest.raises(KnownDefectError, match=r"image\.json"):
+        load(tmp_path)
+
+
+def test_what_tensorflow_gives_may_be_none_or_not_finite_or_nothing(tmp_path: Path) -> None:
+    for text, expected in (
+        (forged("given", value=[None]), (None,)),
+        (forged("given", value=[["inf", "-inf", 0.0]]), ((float("inf"), float("-inf"), 0.0),)),
+        (forged("given", value=[]), ()),
+    ):
+        (tmp_path / "one.json").write_text(text)
+        assert load(tmp_path)[0].given == expected
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "release", "covered"),
+    [
+        ("2.18", None, "2.21.0", True),
+        ("2.18", None, "2.17.1", False),
+        ("2.18", "2.22", "2.21.3", True),
+        ("2.18", "2.22", "2.22.0", False),
+        ("2.18", "2.22", "2.22.0-rc1", False),
+        ("2.9", None, "2.10.0", True),
+        ("2.21.1", None, "2.21.0", False),
+        ("2.18", "2.22", "2.23.0-dev20260901", False),
+    ],
+)
+def test_releases(cumprod: Defect, since: str, until: str | None, release: str, covered: bool) -> None:
+    assert dataclasses.replace(cumprod, since=since, until=until).covers(release) is covered
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "argument", "order", "excluded"),
+    [
+        ("cumprod", FORWARD, [0.0, 2.0], 1, True),
+        ("cumprod", FORWARD, [-0.0, 2.0], 1, True),
+        ("cumprod", FORWARD, [1.0, 2.0], 1, False),
+        ("cumprod", FORWARD, [[1.0, 2.0], [3.0, 0.0]], 1, True),
+        ("cumprod", FORWARD, [1e-300, 2.0], 1, False),
+        ("cumprod", {**FORWARD, "exclusive": True}, [2.0, 0.0], 1, False),
+        ("cumprod", {**FORWARD, "exclusive": True}, [0.0, 2.0], 1, True),
+        ("cumprod", {"exclusive": True, "reverse": True}, [0.0, 2.0], 1, False),
+        ("cumprod", FORWARD, [0.0], 2, False),
+        ("reduce_sum", {}, [0.0, 2.0], 1, False),
+        ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 1, False),
+        ("reduce_prod", {"axis": -1}, [0.0, 2.0, 3.0], 2, True),
+        ("reduce_prod", {"axis": -1}, [0.0, 0.0, 0.0], 2, False),
+        ("reduce_prod", {"axis": -1}, [[0.0], [2.0]], 2, False),
+        ("reduce_prod", {"axis": -2}, [[0.0], [2.0]], 2, True),
+    ],
+)
+def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order: int, excluded: bool) -> None:
+    found = excludes(op, attrs, [np.array(argument)], order, defects=load(COMMITTED))
+    assert (found is not None) is excluded
+
+
+@pytest.mark.parametrize(
+    ("condition", "inside", "outside"),
+    [
+        ("zero", [1.0, 0.0], [1.0, 2.0]),
+        ("zero of several", [1.0, 0.0], [0.0]),
+        ("zeros>=2", [0.0, 0.0], [0.0, 1.0]),
+        ("1 or 2 zeros of several", [0.0, 0.0], [0.0, 0.0, 0.0]),
+        ("one", [1.0, 2.0], [2.0, 3.0]),
+        ("negative", [-1.0], [0.0]),
+        ("not real", [1j], [1.0 + 0j]),
+        ("several, not real", [1j, 1.0], [1j]),
+        ("tie", [2.0, 2.0], [2.0, 3.0]),
+        ("repeat", [3, 3], [3, 4]),
+        ("single", [2.0], [2.0, 3.0]),
+        ("empty", [], [2.0]),
+        ("huge", [1e200], [1e50]),
+        ("tiny", [1e-200], [0.0]),
+        ("always", [2.0], None),
+    ],
+)
+def test_every_condition_of_the_vocabulary(condition: str, inside: Any, outside: Any) -> None:
+    region = Region("sin", condition, (1,))
+    assert region.contains("sin", {}, [np.array(inside)], 1)
+    assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
+
+
+def test_the_vocabulary_is_tested_in_full() -> None:
+    tested = test_every_condition_of_the_vocabulary.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    assert {case[0] for case in tested} == set(CONDITIONS)
+    assert set(ELEMENTS) == {"all", "all but the first", "all but the last"}
+
+
+def test_groups_lie_along_one_axis_or_several() -> None:
+    array = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
+    for along, expected in ((0, True), (1, False), (2, False), ((0, 2), True), (None, True)):
+        region = Region("reduce_prod", "zeros>=2", (2,), along="axis")
+        assert region.contains("reduce_prod", {"axis": along}, [array], 2) is expected
+
+
+def test_match(cumprod: Defect) -> None:
+    graph = Graph((literal([2.0, 0.0]),), (Node.of("cumprod", 0, **FORWARD),))
+    wrong = Finding(Kind.WRONG_VALUE, 1, "x", (1,), None, 0.0, 2.0, 1e-12, 1e-11, "")
+    found = Discovery(graph, 1, (wrong,), "cumprod", 1, "zero in argument 0", literal([1.0, 1.0]))
+    assert match(found, defects=[cumprod]) is cumprod
+    assert match(dataclasses.replace(found, trigger="none"), defects=[cumprod]) is None
+    assert match(dataclasses.replace(found, order=2), defects=[cumprod]) is None
+    assert match(dataclasses.replace(found, culprit="cumsum"), defects=[cumprod]) is None
+    missing = (dataclasses.replace(wrong, kind=Kind.MISSING),)
+    assert match(dataclasses.replace(found, findings=missing), defects=[cumprod]) is None
+
+
+def test_values_decide_where_they_are_there(cumprod: Defect) -> None:
+    wrong = Finding(Kind.WRONG_VALUE, 1, "x", (1,), None, 0.0, 2.0, 1e-12, 1e-11, "")
+    for point, expected in (([2.0, 0.0], cumprod), ([2.0, 3.0], None)):
+        graph = Graph((literal(point),), (Node.of("cumprod", 0, **FORWARD),))
+        values = (literal(point), literal(np.cumprod(point)))
+        found = Discovery(graph, 1, (wrong,), "cumprod", 1, "tie in argument 0", literal([1.0, 1.0]), values=values)
+        assert match(found, defects=[cumprod]) is expected

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
+COUNTING = """
+    def test_sin(gradcheck_coverage):
+        gradcheck_coverage.count("sin", 1)
+
+    def test_cos(gradcheck_coverage):
+        gradcheck_coverage.count("cos", 2, verdict="inconclusive")
+"""
+FINDING = """
+    import types
+    import pytest
+    from gradcheck.finding import Finding, Kind
+    from gradcheck.graphs.graph import Graph, Input, Node
+    from gradcheck.report import confirm
+    from gradcheck.report.confirm import Confirmation
+    from gradcheck.report.discovery import Discovery, literal
+
+    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+
+    class Wrong(AssertionError):
+        pass
+
+    def discovery(culprit):
+        graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
+        wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
+        return Discovery(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
+
+    def failure(culprit):
+        error = Wrong("wrong gradient")
+        error.discovery = discovery(culprit)
+        return error
+
+    def test_one(gradcheck_coverage):
+        gradcheck_coverage.count("sin", 1, verdict="mismatch")
+        raise failure("sin")
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess(*PLUGIN, *arguments)
+
+
+def rows(result: pytest.RunResult) -> dict[str, list[str]]:
+    """The table's rows by their first word."""
+    return {line.split()[0]: line.replace("|", " ").split() for line in result.outlines if "|" in line and line.split()}
+
+
+@pytest.mark.parametrize("module", ["gradcheck", "gradcheck.pytest_plugin", "gradcheck.coverage", "gradcheck.known"])
+def test_importing_it_does_not_import_tensorflow(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_plugin_is_idle_where_nothing_uses_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import sys\ndef test_nothing():\n    assert 'tensorflow' not in sys.modules")
+    result = run(pytester)
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*gradcheck*operation*")
+    assert "examples" not in result.stdout.str()
+
+
+def test_the_table_ends_the_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(COUNTING)
+    result = run(pytester)
+    result.assert_outcomes(passed=2)
+    assert rows(result)["sin"][:2] == ["sin", "1"]
+    assert rows(result)["total,"][:4] == ["total,", "2", "operations", "2"]
+
+
+def test_the_counts_of_all_workers_are_added_up(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(COUNTING)
+    result = run(pytester, "-n", "2", "--dist", "each")
+    result.assert_outcomes(passed=4)
+    assert rows(result)["sin"][:2] == ["sin", "2"]
+    assert rows(result)["total,"][:4] == ["total,", "2", "operations", "4"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    pytester.makepyfile(FINDING)
+    result = run(pytester, *workers)
+    result.assert_outcomes(failed=1)
+    files = sorted(path.name for path in (pytester.path / "reports").iterdir())
+    assert [Path(name).suffix for name in files] == [".json", ".md", ".py"]
+    assert json.loads((pytester.path / "reports" / files[0]).read_text())["confirmation"]["returncode"] == 1
+    output = result.stdout.str()
+    assert f"new finding: sin, wrong value at order 1: reports/{files[0]}, reports/{files[1]}" in output
+    assert (pytester.path / "reports" / files[2]).read_text() in output
+    assert rows(result)["sin"][-1] == "1"
+
+
+def test_the_folder_of_reports_can_be_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FINDING)
+    run(pytester, "--gradcheck-reports=elsewhere").assert_outcomes(failed=1)
+    assert len(list((pytester.path / "elsewhere").iterdir())) == 3
+    assert not (pytester.path / "reports").exists()
+
+
+def test_where_nothing_can_be_written_the_finding_is_printed_in_full(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FINDING)
+    (pytester.path / "reports").write_text("a file where the folder should be")
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    output = result.stdout.str()
+    assert "NOT WRITTEN: the report sin-order1" in output
+    assert "--gradcheck-reports=DIR" in output
+    assert "def function(x):" in output
+    assert "autodiff 2.0, difference 1.0" in output
+    assert "new finding: sin, wrong value at order 1: not written" in output
+
+
+def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pytester) -> None:
+    many = "class Many(Exception):\n        exceptions = property(lambda self: self.args[0])\n\n    class Wrong"
+    raising = FINDING.replace('raise failure("sin")', 'raise Many([failure("sin"), failure("cos")])')
+    pytester.makepyfile(raising.replace("class Wrong", many))
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    assert "new finding: sin" in result.stdout.str()
+    assert "new finding: cos" in result.stdout.str()
+    assert len(list((pytester.path / "reports").iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "stopped"),
+    [
+        ((), True),
+        (("tests",), True),
+        (("tests/properties/test_hunt.py::test_hunt",), True),
+        (("tests/properties",), True),
+        (("tests/unit",), False),
+    ],
+)
+def test_a_broken_file_of_known_defects_stops_the_run_before_it_hunts(
+    pytester: pytest.Pytester, asked: tuple[str, ...], stopped: bool
+) -> None:
+    for folder in ("tests/properties", "tests/unit", "reports/known"):
+        (pytester.path / folder).mkdir(parents=True)
+    (pytester.path / "tests/properties/test_hunt.py").write_text("def test_hunt(): print('hunting')")
+    (pytester.path / "tests/unit/test_unit.py").write_text("def test_unit(): pass")
+    (pytester.path / "reports/known/package.json").write_text('{"name": "foreign"}')
+    result = run(pytester, *asked)
+    if stopped:
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*package.json: not a known defect of this format: $:*Correct the file*"])
+        assert "hunt.py" not in result.stdout.str()
+    else:
+        assert result.ret == pytest.ExitCode.OK
+
+
+def test_the_environment_is_set_before_a_conftest_could_import_tensorflow(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
+    pytester.makeconftest(
+        "import os\nassert os.environ['TF_ENABLE_ONEDNN_OPTS'] == '0'\nassert os.environ['TF_CPP_MIN_LOG_LEVEL'] == '1'"
+    )
+    pytester.makepyfile("def test_nothing(): pass")
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_one_thread_once_tensorflow_is_loaded(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import tensorflow as tf
+
+        def test_threads():
+            assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+            assert tf.config.threading.get_inter_op_parallelism_threads() == 1
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
