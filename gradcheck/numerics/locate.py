@@ -138,6 +138,9 @@ def partition(conclusive: Callable[[Array], bool], n: int, *, tests: int) -> tup
 
 
 def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: Array) -> float:
+    # A NaN outside of the masks must not spread through 0 * NaN.
+    row = np.where(direction != 0.0, row, 0.0)
+    value, bound = np.where(cotangent != 0.0, value, 0.0), np.where(cotangent != 0.0, bound, 0.0)
     test = probe_tests(value[None], row[None], direction[None], cotangent[None], bound[None])
     allowed = CERTAIN * float(test.bound[0, 0])
     residual = abs(float(test.residual[0, 0]))

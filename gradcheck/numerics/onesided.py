@@ -11,7 +11,7 @@ from gradcheck.numerics.stencil import Sample
 
 Array = np.ndarray[Any, Any]
 
-SAFETY = 3.0
+SAFETY = 4.0
 COLUMNS = 6
 WITNESSES = 4
 

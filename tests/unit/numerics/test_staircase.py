@@ -1,0 +1,81 @@
+"""Staircases: what is constant on a row of steps, and the slope that shows when the row is widened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.numerics.sampling import sample
+from gradcheck.numerics.staircase import constant, wide_slope
+
+Array = np.ndarray[Any, Any]
+
+ONE = np.ones(1)
+
+
+def test_constant_looks_at_every_step_of_every_line_and_output() -> None:
+    def f(points: Array) -> Array:
+        x, y = points[:, 0], points[:, 1]
+        return np.stack([np.round(x), x + 0.0 * y, 7.0 + 0.0 * x, np.full_like(x, np.nan)], axis=1)
+
+    lines = sample(f, np.array([3.0, 1.0]), np.eye(2), step=np.array([0.25, 0.25]))
+    np.testing.assert_array_equal(constant(lines), [[True, False, True, False], [True, True, True, False]])
+
+
+def test_constant_sees_one_step_that_differs() -> None:
+    lines = sample(lambda p: np.floor(p), np.array([0.5]), np.eye(1), step=np.array([0.5]))
+    assert not constant(lines)[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "slope"),
+    [("lost digits", 3.0), ("rounding", 10.0), ("integer cast", -2.0)],
+)
+def test_staircases_have_the_slope_of_what_was_meant(name: str, slope: float) -> None:
+    stairs = {
+        "lost digits": lambda p: (1e17 + 3.0 * p) - 1e17,
+        "rounding": lambda p: 10.0 * np.round(p + 0.1),
+        "integer cast": lambda p: -2.0 * p.astype(np.int64).astype(np.float64),
+    }
+    found = wide_slope(stairs[name], np.array([0.3]), ONE, 0.01)
+    assert found is not None
+    value, spread = found
+    assert abs(value[0] - slope) <= spread[0]
+    assert spread[0] <= 0.3 * abs(slope)
+
+
+def test_a_wrong_slope_does_not_agree_with_a_staircase() -> None:
+    found = wide_slope(np.round, np.array([0.3]), ONE, 0.01)
+    assert found is not None
+    value, spread = found
+    assert abs(value[0] - 1.0) <= spread[0] < 0.3
+    assert abs(value[0] - 2.0) > spread[0]
+
+
+def test_flat_pieces_are_no_staircases() -> None:
+    assert wide_slope(lambda p: np.maximum(p, 0.0), np.array([-1.0]), ONE, 0.1) is None
+    assert wide_slope(lambda p: np.clip(p, -1.0, 1.0), np.array([3.0]), ONE, 0.1) is None
+    assert wide_slope(lambda p: 0.0 * p + 2.0, np.array([3.0]), ONE, 0.1) is None
+
+
+def test_a_function_that_is_not_finite_far_out_gives_nothing() -> None:
+    def f(points: Array) -> Array:
+        return np.where(np.abs(points) < 2.0, 5.0, np.nan)
+
+    assert wide_slope(f, np.zeros(1), ONE, 0.1) is None
+
+
+def test_outputs_that_do_not_change_are_marked_and_can_be_waited_for() -> None:
+    def f(points: Array) -> Array:
+        return np.stack([np.round(points[:, 0]), np.zeros(len(points)), 100.0 * np.round(points[:, 0] / 100.0)], axis=1)
+
+    x, direction = np.array([0.2, 1.0]), np.array([1.0, 0.0])
+    first = wide_slope(f, x, direction, 0.05)
+    assert first is not None
+    np.testing.assert_array_equal(np.isnan(first[0]), [False, True, True])
+    third = wide_slope(f, x, direction, 0.05, output=2)
+    assert third is not None
+    assert abs(third[0][2] - 1.0) <= third[1][2]
+    assert wide_slope(f, x, direction, 0.05, output=1) is None
