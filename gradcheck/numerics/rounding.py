@@ -35,7 +35,7 @@ class Rounding:
     `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `bends` (count, k, m) the
     sums f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a step, `centre`
     (count, k, m) that of f(x), by the slope at that step. `resolved` (count, k) are the steps that the arithmetic
-    resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest normal number.
+    resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest normal.
     """
 
     steps: Array

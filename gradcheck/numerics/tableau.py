@@ -127,7 +127,7 @@ def orderly(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -
     """Which steps lie within the reach of a series in h**2, boolean (count, k, m): all of them up to a widest one.
 
     Within it, the changes from step to step fall by ratio**2, within a factor of `ORDERLY` and up to rounding. The
-    first pair of changes that does not, seen from the finest step, ends it: a pole, a kink, a period, the domain's edge.
+    first pair of changes that does not, seen from the finest step, ends it: a pole, a kink, a period, an edge.
     """
     square = stencil.ratio**2
     change, slack = np.abs(column[1:] - column[:-1]), 2 * (rounding[1:] + rounding[:-1])

@@ -1,0 +1,68 @@
+"""A sample of the calibration that tests/benchmarks/accuracy.py measures on 20,000 points."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+POINTS = 16
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module("accuracy")
+        for name in ("accuracy", "functions", "peers"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module", params=[FIRST, CONFIRM], ids=["first", "confirm"])
+def measured(request: pytest.FixtureRequest, accuracy: Any) -> list[Any]:
+    stencil: Stencil = request.param
+    rng = np.random.default_rng(11)
+    return [accuracy.measure(function, POINTS, stencil, rng) for function in accuracy.SMOOTH]
+
+
+def test_at_least_forty_functions(accuracy: Any) -> None:
+    assert len({function.name for function in accuracy.SMOOTH}) >= 40
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_no_point_outside(measured: list[Any], order: int) -> None:
+    assert [line for item in measured for line in item[2] if f"order {order} " in line] == []
+
+
+def test_inconclusive_at_first_order_is_rare(measured: list[Any]) -> None:
+    rows = [item[0] for item in measured]
+    assert sum(row.conclusive for row in rows) >= 0.9 * sum(row.points for row in rows)
+    assert [row.name for row in rows if row.conclusive < 0.5 * row.points] == []
+
+
+def test_bounds_are_tight(measured: list[Any]) -> None:
+    assert [str(item[0]) for item in measured if item[0].tightness > 3000] == []
+    assert np.median([item[1].relative_bound for item in measured]) <= 1e-8
+
+
+def test_cancelling_class_is_mostly_inside(accuracy: Any) -> None:
+    rng = np.random.default_rng(12)
+    rows = [accuracy.measure(function, 100, FIRST, rng)[0] for function in accuracy.CANCELLING]
+    assert sum(len(row.outside) for row in rows) <= 0.01 * sum(row.conclusive for row in rows)
+
+
+def test_a_wrong_exact_derivative_would_be_noticed(accuracy: Any) -> None:
+    function = accuracy.SMOOTH[0]
+    x = function.draw(np.random.default_rng(13), POINTS)
+    exact = function.derivatives(x)[0]
+    estimate = accuracy.first_difference(accuracy.sampled(function, x, FIRST))
+    row = accuracy.row(function.name, x, function(x), exact, exact * (1 + 1e-9), estimate)
+    assert len(row.outside) > POINTS / 2

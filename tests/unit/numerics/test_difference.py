@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.sampling import sample
+from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
+from gradcheck.numerics.step import coordinate_steps
+
+Array = np.ndarray[Any, Any]
+EPS32 = 2.0**-24
+STENCILS = pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+
+
+def at(f: Callable[[Array], Array], x: float, stencil: Stencil = FIRST, **options: Any) -> Estimate:
+    with np.errstate(all="ignore"):
+        return first_difference(sample(f, np.array([x]), np.eye(1), stencil=stencil, **options))
+
+
+def holds(estimate: Estimate, true: float, relative: float) -> None:
+    """The estimate is conclusive, right, and at least as tight as `relative`."""
+    assert estimate.value.shape == (1, 1)
+    assert estimate.conclusive[0, 0]
+    assert abs(estimate.value[0, 0] - true) <= estimate.bound[0, 0]
+    assert estimate.bound[0, 0] <= relative * abs(true)
+
+
+@STENCILS
+@pytest.mark.parametrize("x", [1e-3, 1e-6, 1e-12, 1.0, 1e8])
+def test_log_stays_in_its_domain(x: float, stencil: Stencil) -> None:
+    holds(at(np.log, x, stencil), 1 / x, 1e-9)
+
+
+@STENCILS
+def test_small_input_of_log_among_a_thousand(stencil: Stencil) -> None:
+    x = np.ones(1000)
+    x[17] = 1e-6
+    estimate = first_difference(
+        sample(lambda p: np.log(p).sum(axis=1, keepdims=True), x, np.eye(1000)[[17, 18]], stencil=stencil)
+    )
+    assert abs(estimate.value[0, 0] - 1e6) <= estimate.bound[0, 0] < 1e-8 * 1e6
+    assert abs(estimate.value[1, 0] - 1.0) <= estimate.bound[1, 0] < 1e-8
+
+
+@STENCILS
+@pytest.mark.parametrize("x", [-1.0, 0.3, 1.0])
+def test_steep(x: float, stencil: Stencil) -> None:
+    holds(at(lambda p: np.exp(100.0 * p), x, stencil), 100 * np.exp(100 * x), 1e-10)
+
+
+@STENCILS
+@pytest.mark.parametrize("x", [0.1, 1.0, 2.3])
+def test_oscillating(x: float, stencil: Stencil) -> None:
+    holds(at(lambda p: np.sin(1e3 * p), x, stencil), 1e3 * np.cos(1e3 * x), 1e-9)
+
+
+@STENCILS
+@pytest.mark.parametrize(("distance", "relative"), [(0.1, 1e-10), (-0.03, 1e-10), (1e-3, 1e-9), (-1e-4, 1e-7)])
+def test_step_over_a_pole(distance: float, relative: float, stencil: Stencil) -> None:
+    pole = 1.0 + distance
+    holds(at(lambda p: 1.0 / (p - pole), 1.0, stencil), -1.0 / (1.0 - pole) ** 2, relative)
+
+
+@STENCILS
+def test_relu_near_its_kink(stencil: Stencil) -> None:
+    for distance in (1e-5, 1e-3, 0.1):
+        holds(at(lambda p: np.maximum(p - 1.0, 0.0), 1.0 + distance, stencil), 1.0, 1e-7)
+        flat = at(lambda p: np.maximum(p - 1.0, 0.0), 1.0 - distance, stencil)
+        assert flat.conclusive[0, 0]
+        assert flat.value[0, 0] == 0.0
+        assert flat.bound[0, 0] < 1e-12
+    holds(at(lambda p: np.maximum(p, 0.0), 1e-5, stencil), 1.0, 1e-10)
+
+
+@STENCILS
+def test_kink_at_the_point_is_covered_by_the_bound(stencil: Stencil) -> None:
+    for f, slope, jump in (
+        (np.abs, 0.0, 1.0),
+        (lambda p: np.maximum(p, 0.0), 0.5, 0.5),
+        (lambda p: 1.0 + 3.0 * np.abs(p) + p, 1.0, 3.0),
+    ):
+        estimate = at(f, 0.0, stencil)
+        assert not estimate.conclusive[0, 0]
+        np.testing.assert_allclose(estimate.value[0, 0], slope, atol=1e-6)
+        np.testing.assert_allclose(estimate.bound[0, 0], jump, rtol=1e-2)
+
+
+@STENCILS
+@pytest.mark.parametrize("constant", [0.0, 7.0, -1e-300, 1e300])
+def test_constant(constant: float, stencil: Stencil) -> None:
+    estimate = at(lambda p: 0.0 * p + constant, 1.0, stencil)
+    assert estimate.conclusive[0, 0]
+    assert estimate.value[0, 0] == 0.0
+    assert 0.0 < estimate.bound[0, 0] <= 1e-12 * abs(constant) + 1e-300
+
+
+@STENCILS
+def test_linear(stencil: Stencil) -> None:
+    estimate = at(lambda p: 3.0 * p, 1.0, stencil)
+    holds(estimate, 3.0, 1e-12)
+    assert estimate.bound[0, 0] > 2.0**-53
+    assert estimate.radius[0, 0] == coordinate_steps(np.array([1.0]))[0]
+
+
+@STENCILS
+@pytest.mark.parametrize("f", [lambda p: p * p, lambda p: p**3, np.cos, lambda p: p**4], ids=["x2", "x3", "cos", "x4"])
+def test_zero_derivative_at_zero(f: Callable[[Array], Array], stencil: Stencil) -> None:
+    estimate = at(f, 0.0, stencil)
+    assert estimate.conclusive[0, 0]
+    assert abs(estimate.value[0, 0]) <= estimate.bound[0, 0] < 1e-12
+    assert estimate.bound[0, 0] > 0.0
+
+
+@STENCILS
+def test_nan_beyond_the_domain_disqualifies_only_those_steps(stencil: Stencil) -> None:
+    holds(at(lambda p: np.sqrt(p - 0.999), 1.0, stencil), 0.5 / np.sqrt(1.0 - 0.999), 1e-8)
+    holds(at(lambda p: np.arcsin(p), 0.9, stencil), 1 / np.sqrt(1 - 0.9**2), 1e-10)
+    holds(at(lambda p: np.exp(p * p), 26.0, stencil), 52.0 * np.exp(26.0**2), 1e-9)
+
+
+@STENCILS
+@pytest.mark.parametrize("f", [lambda p: np.sqrt(p - 1.0), lambda p: p * np.nan, lambda p: p / (p - p)])
+def test_nothing_is_left(f: Callable[[Array], Array], stencil: Stencil) -> None:
+    estimate = at(f, 1.0, stencil)
+    assert np.isnan(estimate.value[0, 0])
+    assert estimate.bound[0, 0] == np.inf
+    assert not estimate.conclusive[0, 0]
+    assert estimate.radius[0, 0] == 0.0
+
+
+@STENCILS
+@pytest.mark.parametrize("x", [0.5, 1.0, 30.0])
+def test_float32(x: float, stencil: Stencil) -> None:
+    x = float(np.float32(x))
+    for f, slope in ((np.log, 1 / x), (np.sqrt, 0.5 / np.sqrt(x)), (lambda p: p * p, 2 * x)):
+        estimate = at(lambda p, f=f: f(p.astype(np.float32)), x, stencil, eps=EPS32)  # type: ignore[misc]
+        holds(estimate, slope, 1e-3)
+        assert estimate.bound[0, 0] > 1e-8 * slope
+
+
+@STENCILS
+def test_float32_taken_for_float64_is_seen_as_noise(stencil: Stencil) -> None:
+    estimate = at(lambda p: np.sin(p.astype(np.float32)), 1.0, stencil)
+    assert abs(estimate.value[0, 0] - np.cos(1.0)) <= estimate.bound[0, 0]
+    assert estimate.bound[0, 0] > 1e-9
+
+
+@STENCILS
+def test_lines_and_outputs_together_equal_one_by_one(stencil: Stencil) -> None:
+    x = np.array([0.3, -2.0, 1e-4])
+    directions = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.5, -1.0, 1e-5]])
+
+    def f(p: Array) -> Array:
+        return np.stack([np.sin(p).sum(axis=1), np.log(np.abs(p)).sum(axis=1), np.abs(p[:, 0] - 0.3001)], axis=1)
+
+    together = first_difference(sample(f, x, directions, stencil=stencil))
+    for i, direction in enumerate(directions):
+        for j in range(3):
+            alone = first_difference(sample(lambda p, j=j: f(p)[:, [j]], x, direction[None], stencil=stencil))  # type: ignore[misc]
+            np.testing.assert_allclose(together.value[i, j], alone.value[0, 0], rtol=1e-12)
+            np.testing.assert_allclose(together.bound[i, j], alone.bound[0, 0], rtol=1e-3)
+            assert together.radius[i, j] == alone.radius[0, 0]
+            assert together.conclusive[i, j] == alone.conclusive[0, 0]
+
+
+@STENCILS
+@pytest.mark.parametrize("row", [0, 1, 3, 6])
+def test_period_equal_to_a_step(row: int, stencil: Stencil) -> None:
+    step = coordinate_steps(np.array([1.0]))[0] * stencil.steps[row]
+    frequency = 2 * np.pi / step
+    holds(at(lambda p: np.sin(frequency * (p - 1.0)), 1.0, stencil), frequency, 1e-6)
+
+
+@STENCILS
+def test_lost_digits_widen_the_bound(stencil: Stencil) -> None:
+    clean = at(np.sin, 1.0, stencil)
+    lossy = at(lambda p: (p + 1e5) - 1e5 + np.sin(p), 1.0, stencil)
+    assert abs(lossy.value[0, 0] - 1.0 - np.cos(1.0)) <= lossy.bound[0, 0]
+    assert lossy.bound[0, 0] > 100 * clean.bound[0, 0]

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.numerics.noise import confirmed, differences, value_noise
+from gradcheck.numerics.sampling import sample
+
+Array = np.ndarray[Any, Any]
+
+
+def noisy(scale: float, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return lambda at: np.sin(at) + scale * rng.standard_normal(at.shape)
+
+
+def test_differences_annihilate_cubics_and_keep_the_variance() -> None:
+    table = differences(9)
+    assert table.shape == (5 + 4 + 3, 9)
+    np.testing.assert_allclose(table @ np.arange(9.0) ** 3, 0.0, atol=1e-12)
+    np.testing.assert_allclose((table**2).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1e-4])
+def test_noise_is_estimated_within_a_factor_of_three(scale: float, seed: int) -> None:
+    lines = sample(noisy(scale, seed), np.array([1.0]), np.eye(1))
+    level = value_noise(lines)
+    assert level.shape == (1, 2, 1)
+    seen = level[level > 0]
+    assert seen.size
+    assert np.all((seen > scale / 3) & (seen < 3 * scale))
+
+
+def test_a_kink_is_noise_to_the_table_but_is_not_confirmed() -> None:
+    lines = sample(lambda at: np.maximum(at - 1.0, 0.0), np.array([1.00001]), np.eye(1))
+    assert value_noise(lines).max() > 1e-7
+    assert confirmed(lines, np.full((1, 1), 1e-16))[0, 0] == 1e-16
+    assert confirmed(lines, np.full((1, 1), 1e-6))[0, 0] > 1e-6
+
+
+def test_values_outside_the_domain_are_no_noise() -> None:
+    lines = sample(lambda at: np.where(at > 1.0, np.nan, at), np.array([1.0]), np.eye(1))
+    np.testing.assert_array_equal(value_noise(lines), 0.0)
