@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-
 from gradcheck.graphs.catalogue.batching import points_last
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.opspec import Choice, Indices, OpSpec

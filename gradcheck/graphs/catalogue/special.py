@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcheck.graphs.kinks import at_zero
 from gradcheck.graphs.opspec import POSITIVE, Choice, Interval, OpSpec
 from gradcheck.graphs.shapes import alike
 
@@ -22,7 +23,7 @@ OPERATIONS = (
     OpSpec("fresnel_cos", "math", "tf.math.special.fresnel_cos({0})", ("FresnelCos",), domains=NEAR),
     OpSpec("fresnel_sin", "math", "tf.math.special.fresnel_sin({0})", ("FresnelSin",), domains=NEAR),
     OpSpec("bessel_i0", "math", "tf.math.special.bessel_i0({0})", ("BesselI0",), domains=NEAR),
-    OpSpec("bessel_i0e", "math", "tf.math.special.bessel_i0e({0})", ("BesselI0e",), domains=NEAR),
+    OpSpec("bessel_i0e", "math", "tf.math.special.bessel_i0e({0})", ("BesselI0e",), domains=NEAR, kinks=at_zero),
     OpSpec("bessel_i1", "math", "tf.math.special.bessel_i1({0})", ("BesselI1",), domains=NEAR),
     OpSpec("bessel_i1e", "math", "tf.math.special.bessel_i1e({0})", ("BesselI1e",), domains=NEAR),
     OpSpec("bessel_j0", "math", "tf.math.special.bessel_j0({0})", ("BesselJ0",), domains=NEAR),

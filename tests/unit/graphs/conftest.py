@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from gradcheck.graphs.opspec import Choice, Indices, Interval, OpSpec
 
 Array = np.ndarray[Any, Any]
+SPECIAL = (0.0, 1.0, -1.0, 0.5, 2.0, 6.0, 4.0, -8.0)
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,36 @@ class Example:
 
     arguments: tuple[Array, ...]
     attributes: dict[str, Any]
+
+
+class Sampler:
+    """Examples of an operation's arguments: generic ones, and ones with special values."""
+
+    @staticmethod
+    def generic(spec: OpSpec, seed: int = 0, each: int = 1) -> Iterator[Example]:
+        """`each` points for all argument shapes that the operation's starts lead to."""
+        rng = np.random.default_rng(seed)
+        for start in spec.starts:
+            for shapes in spec.shapes(start):
+                for _ in range(each):
+                    attributes = {name: _literal(value, rng) for name, value in spec.attributes(*shapes).items()}
+                    arguments = (_values(spec, argument, shape, rng) for argument, shape in enumerate(shapes))
+                    yield Example(tuple(arguments), attributes)
+
+    @classmethod
+    def special(cls, spec: OpSpec, seed: int = 0) -> Iterator[Example]:
+        """The generic points with all arguments, or just one, set to a special value wherever the domain has it."""
+        for example in cls.generic(spec, seed):
+            for constant in SPECIAL:
+                flat = [
+                    np.full_like(value, constant)
+                    if spec.domain(position).contains(np.full_like(value, constant))
+                    else value
+                    for position, value in enumerate(example.arguments)
+                ]
+                for chosen in dict.fromkeys([tuple(range(spec.arity)), *((only,) for only in range(spec.arity))]):
+                    mixed = (flat[k] if k in chosen else value for k, value in enumerate(example.arguments))
+                    yield replace(example, arguments=tuple(mixed))
 
 
 def _inside(interval: Interval, normal: Array) -> Array:
@@ -47,19 +78,7 @@ def _literal(attribute: Choice | Indices, rng: np.random.Generator) -> Any:
     return tuple(int(value) for value in (np.sort(drawn) if attribute.sorted else drawn))
 
 
-def examples(spec: OpSpec, seed: int = 0, each: int = 3) -> Iterator[Example]:
-    """`each` points for all argument shapes that the operation's starts lead to."""
-    rng = np.random.default_rng(seed)
-    for start in spec.starts:
-        for shapes in spec.shapes(start):
-            for _ in range(each):
-                attributes = {name: _literal(value, rng) for name, value in spec.attributes(*shapes).items()}
-                yield Example(
-                    tuple(_values(spec, argument, shape, rng) for argument, shape in enumerate(shapes)), attributes
-                )
-
-
 @pytest.fixture(scope="session")
-def sampled() -> Callable[..., Iterator[Example]]:
-    """The sampler: `sampled(spec, seed=0, each=3)`."""
-    return examples
+def sampler() -> Sampler:
+    """The sampler: `sampler.generic(spec, seed=0, each=1)` and `sampler.special(spec, seed=0)`."""
+    return Sampler()

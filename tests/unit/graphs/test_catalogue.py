@@ -1,0 +1,199 @@
+"""Every operation of the catalogue is what its entry says."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
+
+from gradcheck.graphs.catalogue import CATALOGUE, FAMILIES, gathered
+from gradcheck.graphs.evaluation import forward_points
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.implementation import single
+from gradcheck.graphs.opspec import OpSpec
+
+Array = np.ndarray[Any, Any]
+
+SPECS = tuple(CATALOGUE.values())
+NON_SMOOTH = tuple(spec for spec in SPECS if spec.kinks or spec.singular)
+REFERENCED = tuple(spec for spec in SPECS if spec.reference)
+BATCHED = tuple(spec for spec in SPECS if not spec.looped)
+EPS = float(np.finfo(np.float64).eps)
+
+
+def named(specs: tuple[OpSpec, ...]) -> Any:
+    return pytest.mark.parametrize("spec", specs, ids=[spec.name for spec in specs])
+
+
+def alone(spec: OpSpec, example: Any, arguments: Any = None) -> Array:
+    tensors = [tf.constant(value) for value in (arguments or example.arguments)]
+    return np.asarray(single(spec)(*tensors, **example.attributes).numpy())
+
+
+def over(spec: OpSpec, example: Any, points: list[Array], *, reference: bool) -> Array:
+    inputs = tuple(
+        Input(value.shape, tuple(value.ravel().tolist()), spec.dtype(position))
+        for position, value in enumerate(example.arguments)
+    )
+    graph = Graph(inputs, (Node.of(spec.name, *range(spec.arity), **example.attributes),))
+    return np.asarray(forward_points(graph, [tf.constant(p) for p in points], reference=reference)[-1].numpy())
+
+
+def largest(values: Array) -> float:
+    return float(np.max(np.abs(values), initial=0))
+
+
+def distance(spec: OpSpec, example: Any) -> float:
+    declared = [d for d in (spec.kinks, spec.singular) if d]
+    smallest = (np.min(d(*example.arguments, **example.attributes), initial=np.inf) for d in declared)
+    return float(min(smallest, default=np.inf))
+
+
+def moves(spec: OpSpec, value: Array, rng: np.random.Generator) -> Array:
+    """Three random directions and their opposites, the sign in front, behind a row that does not move."""
+    direction = rng.uniform(0.5, 1.0, (3, *value.shape)) * rng.choice([-1.0, 1.0], (3, *value.shape))
+    if np.iscomplexobj(value):
+        direction = direction + 1j * rng.uniform(0.5, 1.0, direction.shape)
+    return np.concatenate([np.zeros((1, *value.shape)), direction, -direction])
+
+
+def slopes_agree(spec: OpSpec, example: Any) -> bool:
+    """Whether the one-sided slopes meet in three directions; a value that does not exist on one side counts as no."""
+    rng = np.random.default_rng(7)
+    step = (EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3)
+    points = [value + step * moves(spec, value, rng) for value in example.arguments]
+    centre, *rest = over(spec, example, points, reference=True)
+    right, left = np.array(rest[:3]) - centre, centre - np.array(rest[3:])
+    size = 1 + largest(centre)
+    steep = not largest(right) <= 1e4 * step * size
+    return not steep and largest(right - left) <= 1e-2 * (step * size + largest(right))
+
+
+def shifted(spec: OpSpec, example: Any) -> Iterator[Any]:
+    """The example with the first element of its first argument moved by its distance, which often ends on the kink."""
+    first, *others = example.arguments
+    away = distance(spec, example)
+    if np.isfinite(away) and first.size:
+        for sign in (1, -1):
+            moved = first.copy()
+            moved.flat[0] += sign * away
+            yield replace(example, arguments=(moved, *others))
+
+
+@named(SPECS)
+def test_text_yields_a_finite_tensor_of_the_declared_dtype(spec: OpSpec, sampler: Any) -> None:
+    examples = list(sampler.generic(spec))
+    assert examples, f"none of the starts {spec.starts} is admitted by the shape rule"
+    for example in examples:
+        value = single(spec)(*[tf.constant(argument) for argument in example.arguments], **example.attributes)
+        assert value.dtype.name == spec.result
+        assert np.all(np.isfinite(value.numpy())), example
+
+
+@named(BATCHED)
+def test_batch_agrees_with_loop(spec: OpSpec, sampler: Any) -> None:
+    rng = np.random.default_rng(5)
+    for example in sampler.generic(spec, seed=1):
+        points = [
+            np.stack([value, *(value * (1 + 1e-2 * rng.uniform(-1, 1, value.shape)) for _ in range(2))])
+            for value in example.arguments
+        ]
+        for row, value in enumerate(over(spec, example, points, reference=False)):
+            expected = alone(spec, example, [p[row] for p in points])
+            assert value.shape == expected.shape
+            np.testing.assert_allclose(value, expected, rtol=0, atol=16 * max(EPS, spec.rtol) * largest(expected))
+
+
+@named(REFERENCED)
+def test_reference_has_the_value_of_the_source_at_the_unperturbed_point(spec: OpSpec, sampler: Any) -> None:
+    for example in sampler.generic(spec, seed=2):
+        reference = over(spec, example, [np.stack([value, value]) for value in example.arguments], reference=True)
+        expected = alone(spec, example)
+        for value in reference:
+            np.testing.assert_allclose(value, expected, rtol=0, atol=16 * max(EPS, spec.rtol) * largest(expected))
+
+
+@named(SPECS)
+def test_backward_pass_goes_through_the_declared_gradients(
+    spec: OpSpec, sampler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: Counter[str] = Counter()
+    for name in spec.gradients:
+        monkeypatch.setitem(gradient_registry._registry[name], "type", _counting(name, called))
+    for example in sampler.generic(spec, seed=3):
+        inputs = [tf.constant(value) for value in example.arguments]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            value = single(spec)(*inputs, **example.attributes)
+        with suppress(Exception):  # a backward pass that throws is for the hunt to find
+            tape.gradient(value, inputs)
+        if set(called) == set(spec.gradients):
+            return
+    assert set(called) == set(spec.gradients)
+
+
+def _counting(name: str, called: Counter[str]) -> Any:
+    original = gradient_registry._registry[name]["type"]
+
+    def gradient(*arguments: Any) -> Any:
+        called[name] += 1
+        return original(*arguments)
+
+    return gradient
+
+
+@named(NON_SMOOTH)
+def test_function_is_not_smooth_at_distance_zero(spec: OpSpec, sampler: Any) -> None:
+    moved = (candidate for point in sampler.generic(spec) for candidate in shifted(spec, point))
+    on_kink = [example for example in chain(moved, sampler.special(spec)) if distance(spec, example) < 1e-14]
+    assert on_kink, "no special point lies on what is declared"
+    assert any(not slopes_agree(spec, example) for example in on_kink)
+
+
+@named(SPECS)
+def test_function_is_smooth_away_from_what_is_declared(spec: OpSpec, sampler: Any) -> None:
+    special = list(sampler.special(spec))
+    for example in [*sampler.generic(spec, seed=4), *special[:: 1 + len(special) // 8]]:
+        if distance(spec, example) > 0.02 and np.all(np.isfinite(alone(spec, example))):
+            assert slopes_agree(spec, example), example
+
+
+def census() -> list[dict[str, str]]:
+    with Path(__file__).with_name("gradient_registry.tsv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_every_family_of_the_census_has_at_least_three_operations() -> None:
+    reachable = Counter(row["family"] for row in census() if row["class"] != "excluded")
+    present = Counter(spec.family for spec in SPECS)
+    missing = {family: present[family] for family, count in reachable.items() if present[family] < min(3, count)}
+    assert not missing
+    assert set(present) <= set(reachable)
+
+
+def test_declared_gradients_stand_in_the_census() -> None:
+    known = {row["op"] for row in census()}
+    assert {name for spec in SPECS for name in spec.gradients} <= known
+
+
+def test_catalogue_holds_at_least_eighty_operations() -> None:
+    assert len(SPECS) >= 80
+
+
+def test_at_most_a_quarter_is_looped() -> None:
+    assert sum(spec.looped for spec in SPECS) <= len(SPECS) / 4
+
+
+def test_a_name_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="names 'sin' twice"):
+        gathered([FAMILIES[0], FAMILIES[0]])

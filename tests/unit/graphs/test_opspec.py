@@ -1,0 +1,113 @@
+"""Intervals, the defaults of an OpSpec, and the vocabularies of shapes and kinks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.graphs import kinks, shapes
+from gradcheck.graphs.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec
+
+
+@pytest.mark.parametrize(
+    ("interval", "value", "inside"),
+    [
+        (REALS, 0.0, True),
+        (POSITIVE, 0.0, False),
+        (POSITIVE, 1e-300, True),
+        (NONNEGATIVE, 0.0, True),
+        (NONNEGATIVE, -1e-300, False),
+        (Interval(-1.0, 1.0), 1.0, False),
+        (Interval(-1.0, 1.0, closed=True), 1.0, True),
+        (REALS, np.nan, False),
+        (POSITIVE, 1.0 - 1.0j, False),
+        (POSITIVE, 1.0 + 1.0j, True),
+    ],
+)
+def test_interval_contains(interval: Interval, value: complex, inside: bool) -> None:
+    assert interval.contains(np.array([1.0 + 1.0j if isinstance(value, complex) else 0.5, value])) is inside
+
+
+def test_interval_contains_an_empty_array() -> None:
+    assert POSITIVE.contains(np.zeros((0,)))
+
+
+def test_one_domain_and_one_dtype_serve_all_arguments() -> None:
+    spec = OpSpec("f", "math", "{0} + {1}", ("AddV2",), arity=2, domains=(POSITIVE,), dtypes=("complex128",))
+    assert (spec.domain(0), spec.domain(1)) == (POSITIVE, POSITIVE)
+    assert (spec.dtype(0), spec.dtype(1)) == ("complex128", "complex128")
+
+
+def test_each_argument_has_its_own_domain_and_dtype() -> None:
+    spec = OpSpec("f", "math", "", (), arity=2, domains=(REALS, POSITIVE), dtypes=("float64", "complex128"))
+    assert (spec.domain(0), spec.domain(1)) == (REALS, POSITIVE)
+    assert (spec.dtype(0), spec.dtype(1)) == ("float64", "complex128")
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3), (2, 1, 2)])
+def test_broadcasting_shapes_broadcast(shape: shapes.Shape) -> None:
+    pairs = shapes.broadcasting(shape)
+    assert pairs[0] == (shape, shape)
+    for first, second in pairs:
+        assert first == shape
+        np.broadcast_shapes(first, second)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (1, 3), (3, 1), (2, 2, 1), (2, 1, 3, 2)])
+def test_matmul_shapes_multiply(shape: shapes.Shape) -> None:
+    pairs = shapes.matmul(shape)
+    assert len(pairs) >= 2
+    for first, second in pairs:
+        np.matmul(np.ones(first), np.ones(second))
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape"),
+    [
+        (shapes.matmul, (2,)),
+        (shapes.matmul, (2, 0)),
+        (shapes.vector, ()),
+        (shapes.vector, (2, 0)),
+        (shapes.ranked, ()),
+        (shapes.nonempty, (0,)),
+        (shapes.matrix, (2,)),
+        (shapes.nonempty_matrix, (0, 2)),
+        (shapes.square, (2, 3)),
+        (shapes.square, (0, 0)),
+        (shapes.of_rank(3), (2, 2)),
+        (shapes.of_rank(3), (2, 2, 0)),
+        (shapes.with_vector, (2, 0)),
+    ],
+)
+def test_shapes_that_are_refused(rule: shapes.Rule, shape: shapes.Shape) -> None:
+    assert rule(shape) == []
+
+
+def test_a_vector_as_long_as_the_last_dimension() -> None:
+    assert shapes.with_vector((2, 3)) == [((2, 3), (3,))]
+
+
+@pytest.mark.parametrize(
+    ("distance", "arguments", "attributes", "expected"),
+    [
+        (kinks.at_zero, ([-2.0, 0.0],), {}, [2.0, 0.0]),
+        (kinks.second_at_zero, ([1.0], [-3.0]), {}, [3.0]),
+        (kinks.at(0.0, 6.0), ([1.0, 6.0],), {}, [[1.0, 6.0], [5.0, 0.0]]),
+        (kinks.at_integers, ([1.75, -2.0],), {}, [0.25, 0.0]),
+        (kinks.between, ([1.0, 2.0], 1.5), {}, [0.5, 0.5]),
+        (kinks.norms, ([[3.0, 4.0], [0.0, 0.0]],), {}, [5.0, 0.0]),
+        (kinks.norms, ([[3.0, 0.0], [4.0, 0.0]],), {"axis": -2}, [5.0, 0.0]),
+        (kinks.ties, ([3.0, 1.0, 1.5],), {}, [0.5, 1.5]),
+        (kinks.ties_of_largest, ([3.0, 1.0, 1.5],), {}, [1.5]),
+        (kinks.ties_of_smallest, ([3.0, 1.0, 1.5],), {}, [0.5]),
+        (kinks.ties_of_largest, ([[3.0], [1.0]],), {"axis": -2}, [[2.0]]),
+        (kinks.ties_of_largest, ([3.0],), {}, []),
+        (kinks.ties_within(kinks.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
+        (kinks.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
+        (kinks.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
+    ],
+)
+def test_distances(distance: Any, arguments: Any, attributes: dict[str, Any], expected: Any) -> None:
+    np.testing.assert_allclose(distance(*map(np.array, arguments), **attributes), expected, atol=1e-15)
