@@ -48,10 +48,12 @@ def test_one_wrong_entry_is_always_caught_and_located(n: int) -> None:
         oracle = Oracle(true, wrong, rng)
         directions, weights = probe_directions(rng, K, np.ones(n)), cotangents(rng, K, np.ones(n))
         values, bounds = directions @ true.T, np.full((K, n), 1e-10)
-        right = probe_tests(values, weights @ true, directions, weights, bounds)
+        pulled = weights @ true
+        right = probe_tests(values, pulled, directions, weights, bounds)
         assert not right.wrong.any()
         assert right.resolution.max() < 1e-5
-        tests = probe_tests(values, weights @ wrong, directions, weights, bounds)
+        pulled[:, column] += weights[:, row]
+        tests = probe_tests(values, pulled, directions, weights, bounds)
         assert tests.wrong.all()
         i, j = np.unravel_index(np.argmax(np.abs(tests.residual) / tests.bound), tests.residual.shape)
         oracle.differences = 0

@@ -250,3 +250,28 @@ def test_a_kink_nearby_is_never_taken_for_one_at_the_point() -> None:
 
         found = set(np.unique(kinds(f, x + distance)))
         assert found <= ({SMOOTH} if distance > 0.9e-5 else {SMOOTH, UNKNOWN}), distance
+
+
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+def test_a_rounded_corner_is_never_a_kink(stencil: Stencil) -> None:
+    """Corners of radius 1e-1 down to the finest steps, 1e-8, whose slopes still change on the last rows."""
+    for radius in 10.0 ** np.arange(-8.0, -0.9, 0.1):
+
+        def f(x: Array, radius: float = float(radius)) -> Array:
+            return np.asarray(np.hypot(x, radius))
+
+        assert set(np.unique(kinds(f, 0.0, stencil=stencil))) <= {SMOOTH, UNKNOWN}, radius
+
+
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+def test_rows_that_mostly_alias_are_never_a_kink(stencil: Stencil) -> None:
+    """Waves that only the last few steps resolve: coarser entries of the tableau agree by chance."""
+    rng = np.random.default_rng(24)
+    x = 10.0 ** rng.uniform(4.5, 7.0, 4000)
+    found = along(np.cos, x, stencil=stencil)
+    kind = found.kind[:, 0]
+    assert set(np.unique(kind)) <= {SMOOTH, UNKNOWN}
+    error = (np.abs(found.right[:, 0] + np.sin(x)) / found.right_bound[:, 0])[kind == SMOOTH]
+    assert len(error) >= 1000
+    assert np.mean(error <= 1.0) >= 0.99
+    assert error.max() <= 10.0
