@@ -7,6 +7,10 @@ from gradcheck.graphs.opspec import POSITIVE, REALS, Choice, OpSpec
 from gradcheck.graphs.shapes import Rule
 
 ROUNDING = 1e-5
+STATISTICS = (
+    "tf.cast(tf.compat.v1.nn.fused_batch_norm(tf.cast({0}, tf.float32), tf.ones([{0}.shape[-1]]), "
+    "tf.zeros([{0}.shape[-1]]), epsilon=0.1, is_training=True)"
+)
 
 
 def _scaled(count: int) -> Rule:
@@ -46,6 +50,29 @@ OPERATIONS = (
         domains=(REALS, REALS, REALS, REALS, POSITIVE),
         reference="({0} - {3}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]) * (tf.math.rsqrt({4} + 0.1) * {1})[..., "
         "tf.newaxis, tf.newaxis, tf.newaxis, :] + {2}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]",
+        rtol=ROUNDING,
+    ),
+    OpSpec(
+        "batch_norm_mean",
+        "nn",
+        STATISTICS + "[1], tf.float64)",
+        ("FusedBatchNormV3",),
+        looped=True,
+        shapes=_scaled(0),
+        starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+        reference="tf.reduce_mean({0}, [-4, -3, -2])",
+        rtol=ROUNDING,
+    ),
+    OpSpec(
+        "batch_norm_variance",
+        "nn",
+        STATISTICS + "[2], tf.float64)",
+        ("FusedBatchNormV3",),
+        looped=True,
+        shapes=lambda shape: [(shape,)] if len(shape) == 4 and all(shape) and max(shape[:3]) > 1 else [],
+        starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+        reference="tf.reduce_sum(tf.square({0} - tf.reduce_mean({0}, [-4, -3, -2], keepdims=True)), [-4, -3, -2]) "
+        "/ (np.prod({0}.shape[-4:-1]) - 1.0)",
         rtol=ROUNDING,
     ),
     OpSpec(

@@ -110,6 +110,8 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "ctc_loss": ctc_loss,
     "batch_norm_training": batch_norm,
     "batch_norm_inference": batch_norm,
+    "batch_norm_mean": lambda x: x.mean(axis=(0, 1, 2)),
+    "batch_norm_variance": lambda x: x.var(axis=(0, 1, 2), ddof=1),
     "local_response_normalization": response_normalization,
     "block_lstm": lstm("h", "igfo", 1.0),
     "block_lstm_state": lstm("c", "igfo", 1.0),
