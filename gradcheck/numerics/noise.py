@@ -16,6 +16,7 @@ ORDERS = (4, 5, 6)
 AGREEMENT = 4.0
 FACTOR = 4.0
 CONFIRMED = 100.0
+BENDS = 3
 
 
 @lru_cache(maxsize=16)
@@ -35,11 +36,8 @@ def value_noise(sample: Sample) -> Array:
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
     """
     stencil = sample.stencil
-    around = sample.values[:, 1 + 2 * stencil.count :] - sample.values[:, :1]
-    k, _, m = around.shape
-    around = around.reshape(k, len(stencil.noise_spacings), stencil.noise_points, m)
     lengths = np.array([stencil.noise_points - order for order in ORDERS])
-    squares = (differences(stencil.noise_points) @ around) ** 2
+    squares = (differences(stencil.noise_points) @ _noise_rows(sample)) ** 2
     variances = np.add.reduceat(squares, np.cumsum(lengths) - lengths, axis=2) / lengths[:, None]
     high = variances.max(axis=2)
     return np.sqrt(np.where(high <= AGREEMENT**2 * variances.min(axis=2), high, 0.0))
@@ -49,7 +47,24 @@ def confirmed(sample: Sample, tail: Array) -> Array:
     """The error that noise adds to a value, shape (k, m), from `tail` (k, m), what the finest differences show of it.
 
     The noise at a spacing counts only if the tail shows at least a part of it: wide spacings may straddle a kink or a
-    period and take it for noise, of which the finest differences know nothing.
+    period and take it for noise, of which the finest differences know nothing. Where they show a constant, it also
+    counts if it goes up and down: then they lie on one stair of a staircase, not beside a kink.
     """
     level = FACTOR * value_noise(sample)
-    return np.asarray(np.maximum(tail, np.where(level <= CONFIRMED * tail[:, None], level, 0.0).max(axis=1)))
+    counts = level <= CONFIRMED * tail[:, None]
+    flat = (tail == 0)[:, None] & (level > 0)
+    if flat.any():
+        counts |= flat & (bends(sample) >= BENDS)
+    return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
+
+
+def bends(sample: Sample) -> Array:
+    """How often the second differences of the noise samples change sign, shape (k, spacings, m)."""
+    curves = np.diff(_noise_rows(sample), n=2, axis=2)
+    return np.asarray(np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2))
+
+
+def _noise_rows(sample: Sample) -> Array:
+    stencil = sample.stencil
+    around = sample.values[:, 1 + 2 * stencil.count :] - sample.values[:, :1]
+    return around.reshape(len(around), len(stencil.noise_spacings), stencil.noise_points, -1)

@@ -51,7 +51,7 @@ class Rounding:
 def rounding_of(sample: Sample) -> Rounding:
     """The error bounds of a sample's values; kept, since the second order asks for those of the first.
 
-    A value f(x + h) is wrong by at most eps (4 |f| + 5 |x f'|), or by what the differences reveal as noise, and by the
+    A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and by the
     smallest normal number. Slopes f' between the steps are secants.
     """
     count, eps = sample.stencil.count, sample.eps
@@ -62,7 +62,7 @@ def rounding_of(sample: Sample) -> Rounding:
     resolved = steps[:, :, 0] >= RESOLVED * eps * sample.magnitude
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))
-    backward = (PROMISE + 1) * eps * sample.magnitude[:, None] * _secants(plus, minus, steps)
+    backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * _secants(plus, minus, steps)
     noise = confirmed(sample, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio))
     return Rounding(
         steps=steps,

@@ -44,3 +44,17 @@ def test_a_kink_is_noise_to_the_table_but_is_not_confirmed() -> None:
 def test_values_outside_the_domain_are_no_noise() -> None:
     lines = sample(lambda at: np.where(at > 1.0, np.nan, at), np.array([1.0]), np.eye(1))
     np.testing.assert_array_equal(value_noise(lines), 0.0)
+
+
+@pytest.mark.parametrize("digits", [1e-4, 1e-5, 1e-6])
+def test_a_staircase_is_noise_though_the_finest_differences_see_one_stair(digits: float) -> None:
+    lines = sample(lambda at: digits * np.round(np.exp(at) / digits), np.array([1.0]), np.eye(1))
+    assert confirmed(lines, np.zeros((1, 1)))[0, 0] > digits / 2
+
+
+@pytest.mark.parametrize(
+    "f", [lambda at: np.maximum(at - 1.0, 0.0), lambda at: np.maximum(np.abs(at - 1.0) - 1e-5, 0.0)]
+)
+def test_a_dead_zone_is_no_staircase(f: Any) -> None:
+    lines = sample(f, np.array([1.0 - 1e-6]), np.eye(1))
+    assert confirmed(lines, np.zeros((1, 1)))[0, 0] == 0.0
