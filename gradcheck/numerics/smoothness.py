@@ -38,9 +38,10 @@ class OneSided:
     """One-sided derivatives on k lines of m outputs: every array has shape (k, m).
 
     `left` and `right` are derivatives with respect to t, each true within its bound; where the kind is UNKNOWN, the
-    row may alias, and the bounds promise nothing. They leave the function's value at the point out, so that at a jump they are the slopes of the two branches. An infinite slope is ±inf with bound
-    0, a side outside the domain NaN with bound inf. `kind` holds `Smoothness` as integers. `curvature_bound` is the
-    smallest jump of the second derivative that would have been seen (inf where none would).
+    row may alias, and the bounds promise nothing. They leave the function's value at the point out, so that at a jump
+    they are the slopes of the two branches. An infinite slope is ±inf with bound 0, a side outside the domain NaN with
+    bound inf. `kind` holds `Smoothness` as integers. `curvature_bound` is the smallest jump of the second derivative
+    that would have been seen (inf where none would).
     """
 
     left: Array
@@ -97,7 +98,8 @@ def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | floa
     """Whether an autodiff derivative with respect to t lies between the one-sided slopes, per entry, shape (k, m).
 
     The interval is widened by the slopes' bounds and by `slack`. A side outside the domain is left out of it; where
-    both are, nothing is allowed. Where a bound is inf, everything finite is. At an UNKNOWN point the answer means nothing.
+    both are, nothing is allowed. Where a bound is inf, everything finite is.
+    At an UNKNOWN point the answer means nothing.
     """
     left_bound = np.where(np.isnan(one_sided.left), 0.0, one_sided.left_bound)
     right_bound = np.where(np.isnan(one_sided.right), 0.0, one_sided.right_bound)
