@@ -91,11 +91,15 @@ def _tell(graph: Graph, order: int) -> None:
 
 @cache
 def banned(names: tuple[str, ...], swarm: int) -> frozenset[str]:
-    """The operations that a swarm leaves out: none for the first quarter of the numbers, half of all for the others."""
-    if swarm < SWARMS // 4:
+    """The operations that a swarm leaves out: none for number 0, else half of all for three quarters of the numbers.
+
+    Those that are looped over their points, each as dear as all others together, stay in for an eighth of the numbers.
+    """
+    if swarm == 0:
         return frozenset()
-    places = enumerate(dict.fromkeys(names))
-    return frozenset(name for place, name in places if (place * 2654435761 + swarm * 40503) >> 9 & 1)
+    halved = enumerate(dict.fromkeys(names)) if swarm % 4 else ()
+    out = {name for place, name in halved if (place * 2654435761 + swarm * 40503) >> 9 & 1}
+    return frozenset(out | {name for name in names if CATALOGUE[name].looped and swarm % 8 != 5})
 
 
 @dataclass(frozen=True)
