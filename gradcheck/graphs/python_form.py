@@ -58,7 +58,7 @@ def to_python(
     if oracle == "reference":
         parts.append(_function(graph, "reference", reference=True))
     parts.append(_objective(graph, names, cotangent))
-    parts += _differences(order, one_sided, oracle)
+    parts += _differences(graph, order, one_sided, oracle)
     parts.append(_verdict(graph, order, one_sided))
     return _spaced(parts)
 
@@ -110,13 +110,20 @@ def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) ->
     return f"{weights}def objective(f, {given}):\n    return tf.reduce_sum({product})"
 
 
-def _differences(order: int, one_sided: bool, oracle: str) -> list[str]:
+def _differences(graph: Graph, order: int, one_sided: bool, oracle: str) -> list[str]:
     moved = script.MOVED_FIRST if order == 1 else script.MOVED_SECOND
     parts = [script.FIRST if order == 1 else script.SECOND, moved.format(oracle=oracle)]
     if one_sided:
-        return [*parts, script.SLOPES]
+        return [*parts, script.SLOPES.format(eps=_roundoff(graph))]
     row, steps = (script.ROW_FIRST, "8.0") if order == 1 else (script.ROW_SECOND, "6.0")
-    return [*parts, script.DIFFERENCE.format(row=row, steps=steps)]
+    return [*parts, script.DIFFERENCE.format(row=row, steps=steps, eps=_roundoff(graph))]
+
+
+def _roundoff(graph: Graph) -> str:
+    specs = [CATALOGUE[node.op] for node in graph.nodes]
+    narrow = [spec.rtol for spec in specs if spec.reference is None and spec.rtol]
+    single = [2.0**-23] if any(value.dtype == "float32" for value in graph.inputs) else []
+    return f"{max([2.0**-52, *narrow, *single]):.2g}"
 
 
 def _verdict(graph: Graph, order: int, one_sided: bool) -> str:

@@ -28,7 +28,7 @@ def autodiff():
         with tf.GradientTape() as inner:
             inner.watch(tensors)
             value = objective(function, *tensors)
-        gradient = inner.gradient(value, tensors)
+        gradient = [None if g is None else tf.convert_to_tensor(g) for g in inner.gradient(value, tensors)]
     known = [i for i, part in enumerate(gradient) if part is not None]
     if not known:
         return gradient
@@ -66,7 +66,7 @@ def difference(i, element, unit):
         rows = [{row} for h in (h, h / 2, h / 4)]
         coarse, middle, fine = map(sum, rows)
         once, twice = (4 * middle - coarse) / 3, (4 * fine - middle) / 3
-        rounding = 8 * np.finfo(inputs[i].dtype).eps * (np.abs(rows[2]).max() + abs(inputs[i][element] * twice / h))
+        rounding = 8 * {eps} * (np.abs(rows[2]).max() + abs(inputs[i][element] * twice / h))
         if abs(twice - once) + rounding < least:
             best, least = twice, abs(twice - once) + rounding
     return best, least
@@ -79,11 +79,11 @@ SLOPES = '''
 def slopes(i, element, unit):
     """The one-sided slopes, extrapolated, at the step where they agree best; and how far they may be off."""
     best, least = (np.nan, np.nan), np.inf
-    for scale, step in itertools.product({1.0, abs(inputs[i][element]) or 1.0}, 10.0 ** -np.arange(1.0, 8.0)):
+    for scale, step in itertools.product({{1.0, abs(inputs[i][element]) or 1.0}}, 10.0 ** -np.arange(1.0, 8.0)):
         h, here = scale * step, moved(i, element, unit, 0.0)
         rows = [[(moved(i, element, unit, s) - here) / s for s in (-h, -h / 2, h, h / 2)] for h in (h, h / 2)]
         once, twice = [(2 * row[1] - row[0], 2 * row[3] - row[2]) for row in rows]
-        rounding = 32 * np.finfo(inputs[i].dtype).eps * (abs(here) / h + max(map(abs, twice)))
+        rounding = 32 * {eps} * (abs(here) / h + max(map(abs, twice)))
         error = max(abs(twice[0] - once[0]), abs(twice[1] - once[1])) + rounding
         if error < least:
             best, least = twice, error
@@ -102,6 +102,7 @@ COMPARE = {
 }
 
 VERDICT = """
+objective(function, *map(tf.constant, inputs))
 try:
     derivative = autodiff()
 except Exception as error:

@@ -38,14 +38,14 @@ def current(seed: object = None) -> Environment:
     import numpy as np
     import tensorflow as tf
 
-    import gradcheck
+    from gradcheck import __version__
 
     threading: Any = tf.config.threading
     return Environment(
         tensorflow=tf.__version__,
         numpy=np.__version__,
         python=platform.python_version(),
-        gradcheck=gradcheck.__version__,
+        gradcheck=__version__,
         onednn=os.environ.get("TF_ENABLE_ONEDNN_OPTS", "not set"),
         log_level=os.environ.get("TF_CPP_MIN_LOG_LEVEL", "not set"),
         intra_op_threads=threading.get_intra_op_parallelism_threads(),
