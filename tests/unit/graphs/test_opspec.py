@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gradcheck.graphs import kinks, shapes
+from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec
 
 
@@ -47,7 +48,7 @@ def test_each_argument_has_its_own_domain_and_dtype() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3), (2, 1, 2)])
-def test_broadcasting_shapes_broadcast(shape: shapes.Shape) -> None:
+def test_broadcasting_shapes_broadcast(shape: Shape) -> None:
     pairs = shapes.broadcasting(shape)
     assert pairs[0] == (shape, shape)
     for first, second in pairs:
@@ -56,7 +57,7 @@ def test_broadcasting_shapes_broadcast(shape: shapes.Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 3), (3, 1), (2, 2, 1), (2, 1, 3, 2)])
-def test_matmul_shapes_multiply(shape: shapes.Shape) -> None:
+def test_matmul_shapes_multiply(shape: Shape) -> None:
     pairs = shapes.matmul(shape)
     assert len(pairs) >= 2
     for first, second in pairs:
@@ -81,7 +82,7 @@ def test_matmul_shapes_multiply(shape: shapes.Shape) -> None:
         (shapes.with_vector, (2, 0)),
     ],
 )
-def test_shapes_that_are_refused(rule: shapes.Rule, shape: shapes.Shape) -> None:
+def test_shapes_that_are_refused(rule: shapes.Rule, shape: Shape) -> None:
     assert rule(shape) == []
 
 
