@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 
 RELATIVE = 0.1
 ABSOLUTE = 1e-6
+INSIDE = 4.0
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,20 @@ def first_difference(sample: Sample) -> Estimate:
         return estimate(choice, _jump(rounding, sample.stencil.ratio), rounding, order=1)
 
 
-def estimate(choice: Choice, extra: Array, rounding: Rounding, *, order: int) -> Estimate:
-    """Adds an `extra` bound (k, m) to the chosen entry and applies the rule for conclusive."""
+def estimate(choice: Choice, jump: Array, rounding: Rounding, *, order: int) -> Estimate:
+    """Adds the `jump` (k, m), or else noise, to the bound of the chosen entry; applies the rule for conclusive.
+
+    Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its
+    inner values lose in stairs too wide for the finest differences.
+    """
     valid = np.isfinite(choice.bound)
     k, m = valid.shape
     lines, outputs = np.arange(k)[:, None], np.arange(m)
     radius = np.where(valid, rounding.steps[choice.widest, lines, 0], 0.0)
-    bound = np.where(valid, choice.bound + extra, np.inf)
+    inside = (INSIDE * rounding.spans)[:, :, None] <= radius[:, None]
+    noise = np.where(inside, rounding.level, 0.0).max(axis=1) - rounding.values[choice.finest, lines, outputs]
+    noise = order**2 * np.maximum(noise, 0.0) / rounding.steps[choice.finest, lines, 0] ** order
+    bound = np.where(valid, choice.bound + np.where(jump > 0, jump, noise), np.inf)
     small = ABSOLUTE * rounding.sizes[choice.widest, lines, outputs] / radius**order
     conclusive = valid & ((bound <= RELATIVE * np.abs(choice.value)) | (bound <= small))
     return Estimate(choice.value, bound, conclusive, radius)

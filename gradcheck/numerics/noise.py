@@ -30,7 +30,7 @@ def differences(count: int) -> Array:
 
 
 def value_noise(sample: Sample) -> Array:
-    """The standard deviation of the noise in the values, shape (k, spacings, m).
+    """The noise in the values, shape (k, spacings, m): `FACTOR` times its standard deviation.
 
     A spacing counts where the estimates of its differences of order 4, 5 and 6 agree within a factor of 4 (ECNoise,
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
@@ -40,17 +40,23 @@ def value_noise(sample: Sample) -> Array:
     squares = (differences(stencil.noise_points) @ _noise_rows(sample)) ** 2
     variances = np.add.reduceat(squares, np.cumsum(lengths) - lengths, axis=2) / lengths[:, None]
     high = variances.max(axis=2)
-    return np.sqrt(np.where(high <= AGREEMENT**2 * variances.min(axis=2), high, 0.0))
+    agree = np.isfinite(high) & (high <= AGREEMENT**2 * variances.min(axis=2))
+    return FACTOR * np.sqrt(np.where(agree, high, 0.0))
 
 
-def confirmed(sample: Sample, tail: Array) -> Array:
+def noise_spans(sample: Sample) -> Array:
+    """How far the noise samples reach from the centre, in t, shape (k, spacings)."""
+    stencil = sample.stencil
+    return np.multiply.outer(sample.step, stencil.noise_spacings) * ((stencil.noise_points - 1) / 2)
+
+
+def confirmed(sample: Sample, level: Array, tail: Array) -> Array:
     """The error that noise adds to a value, shape (k, m), from `tail` (k, m), what the finest differences show of it.
 
-    The noise at a spacing counts only if the tail shows at least a part of it: wide spacings may straddle a kink or a
-    period and take it for noise, of which the finest differences know nothing. Where they show a constant, it also
-    counts if it goes up and down: then they lie on one stair of a staircase, not beside a kink.
+    The noise at a spacing, `level` (k, spacings, m), counts only if the tail shows at least a part of it: wide spacings
+    may straddle a kink or a period and take it for noise, of which the finest differences know nothing. Where they
+    show a constant, it also counts if it goes up and down: they lie on one stair of a staircase, not beside a kink.
     """
-    level = FACTOR * value_noise(sample)
     counts = level <= CONFIRMED * tail[:, None]
     flat = (tail == 0)[:, None] & (level > 0)
     if flat.any():

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.noise import confirmed
+from gradcheck.numerics.noise import confirmed, noise_spans, value_noise
 from gradcheck.numerics.stencil import EPS64, Sample
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +36,7 @@ class Rounding:
     sums f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a step, `centre`
     (count, k, m) that of f(x), by the slope at that step. `resolved` (count, k) are the steps that the arithmetic
     resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest normal.
+    `level` (k, spacings, m) is the noise at each spacing, whose samples reach as far as `spans` (k, spacings).
     """
 
     steps: Array
@@ -45,14 +46,16 @@ class Rounding:
     centre: Array
     resolved: Array
     sizes: Array
+    level: Array
+    spans: Array
 
 
 @lru_cache(maxsize=4)
 def rounding_of(sample: Sample) -> Rounding:
     """The error bounds of a sample's values; kept, since the second order asks for those of the first.
 
-    A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and by the
-    smallest normal number. Slopes f' between the steps are secants.
+    A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and
+    by the smallest normal number. Slopes f' between the steps are secants.
     """
     count, eps = sample.stencil.count, sample.eps
     values = sample.values.transpose(1, 0, 2)
@@ -63,7 +66,8 @@ def rounding_of(sample: Sample) -> Rounding:
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))
     backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * _secants(plus, minus, steps)
-    noise = confirmed(sample, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio))
+    level = value_noise(sample)
+    noise = confirmed(sample, level, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio))
     return Rounding(
         steps=steps,
         slopes=slopes,
@@ -72,6 +76,8 @@ def rounding_of(sample: Sample) -> Rounding:
         centre=np.maximum(PROMISE * eps * np.abs(centre) + backward + smallest, noise),
         resolved=resolved,
         sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),
+        level=level,
+        spans=noise_spans(sample),
     )
 
 

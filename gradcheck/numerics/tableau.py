@@ -39,11 +39,12 @@ SUMMATION = 4 * EPS64
 
 @dataclass(frozen=True)
 class Choice:
-    """The entry with the smallest bound, arrays (k, m); `widest` indexes the widest step that it used."""
+    """The entry with the smallest bound, arrays (k, m); `widest` and `finest` index the outermost of its steps."""
 
     value: Array
     bound: Array
     widest: Array
+    finest: Array
 
 
 @lru_cache(maxsize=16)
@@ -92,7 +93,7 @@ def _smallest(values: Array, bounds: Array) -> Choice:
     bound = flat[best, places].reshape(k, m)
     value = values.reshape(columns * count, k * m)[best, places].reshape(k, m)
     column, row = np.divmod(best.reshape(k, m), count)
-    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0))
+    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0), row)
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:

@@ -181,3 +181,11 @@ def test_lost_digits_widen_the_bound(stencil: Stencil) -> None:
     lossy = at(lambda p: (p + 1e5) - 1e5 + np.sin(p), 1.0, stencil)
     assert abs(lossy.value[0, 0] - 1.0 - np.cos(1.0)) <= lossy.bound[0, 0]
     assert lossy.bound[0, 0] > 100 * clean.bound[0, 0]
+
+
+@STENCILS
+@pytest.mark.parametrize("x", [-0.020820255540196814, -0.011642953835570827, 0.0201])
+def test_digits_lost_in_wide_stairs_are_noise(x: float, stencil: Stencil) -> None:
+    estimate = at(lambda p: 1e-3 * p * p + np.log(1.0 + p**8), x, stencil)
+    assert abs(estimate.value[0, 0] - (2e-3 * x + 8 * x**7 / (1 + x**8))) <= estimate.bound[0, 0]
+    assert estimate.conclusive[0, 0]
