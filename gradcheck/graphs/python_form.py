@@ -15,7 +15,7 @@ from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.opspec import OpSpec
 
 Array = np.ndarray[Any, Any]
-Literal = Input | Array | Sequence[complex]
+Literal = Input | Array | Sequence[complex] | complex
 FIELD = re.compile(r"\{(\w+)\}")
 
 

@@ -112,6 +112,7 @@ def verdicts(*scripts: str) -> list[tuple[int, list[str]]]:
 def test_scripts_tell_right_from_wrong() -> None:
     """Each in a fresh process: cumprod at zero is wrong, a smooth graph is right, a tie lies between the slopes."""
     steep = Graph((Input((1,), (1e-3,)),), (Node.of("log", 0), Node.of("square", 1)))
+    sparse = Graph((Input((2,), (1.0, 2.0)),), (Node.of("gather_rows", 0, indices=(0, 0)), Node.of("square", 1)))
     flat = Graph((Input((1,), (1e-20,)),), (Node.of("sin", 0),))
     fake = to_python(SMOOTH, 1).replace("return tape.gradient(value, tensors)", "return [None, None]")
     blind = to_python(ZERO, 1).replace("float(objective(", "float(np.nan * objective(")
@@ -130,12 +131,26 @@ def test_scripts_tell_right_from_wrong() -> None:
         fake,
         blind,
         raising,
+        to_python(sparse, 2),
     )
-    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1]
+    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1, 0]
     assert found[0][1][2].split() == ["x[0]", "0", "9", found[0][1][2].split()[3], "<-", "wrong"]
     assert [float(line.split()[2]) for line in found[1][1][2:5]] == pytest.approx([6.0, 4.0, 2.0], rel=1e-9)
     assert [lines[-1] for _, lines in found] == [
-        *("WRONG", "WRONG", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "RIGHT", "WRONG", "CANNOT TELL", "WRONG")
+        *(
+            "WRONG",
+            "WRONG",
+            "RIGHT",
+            "RIGHT",
+            "RIGHT",
+            "RIGHT",
+            "RIGHT",
+            "RIGHT",
+            "WRONG",
+            "CANNOT TELL",
+            "WRONG",
+            "RIGHT",
+        )
     ]
     assert "None" in found[8][1][2]
     assert "LookupError: no gradient" in found[10][1][1]

@@ -12,10 +12,10 @@ import pytest
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.json_form import from_json
-from gradcheck.report import writer
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery, NodeCheck, literal
 from gradcheck.report.environment import Environment
+from gradcheck.report.markdown import markdown, verdict
 from gradcheck.report.writer import ReportError, text, write
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -46,8 +46,12 @@ def test_the_json_holds_the_whole_finding(tmp_path: Path) -> None:
     data = json.loads(write(FOUND, tmp_path)[0].read_text())
     assert (data["format"], data["version"]) == ("gradcheck report", 1)
     assert data["signature"] == {
-        "culprit": "cumprod", "order": 1, "path": "reverse", "mode": "eager",
-        "kind": "wrong value", "trigger": "zero in argument 0",
+        "culprit": "cumprod",
+        "order": 1,
+        "path": "reverse",
+        "mode": "eager",
+        "kind": "wrong value",
+        "trigger": "zero in argument 0",
     }
     assert from_json(data["graph"]) == GRAPH
     assert data["findings"][0]["difference"] == 9.0
@@ -61,7 +65,7 @@ def test_numbers_that_json_does_not_know_are_texts(tmp_path: Path) -> None:
 
 
 def test_the_markdown_says_it_in_one_sentence_first() -> None:
-    report = writer.markdown(FOUND, Confirmation(1, "WRONG"))
+    report = markdown(FOUND, Confirmation(1, "WRONG"))
     assert report.splitlines()[2] == (
         "In TensorFlow 2.21.0, the first derivative of `cumprod` (zero in argument 0) has a wrong value; its "
         "backward pass goes through the gradient registered for `Cumprod`. A fresh process confirms it."
@@ -81,7 +85,7 @@ def test_what_comes_from_outside_cannot_act() -> None:
     evil = dataclasses.replace(WRONG, input="<img src=x>|`", reason="</td><script>alert(1)</script>\n# title [a](b)")
     machine = dataclasses.replace(MACHINE, processor="`|<b>\n```")
     output = "```\n# not a title\n<script>"
-    report = writer.markdown(dataclasses.replace(FOUND, findings=(evil,), environment=machine), Confirmation(1, output))
+    report = markdown(dataclasses.replace(FOUND, findings=(evil,), environment=machine), Confirmation(1, output))
     outside, fenced = report.partition("````text\n")[::2]
     assert fenced.startswith(output)
     assert "<script>" not in outside
@@ -93,14 +97,14 @@ def test_what_comes_from_outside_cannot_act() -> None:
 
 
 def test_a_mismatch_that_was_not_confirmed_says_so() -> None:
-    assert "A fresh process did not confirm it." in writer.verdict(FOUND, Confirmation(0, "RIGHT"))
+    assert "A fresh process did not confirm it." in verdict(FOUND, Confirmation(0, "RIGHT"))
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_reads_as_a_sentence(kind: Kind) -> None:
     found = dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, kind=kind, autodiff=None, allowed=None),))
-    assert writer.verdict(found).endswith(".")
-    assert "- | 9 |" in writer.markdown(found)
+    assert verdict(found).endswith(".")
+    assert "- | 9 |" in markdown(found)
 
 
 def test_a_folder_that_cannot_be_written_to_is_named_and_the_finding_is_still_there(tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(writer.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.report.writer.tempfile.mkstemp", refuse)
     with pytest.raises(ReportError, match="Permission denied"):
         write(FOUND, tmp_path)
 
@@ -130,7 +134,7 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
     def refuse(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer.os, "fsync", refuse)
+    monkeypatch.setattr("gradcheck.report.writer.os.fsync", refuse)
     with pytest.raises(ReportError, match="No space left"):
         write(FOUND, tmp_path, Confirmation(1, "other"))
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".py"]
