@@ -19,8 +19,11 @@ RIDGES = Choice((1.0, 0.5))
 SYMMETRIC = "({0} + tf.linalg.matrix_transpose({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.matrix_transpose({0}) + 2.0 * tf.eye({0}.shape[-1], dtype=tf.float64)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
-EIGENVECTORS = "(lambda e, v: tf.matmul(v * tf.sin(e)[..., tf.newaxis, :], v, adjoint_b=True))"
-SINGULAR_VECTORS = "(lambda s, u, v: tf.matmul(u * tf.tanh(s)[..., tf.newaxis, :], v, adjoint_b=True))"
+# Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth.
+UNIQUE_QR = (
+    "(lambda q, r: [r * tf.sign(tf.linalg.diag_part(r))[..., tf.newaxis], "
+    "q * tf.sign(tf.linalg.diag_part(r))[..., tf.newaxis, :]][{which}])(*tf.linalg.qr({0}))"
+)
 
 _square: Callable[..., OpSpec] = partial(OpSpec, family="linalg", shapes=square, starts=SQUARES)
 _matrix: Callable[..., OpSpec] = partial(OpSpec, family="linalg", shapes=nonempty_matrix, starts=MATRICES)
@@ -95,9 +98,9 @@ OPERATIONS = (
     ),
     _matrix(
         "qr",
-        source="tf.linalg.qr({0})[{which}]",
+        source=UNIQUE_QR,
         gradients=("Qr",),
-        attributes=lambda shape: {"which": Choice((1, 0))},
+        attributes=lambda shape: {"which": Choice((0, 1))},
         singular=_from_rank_deficiency,
     ),
     _matrix(
@@ -106,14 +109,25 @@ OPERATIONS = (
         gradients=("Svd",),
         kinks=gaps_of_singular_values,
     ),
-    _matrix("svd", source=f"{SINGULAR_VECTORS}(*tf.linalg.svd({{0}}))", gradients=("Svd",)),
+    _matrix(
+        "singular_vectors",
+        source="tf.square(tf.linalg.svd({0})[{which}])",
+        gradients=("Svd",),
+        attributes=lambda shape: {"which": Choice((1, 2))},
+        singular=gaps_of_singular_values,
+    ),
     _square(
         "eigenvalues",
         source=f"tf.linalg.eigvalsh({SYMMETRIC})",
         gradients=("SelfAdjointEigV2",),
         kinks=gaps_of_eigenvalues,
     ),
-    _square("eigh", source=f"{EIGENVECTORS}(*tf.linalg.eigh({SYMMETRIC}))", gradients=("SelfAdjointEigV2",)),
+    _square(
+        "eigenvectors",
+        source=f"tf.square(tf.linalg.eigh({SYMMETRIC})[1])",
+        gradients=("SelfAdjointEigV2",),
+        singular=gaps_of_eigenvalues,
+    ),
     _square(
         "eigenvalue_moment",
         source="tf.reduce_sum(tf.math.real(tf.linalg.eigvals({0}) ** 3), axis=-1)",
