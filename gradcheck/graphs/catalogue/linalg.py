@@ -54,6 +54,15 @@ def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
     return np.asarray(np.linalg.svd(x[..., :columns], compute_uv=False)[..., -1])
 
 
+def _from_equal_eigenvalues(x: Array, **_attributes: Any) -> Array:
+    """How far real parts lie apart, or the two eigenvalues themselves where they are conjugate."""
+    values = np.linalg.eigvals(x)
+    first, second = np.triu_indices(values.shape[-1], 1)
+    left, right = values[..., first], values[..., second]
+    conjugate = (left.imag != 0) & (left == np.conj(right))
+    return np.where(conjugate, np.abs(left - right), np.abs(left.real - right.real))
+
+
 OPERATIONS = (
     _square("determinant", source="tf.linalg.det({0})", gradients=("MatrixDeterminant",)),
     _square("log_determinant", source=f"tf.linalg.slogdet({DOMINANT})[1]", gradients=("LogMatrixDeterminant",)),
@@ -129,9 +138,10 @@ OPERATIONS = (
         singular=gaps_of_eigenvalues,
     ),
     _square(
-        "eigenvalue_moment",
-        source="tf.reduce_sum(tf.math.real(tf.linalg.eigvals({0}) ** 3), axis=-1)",
+        "spectral_abscissa",
+        source="tf.reduce_max(tf.math.real(tf.linalg.eigvals({0})), axis=-1)",
         gradients=("Eig",),
+        singular=_from_equal_eigenvalues,
     ),
     _square("matrix_square_root", source=f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", gradients=("MatrixSquareRoot",)),
     _square("matrix_exponential", source="tf.linalg.expm(tf.tanh({0}))", gradients=("MatrixSolve",)),
