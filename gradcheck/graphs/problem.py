@@ -61,8 +61,8 @@ class GraphProblem:
 
     @property
     def gradient_roundoff(self) -> float:
-        """The unit roundoff of the gradients at other points, which come from the kernels themselves."""
-        return self.precision
+        """The unit roundoff of the gradients at other points, which are those of the references, too."""
+        return self.roundoff
 
     @cached_property
     def roundoff(self) -> float:
@@ -92,22 +92,23 @@ class GraphProblem:
         return gradient_matrix(pullbacks(self._forward, self._tensors(point), rows), self.sources)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradients (p, n) of <w, f> at many points, in one batch."""
+        """The gradients (p, n) of <w, f> at many points, in one batch, of the references where the catalogue has them."""
         weight = self._output(cotangent)
+        # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
+        rows = np.concatenate([self.point[None, :], points]) if self.anchored else points
         try:
-            columns = self._columns_at(weight, points)
+            columns = self._columns_at(weight, rows)
         except tf.errors.OpError:
-            print("FALLBACK", self.graph)
             # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
             return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
-        return np.concatenate(columns, axis=1)
+        return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
 
     def _columns_at(self, weight: Any, points: Array) -> list[Array]:
         inputs = self._split(points)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for tensor in inputs:
                 tape.watch(tensor)
-            batch = forward_points(self.graph, inputs, reference=False)[-1]
+            batch = forward_points(self.graph, inputs)[-1]
         parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, tf.shape(batch)))
         return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))

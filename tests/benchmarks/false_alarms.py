@@ -1,0 +1,129 @@
+"""No false alarm: random graphs outside of the known regions, at orders 1 and 2, and how each one ended.
+
+    python tests/benchmarks/false_alarms.py --graphs 20000 --seeds 1 2 3 4 5
+
+Prints a table a seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the attempts.
+Every mismatch, and the first inconclusive graphs, are printed in full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gradcheck.strategies.graphs import graphs
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from gradcheck import known, runtime
+from gradcheck.coverage import COMPOSED, KINK
+from gradcheck.finding import INCONCLUSIVE, MISMATCH
+from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.json_form import to_json
+
+PLAIN = HealthCheck.too_slow
+
+
+@dataclass
+class Tally:
+    """What one seed's graphs came to."""
+
+    attempts: int = 0
+    outcomes: Counter[tuple[int, str]] = field(default_factory=Counter)
+    nodes: list[int] = field(default_factory=list)
+    special: int = 0
+    reused: int = 0
+    shown: list[str] = field(default_factory=list)
+
+
+def special(graph: Graph) -> bool:
+    """Whether an input holds an exact 0, 1 or a tie, or an attribute repeats an index."""
+    for literal in graph.inputs:
+        values = np.array(literal.values)
+        if np.any(values == 0) or np.any(values == 1) or len(np.unique(values)) < values.size:
+            return True
+    return any(
+        isinstance(value, tuple) and value and len(set(value)) < len(value)
+        for node in graph.nodes
+        for _, value in node.attrs
+        if all(isinstance(item, int) for item in (value if isinstance(value, tuple) else ()))
+    )
+
+
+def hunt(number: int, count: int, show: int) -> Tally:
+    """Draw `count` graphs with one seed and check both orders of each."""
+    from gradcheck import hunt as hunting
+    from gradcheck import trial
+
+    tally = Tally()
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        verbosity=Verbosity.quiet,
+        suppress_health_check=[PLAIN],
+    )
+    @given(graphs(order=2, known=both))
+    def draw(graph: Graph) -> None:
+        tally.nodes.append(len(graph.nodes))
+        tally.special += special(graph)
+        tally.reused += max(graph.uses()) > 1
+        checked = trial.run(graph)
+        for order, result in checked.result.orders.items():
+            single = trial.Trial(graph, type(checked.result)({order: result}), checked.standing, checked.error_ratio)
+            outcome = hunting.outcome(single)
+            tally.outcomes[order, outcome] += 1
+            if outcome == MISMATCH or (outcome == INCONCLUSIVE and len(tally.shown) < show):
+                tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")
+
+    draw()
+    return tally
+
+
+def both(op: str, attributes: Any, arguments: Any, order: int) -> str | None:
+    """The known regions of both orders."""
+    return known.excludes(op, attributes, arguments, 1) or known.excludes(op, attributes, arguments, 2)
+
+
+def table(number: int, tally: Tally) -> str:
+    """The figures of one seed."""
+    graphs_drawn = len(tally.nodes)
+    lines = [
+        f"seed {number}: {graphs_drawn} graphs, median {statistics.median(tally.nodes)} nodes, "
+        f"special values {tally.special / graphs_drawn:.1%}, a value used twice {tally.reused / graphs_drawn:.1%}"
+    ]
+    for order in (1, 2):
+        counts = {outcome: count for (at, outcome), count in tally.outcomes.items() if at == order}
+        smooth = graphs_drawn - counts.get(KINK, 0) - counts.get(COMPOSED, 0)
+        lines.append(
+            f"  order {order}: "
+            + ", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items()))
+            + f"; inconclusive of those on no kink {counts.get(INCONCLUSIVE, 0) / max(smooth, 1):.2%}"
+            + f", composed kinks {counts.get(COMPOSED, 0) / graphs_drawn:.1%}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=int, default=20_000, help="graphs in all, shared by the seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--show", type=int, default=5, help="how many inconclusive graphs to print")
+    options = parser.parse_args()
+    runtime.configure()
+    for number in options.seeds:
+        tally = hunt(number, options.graphs // len(options.seeds), options.show)
+        print(table(number, tally), flush=True)
+        for text in tally.shown:
+            print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
