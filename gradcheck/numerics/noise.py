@@ -17,6 +17,7 @@ AGREEMENT = 4.0
 FACTOR = 4.0
 CONFIRMED = 100.0
 BENDS = 3
+SMALL = 1e-6
 
 
 @lru_cache(maxsize=16)
@@ -50,24 +51,22 @@ def noise_spans(sample: Sample) -> Array:
     return np.multiply.outer(sample.step, stencil.noise_spacings) * ((stencil.noise_points - 1) / 2)
 
 
-def confirmed(sample: Sample, level: Array, tail: Array) -> Array:
+def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
     """The error that noise adds to a value, shape (k, m), from `tail` (k, m), what the finest differences show of it.
 
     The noise at a spacing, `level` (k, spacings, m), counts only if the tail shows at least a part of it: wide spacings
-    may straddle a kink or a period and take it for noise, of which the finest differences know nothing. Where they
-    show a constant, it also counts if it goes up and down: they lie on one stair of a staircase, not beside a kink.
+    may straddle a kink or a period and take it for noise, of which the finest differences know nothing. It also counts
+    if it exceeds the `model` (k, m), goes up and down, and is small beside the samples' range or the tail is
+    constant: then the finest differences lie on one stair of a staircase, not beside a kink.
     """
     counts = level <= CONFIRMED * tail[:, None]
-    flat = (tail == 0)[:, None] & (level > 0)
-    if flat.any():
-        counts |= flat & (bends(sample) >= BENDS)
+    stairs = ~counts & (level > model[:, None])
+    if stairs.any():
+        rows = _noise_rows(sample)
+        curves = np.diff(rows, n=2, axis=2)
+        stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= BENDS
+        counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
     return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
-
-
-def bends(sample: Sample) -> Array:
-    """How often the second differences of the noise samples change sign, shape (k, spacings, m)."""
-    curves = np.diff(_noise_rows(sample), n=2, axis=2)
-    return np.asarray(np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2))
 
 
 def _noise_rows(sample: Sample) -> Array:

@@ -67,12 +67,13 @@ def rounding_of(sample: Sample) -> Rounding:
     larger = np.maximum(np.abs(plus), np.abs(minus))
     backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * _secants(plus, minus, steps)
     level = value_noise(sample)
-    noise = confirmed(sample, level, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio))
+    model = PROMISE * eps * larger + backward + smallest
+    noise = confirmed(sample, level, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio), model[-1])
     return Rounding(
         steps=steps,
         slopes=slopes,
         bends=(plus - centre) + (minus - centre),
-        values=np.maximum(PROMISE * eps * larger + backward + smallest, noise),
+        values=np.maximum(model, noise),
         centre=np.maximum(PROMISE * eps * np.abs(centre) + backward + smallest, noise),
         resolved=resolved,
         sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),

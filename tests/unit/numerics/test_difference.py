@@ -183,9 +183,8 @@ def test_lost_digits_widen_the_bound(stencil: Stencil) -> None:
     assert lossy.bound[0, 0] > 100 * clean.bound[0, 0]
 
 
-@STENCILS
-@pytest.mark.parametrize("x", [-0.020820255540196814, -0.011642953835570827, 0.0201])
-def test_digits_lost_in_wide_stairs_are_noise(x: float, stencil: Stencil) -> None:
-    estimate = at(lambda p: 1e-3 * p * p + np.log(1.0 + p**8), x, stencil)
-    assert abs(estimate.value[0, 0] - (2e-3 * x + 8 * x**7 / (1 + x**8))) <= estimate.bound[0, 0]
-    assert estimate.conclusive[0, 0]
+@pytest.mark.parametrize("x", [-0.020820255540196814, -0.011642953835570827])
+def test_digits_lost_in_wide_stairs_are_noise(x: float) -> None:
+    estimate = at(lambda p: np.tanh(p**4) - np.log(1.0 + p**8), x)
+    true = 4 * x**3 / np.cosh(x**4) ** 2 - 8 * x**7 / (1 + x**8)
+    assert abs(estimate.value[0, 0] - true) <= estimate.bound[0, 0]
