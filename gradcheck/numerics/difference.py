@@ -14,8 +14,13 @@ from gradcheck.numerics.tableau import Choice, choose
 Array = np.ndarray[Any, Any]
 
 RELATIVE = 0.1
+"""A bound of this part of the value is conclusive,"""
+
 ABSOLUTE = 1e-6
+"""and so is one of this part of max |f| / radius**order, for derivatives near zero."""
+
 INSIDE = 4.0
+"""Noise samples lie well inside the radius if they reach to its fourth part."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,21 @@ from gradcheck.numerics.stencil import Sample
 Array = np.ndarray[Any, Any]
 
 ORDERS = (4, 5, 6)
+
 AGREEMENT = 4.0
+"""Standard deviations from the three orders within this factor are those of noise."""
+
 FACTOR = 4.0
+"""An error by noise is at most this many standard deviations."""
+
 CONFIRMED = 100.0
+"""The finest differences show noise if they differ by more than its bound over this."""
+
 BENDS = 3
+"""At a kink the second differences change sign at most once or twice."""
+
 SMALL = 1e-6
+"""Lost digits are small beside the function's change over the samples; an oscillation is not."""
 
 
 @lru_cache(maxsize=16)

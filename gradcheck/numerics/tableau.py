@@ -32,6 +32,7 @@ THETA = 0.4
 """The least theta that the column `LEAST`, which has only one ratio of changes, is taken to have."""
 
 SAFETY = 2.0
+"""The estimate of the truncation is asymptotic; this factor stands for the next term."""
 
 SUMMATION = 4 * EPS64
 """The relative rounding of the differences and of the sums of an entry."""
