@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gradcheck.autodiff.problem import GivenProblem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.verdict.entries import Tolerance
-from gradcheck.verdict.explanation import Explanation
+from gradcheck.verdict.explanation import Explanation, not_recorded
 from gradcheck.verdict.failure import FAILURES, GradientInconclusive, InconclusiveWarning
 from gradcheck.verdict.probing import first_order
 from gradcheck.verdict.second_order import second_order
@@ -40,27 +41,36 @@ def check(
 ) -> Result:
     """Hold the derivatives of `f` at `inputs` against finite differences with an error bound.
 
-    `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or a
-    nested structure of tensors. Floating and complex inputs, and `variables`, are differentiated; integer, boolean and
-    string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` holds somebody's own
-    gradient of the sum of f's outputs (values, or a callable that takes what `f` takes) against the differences instead of
-    TensorFlow's. `rtol` and `atol`: smaller errors do not matter; where nobody could have seen an error of that
-    size, the verdict is inconclusive. `probes` random directions stand in for the coordinates beyond 24 of them.
+    `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
+    a nested structure of tensors. Floating and complex inputs, and `variables`, are differentiated; integer, boolean
+    and string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` holds somebody's
+    own gradient of the sum of f's outputs against the differences instead of TensorFlow's: values in the structure of
+    the inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
+    not matter; where an error of that size could not have been seen, the verdict is inconclusive. Without them every
+    error that can be seen matters. `probes` random directions on each side stand in for the coordinates and outputs
+    beyond 24 of them.
 
-    Raises TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to check.
+    Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
+    RuntimeError, naming the argument, where there is nothing to check.
 
     >>> import tensorflow as tf
     >>> check(lambda x: tf.sin(x) * x, 2.0).verdict
     'agree'
     """
     tolerance = _arguments(order, rtol, atol, probes)
-    function = open_function(f, inputs, variables)
-    with restored([source.variable for source in function.sources if source.variable is not None]):
-        if function.point.size == 0 or function.output_parts[-1].stop == 0:
-            return _empty(order)
-        _refuse_unused(function)
-        orders = _Inspection(function, gradient, order, tolerance, probes).orders()
-    return Result({result.order: result for result in orders})
+    if order == 2 and gradient is not None and not callable(gradient):
+        raise ValueError(
+            f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
+            "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
+        )
+    with restored():
+        function = open_function(f, inputs, variables)
+        with restored([source.variable for source in function.sources if source.variable is not None]):
+            if function.point.size == 0 or function.output_parts[-1].stop == 0:
+                return _empty(order)
+            inspection = _Inspection(function, gradient, order, tolerance, probes)
+            inspection.refuse_unused()
+            return Result({result.order: result for result in inspection.orders()})
 
 
 def assert_close(
@@ -76,9 +86,9 @@ def assert_close(
 ) -> None:
     """Raise a GradientMismatch unless the derivatives of `f` agree with finite differences; arguments as for `check`.
 
-    Raises the subclass of GradientMismatch for the most severe kind found. Where first order is inconclusive everywhere,
-    raises GradientInconclusive; where a part is, warns with InconclusiveWarning; `inconclusive` = "raise", "warn" or
-    "ignore" overrides both.
+    Raises the subclass of GradientMismatch for the most severe kind found. Where first order is inconclusive
+    everywhere, raises GradientInconclusive; where only a part is, or only second order, warns with InconclusiveWarning;
+    `inconclusive` = "raise", "warn" or "ignore" overrides both.
 
     >>> import tensorflow as tf
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
@@ -117,6 +127,21 @@ class _Inspection:
             return [undecided(number, Reason.NOT_DETERMINISTIC, note) for number in numbers]
         return [self._guarded(number) for number in numbers]
 
+    def refuse_unused(self) -> None:
+        """A variable that was listed and has nothing to do with `f` is a mistake in the call."""
+        function = self.function
+        listed = function.arguments.listed()
+        for source, part, named in zip(function.sources, function.parts, listed, strict=True):
+            if not named or source.name not in self._unconnected:
+                continue
+            moved = function.point.copy()
+            moved[part] = moved[part] * 1.25 + 0.125
+            if np.array_equal(function.value(moved), function.value(function.point), equal_nan=True):
+                raise ValueError(
+                    f"{source.name} is not used by f: its gradient is None, and f does not change with it; "
+                    "leave it out of variables=, or use it inside f"
+                )
+
     def _guarded(self, number: int) -> OrderResult:
         try:
             return self._first() if number == 1 else self._second()
@@ -126,38 +151,41 @@ class _Inspection:
             return broken(number, Kind.SHAPE, error.source, str(error))
 
     def _first(self) -> OrderResult:
-        tables = first_order(self._problem(), self.tolerance, self.probes)
-        explanation = Explanation(self.function, self.gradient)
-        return summarise(1, tables, self._names(), notes=self._notes(), explain=explanation)
+        tables = first_order(self._problem, self.tolerance, self.probes)
+        notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
+        return summarise(1, tables, self._names, notes=notes, explain=Explanation(self.function, self.gradient))
 
     def _second(self) -> OrderResult:
-        tables, alone = second_order(self._problem(), self.tolerance, self.probes)
+        tables, alone = second_order(self._problem, self.tolerance, self.probes)
         notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        return summarise(2, tables, self._names(), notes=notes)
+        if self.gradient is None:
+            return summarise(2, tables, self._names, notes=notes)
+        return summarise(2, tables, self._names, notes=notes, explain=not_recorded)
 
+    @cached_property
     def _problem(self) -> TapeProblem:
         wide = widened(self.function)
         if self.gradient is None:
             return TapeProblem(self.function, wide)
         return GivenProblem(self.function, wide, given=given_gradient(self.function, self.gradient))
 
+    @cached_property
+    def _unconnected(self) -> tuple[str, ...]:
+        """The sources for which TensorFlow says None."""
+        ones = np.ones((1, self.function.output_parts[-1].stop))
+        try:
+            (row,) = self.function.pullbacks(ones)
+        except DerivativeRaisedError:
+            return ()
+        return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)
+
+    @property
     def _names(self) -> Names:
         sources = self.function.sources
         return Names(
             tuple(source.name for source in sources),
             tuple(source.shape for source in sources),
             tuple(source.value.dtype for source in sources),
-        )
-
-    def _notes(self) -> tuple[str, ...]:
-        if self.gradient is not None:
-            return ()
-        ones = np.ones((1, self.function.output_parts[-1].stop))
-        row = self.function.pullbacks(ones)[0]
-        return tuple(
-            f"{source.name} has no gradient (None)"
-            for source, part in zip(self.function.sources, row, strict=True)
-            if part is None
         )
 
 
@@ -169,12 +197,13 @@ def explained(message: str) -> str:
 
 
 def _arguments(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
-    if isinstance(order, bool) or order not in (1, 2):
+    if not isinstance(order, int) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (np.isscalar(value) and 0 <= float(value) < np.inf):  # type: ignore[arg-type]
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value < np.inf):
             raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
-    if isinstance(probes, bool) or not isinstance(probes, int) or probes < 8:
+    if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
         raise ValueError(
             f"probes was {probes!r}; an integer of at least 8 was expected (a wrong entry slips by with 2**-7)"
         )
@@ -184,25 +213,3 @@ def _arguments(order: int, rtol: float | None, atol: float | None, probes: int) 
 def _empty(order: int) -> Result:
     note = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
     return Result({n: OrderResult(order=n, verdict="agree", notes=(note,)) for n in range(1, order + 1)})
-
-
-def _refuse_unused(function: Function) -> None:
-    """A variable that was asked for and has nothing to do with `f` is a mistake in the call."""
-    if not any(source.variable is not None for source in function.sources):
-        return
-    ones = np.ones((1, function.output_parts[-1].stop))
-    try:
-        row = function.pullbacks(ones)[0]
-    except DerivativeRaisedError:
-        return
-    base = function.value(function.point)
-    for source, part, gradient in zip(function.sources, function.parts, row, strict=True):
-        if gradient is not None or source.variable is None:
-            continue
-        moved = function.point.copy()
-        moved[part] = moved[part] * 1.25 + 0.125
-        if np.array_equal(function.value(moved), base, equal_nan=True):
-            raise ValueError(
-                f"{source.name} is not used by f: its gradient is None, and f does not change with it; "
-                "leave it out of variables=, or use it inside f"
-            )

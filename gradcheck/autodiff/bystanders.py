@@ -33,6 +33,17 @@ def _snapshots() -> list[Callable[[], Any]]:
         undo.append(lambda: generator.state.assign(state))
     operation_seeds = getattr(context.context(), "_rng", None)
     if operation_seeds is not None:
-        seeds = operation_seeds.getstate()
-        undo.append(lambda: operation_seeds.setstate(seeds))
+        undo.append(_seeds_restorer(operation_seeds))
     return undo
+
+
+def _seeds_restorer(operation_seeds: random.Random) -> Callable[[], None]:
+    seeds = operation_seeds.getstate()
+
+    def put_back() -> None:
+        if operation_seeds.getstate() != seeds:
+            operation_seeds.setstate(seeds)
+            # A kernel is cached under its seed and goes on where it stopped; tf.random.set_seed clears the cache, too.
+            context.context().clear_kernel_cache()
+
+    return put_back

@@ -1,7 +1,7 @@
 """Real coordinates of tensors: a complex element counts as two coordinates, its real and its imaginary part.
 
-TensorFlow's gradient of a real L with respect to a complex z is dL/dRe z + i dL/dIm z, and the cotangent of a complex output
-acts as L = Re(conj(w) y); both are plain inner products in these coordinates.
+TensorFlow's gradient of a real L with respect to a complex z is dL/dRe z + i dL/dIm z, and the cotangent of a complex
+output acts as L = Re(conj(w) y); both are plain inner products in these coordinates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 def is_complex(dtype: Any) -> bool:
     """Whether an element of this dtype has two coordinates."""
-    return np.dtype(dtype).kind == "c"
+    return bool(np.dtype(dtype).kind == "c")
 
 
 def coordinate_count(shape: Sequence[int], dtype: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,23 @@ class Function:
         return max(ROUNDOFF[name] for name in names)
 
     def values(self, points: Array) -> Array:
-        """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m)."""
-        return np.stack([self.value(point) for point in points])
+        """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m).
+
+        NaN where `f` throws or returns something of another size: such a point lies outside of its domain.
+        """
+        return np.stack([self._value_or_nan(point) for point in points])
 
     def value(self, point: Array) -> Array:
         """The outputs' coordinates at one point, shape (m,)."""
         return _flat(self._call(self.tensors(point)))
+
+    def _value_or_nan(self, point: Array) -> Array:
+        outside = np.full(self.output_parts[-1].stop, np.nan)
+        try:
+            value = self.value(point)
+        except Exception:  # whatever it is that f throws, it says that f has no value here
+            return outside
+        return value if value.shape == outside.shape else outside
 
     def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
         """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
@@ -85,7 +97,10 @@ class Function:
         return pullbacks(self._call, sources, [self.cotangent(row) for row in cotangents])
 
     def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> Second:
-        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n). Raises DerivativeRaisedError."""
+        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n).
+
+        Raises DerivativeRaisedError.
+        """
         vectors = [self.direction(row) for row in directions]
         sources = self.tensors(self.point if point is None else point)
         return second_pullbacks(self._call, sources, self.cotangent(cotangent), vectors)
@@ -124,8 +139,13 @@ class Function:
 
 def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
     ends = np.cumsum([0, *counts])
-    return tuple(slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))
 
 
 def _flat(outputs: list[Any]) -> Array:
-    return np.concatenate([to_coordinates(np.asarray(output)) for output in outputs] or [np.zeros(0)])
+    return np.concatenate([to_coordinates(_array(output)) for output in outputs] or [np.zeros(0)])
+
+
+def _array(output: Any) -> Array:
+    # bfloat16 tensors have no __array__ that NumPy accepts.
+    return np.asarray(output.numpy() if tf.is_tensor(output) else output)

@@ -30,6 +30,10 @@ class Gradients:
     values: Array
     connected: Array
 
+    def scaled(self, factors: Array) -> Gradients:
+        """The rows multiplied by factors (k,)."""
+        return Gradients(self.values * factors[:, None], self.connected)
+
 
 def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
     """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""

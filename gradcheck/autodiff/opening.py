@@ -1,4 +1,4 @@
-"""From a callable and its inputs to a Function: called once, looked at, and refused early where it cannot be checked."""
+"""From a callable and its inputs to a Function: called once, and refused early where it cannot be checked."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import ROUNDOFF, WIDE, Function, Output
 from gradcheck.autodiff.sources import take_apart
 
+WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
+
 
 def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
     """Call `f` once and record what it takes and returns.
 
-    Raises TypeError for an `f` that is not callable or returns something that is no floating tensor, ValueError for inputs that
-    cannot be differentiated or a result that is not finite, RuntimeError where `f` itself throws.
+    Raises TypeError for an `f` that is not callable or returns something that is no floating tensor, ValueError for
+    inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself throws.
     """
     if not callable(f):
         raise TypeError(
-            f"f is of type {type(f).__name__}, a callable was expected: gradcheck.check(f, x) compares the gradients of f; "
-            "to compare two arrays use numpy.testing.assert_allclose"
+            f"f is of type {type(f).__name__}, a callable was expected: gradcheck.check(f, x) checks the gradient "
+            "of f at x; to compare two arrays use numpy.testing.assert_allclose"
         )
     if not inputs and variables is None:
         raise ValueError(
-            "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), or variables=[...]"
+            "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), "
+            "or variables=[...]"
         )
     arguments = take_apart(inputs, variables, _parameters(f))
     tensors = [tf.constant(s.value) for s in arguments.sources if s.variable is None]
@@ -55,7 +58,7 @@ def widened(function: Function) -> Function | None:
         return None
     candidate = replace(candidate, outputs=outputs)
     low, high = function.value(function.point), candidate.value(function.point)
-    slack = 1e3 * function.roundoff * max(1.0, float(np.max(np.abs(high), initial=0.0)))
+    slack = min(1e3 * function.roundoff, 0.1) * max(1.0, float(np.max(np.abs(high), initial=0.0)))
     return candidate if low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack)) else None
 
 
@@ -75,7 +78,8 @@ def _called(f: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     except Exception as error:
         shapes = ", ".join(_described(item) for item in tf.nest.flatten(arguments)) or "no arguments"
         raise RuntimeError(
-            f"f raised {type(error).__name__} when called with {shapes}: {error}; f has to run before its gradient can be checked"
+            f"f raised {type(error).__name__} when called with {shapes}: {error}; "
+            "f has to run before its gradient can be checked"
         ) from error
 
 
@@ -85,22 +89,24 @@ def _described(item: Any) -> str:
 
 def _results(result: Any) -> list[tuple[str, Any]]:
     flat = tf.nest.flatten(result)
+    if not flat:
+        raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
     if len(flat) == 1:
         return [("the result", flat[0])]
     return [(f"output {position}", value) for position, value in enumerate(flat)]
 
 
 def _output(name: str, value: Any) -> Output:
-    wanted = "f has to return a floating or complex tensor, or a nested structure of them"
     if value is None:
-        raise TypeError(f"{name} of f is None; {wanted} (is a return statement missing?)")
+        raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
     if not tf.is_tensor(value):
         raise TypeError(
-            f"{name} of f is of type {type(value).__name__}, not a tensor; {wanted} (NumPy cuts the gradient)"
+            f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
+            "(NumPy and Python numbers cut the gradient)"
         )
     if value.dtype.name not in ROUNDOFF:
         raise TypeError(
-            f"{name} of f has dtype {value.dtype.name}; {wanted} (cast it, or return the part that has a gradient)"
+            f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"
         )
     coordinates = to_coordinates(value.numpy())
     if not np.all(np.isfinite(coordinates)):

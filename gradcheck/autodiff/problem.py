@@ -1,4 +1,4 @@
-"""What a verdict needs of a function, whoever wrote it: values for the differences, derivatives to hold against them."""
+"""What a verdict needs of a function: values for the differences, derivatives to hold against them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
@@ -19,8 +18,8 @@ Array = np.ndarray[Any, Any]
 class Problem(Protocol):
     """A function of n coordinates with m output coordinates, at a point.
 
-    `roundoff` is that of `values`, `gradient_roundoff` that of `gradients_at`, `precision` that of the derivatives under test. `smooth` promises that the function has no kink at the
-    point, so that nobody needs to look for one.
+    `roundoff` is that of `values`, `gradient_roundoff` that of `gradients_at`, `precision` that of the derivatives
+    under test. `smooth` promises that the function has no kink at the point, so that nobody needs to look for one.
     """
 
     @property
@@ -60,7 +59,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class TapeProblem:
-    """Somebody's function under our tapes: differences of `wide` where float64 copies work, derivatives of `function`."""
+    """Somebody's function under our tapes: derivatives of `function`, differences of its float64 form `wide` if any."""
 
     function: Function
     wide: Function | None = None
@@ -90,16 +89,33 @@ class TapeProblem:
         return (self.wide or self.function).values(points)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        return gradient_matrix(self.function.pullbacks(cotangents, point), self.function.sources)
+        return self._taken(lambda: self.function.pullbacks(cotangents, point), len(cotangents), point)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         function = self.wide or self.function
-        rows = [function.pullbacks(cotangent[None, :], point)[0] for point in points]
-        return gradient_matrix(rows, function.sources).values
+        return np.concatenate(
+            [
+                self._taken(lambda at=point: function.pullbacks(cotangent[None, :], at), 1, point).values  # type: ignore[misc]
+                for point in points
+            ]
+        )
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
-        second = self.function.second_pullbacks(cotangent, directions, point)
-        return gradient_matrix(second.products, self.function.sources)
+        second = self.function.second_pullbacks
+        return self._taken(lambda: second(cotangent, directions, point).products, len(directions), point)
+
+    def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
+        """Beside the inputs given, a function that throws is outside of its domain: NaN."""
+        try:
+            taken = rows()
+        except DerivativeRaisedError:
+            raise
+        except Exception:
+            if point is None:
+                raise
+            shape = (count, self.point.size)
+            return Gradients(np.full(shape, np.nan), np.ones(shape, bool))
+        return gradient_matrix(taken, self.function.sources)
 
 
 @dataclass(frozen=True)
@@ -116,15 +132,13 @@ class GivenProblem(TapeProblem):
         return 1
 
     def values(self, points: Array) -> Array:
-        return super().values(points).sum(axis=1, keepdims=True)
+        total: Array = super().values(points).sum(axis=1, keepdims=True)
+        return total
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         tensors = self.function.tensors(self.point if point is None else point)
-        try:
-            rows = [self.given(tensors) for _ in cotangents]
-        except Exception as error:
-            raise DerivativeRaisedError(1, error) from error
-        return gradient_matrix(rows, self.function.sources)
+        row = self.given(tensors)
+        return gradient_matrix([row for _ in cotangents], self.function.sources).scaled(cotangents[:, 0])
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
@@ -132,9 +146,5 @@ class GivenProblem(TapeProblem):
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         vectors = [self.function.direction(row) for row in directions]
         tensors = self.function.tensors(self.point if point is None else point)
-        rows = differentiate(lambda inner: [_tensor(part) for part in self.given(inner)], tensors, vectors).products
-        return gradient_matrix(rows, self.function.sources)
-
-
-def _tensor(part: Any) -> Any:
-    return part if part is None or tf.is_tensor(part) else tf.convert_to_tensor(part)
+        rows = differentiate(self.given, tensors, vectors).products
+        return gradient_matrix(rows, self.function.sources).scaled(np.full(len(directions), cotangent[0]))

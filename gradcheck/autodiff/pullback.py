@@ -36,7 +36,8 @@ class Second:
 def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
     """The gradients of <w, forward(sources)> for each cotangent w: one list (tensor or None a source) a cotangent.
 
-    `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward pass throws.
+    `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward
+    pass throws.
     """
     with tf.GradientTape(persistent=len(cotangents) > 1, watch_accessed_variables=False) as tape:
         _watch(tape, sources)
@@ -60,7 +61,7 @@ def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors
     """The same for a first derivative that `first` computes, such as a hand-written one."""
     with tf.GradientTape(persistent=len(directions) > 1, watch_accessed_variables=False) as tape:
         _watch(tape, sources)
-        gradient = first(sources)
+        gradient = [_dense(part) for part in first(sources)]
     connected = [i for i, part in enumerate(gradient) if part is not None]
     products = [
         _gradient(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
@@ -81,3 +82,8 @@ def _gradient(tape: Any, targets: Tensors, sources: Tensors, cotangents: Tensors
 def _watch(tape: Any, sources: Tensors) -> None:
     for source in sources:
         tape.watch(source)
+
+
+def _dense(part: Any) -> Any:
+    # The gradient of a gather is an IndexedSlices, which no tape takes as a target.
+    return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part

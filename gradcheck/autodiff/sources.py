@@ -36,12 +36,22 @@ class Source:
 
 @dataclass(frozen=True)
 class Arguments:
-    """A call's arguments taken apart: `leaves` in order, of which `places` (one a non-variable source) are perturbed."""
+    """A call's arguments taken apart: `leaves` in order, of which `places` (one a non-variable source) are perturbed.
+
+    `positions` (one a source) are the sources' places among the leaves followed by the variables listed beside them, of
+    which there are `total` together.
+    """
 
     structure: tuple[Any, ...]
     leaves: tuple[Any, ...]
     places: tuple[int, ...]
     sources: tuple[Source, ...]
+    positions: tuple[int, ...]
+    total: int
+
+    def listed(self) -> list[bool]:
+        """Whether each source was named in `variables`, and not given as an input."""
+        return [position >= len(self.leaves) for position in self.positions]
 
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with the perturbed leaves replaced."""
@@ -56,44 +66,54 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
     """Find the sources in the inputs (called `names`, or inputs[0], …) and variables.
 
     Python floats become float64, NumPy arrays and tensors keep their dtype; integer, boolean and string leaves are
-    handed through. Raises TypeError for a leaf that is no tensor, ValueError for NaN or Inf in a source, for a variable that
-    is not one, and where nothing is floating.
+    handed through. Raises TypeError for a leaf that is no tensor and for a variable that is not one, ValueError for NaN
+    or Inf in a source and where nothing is floating.
     """
     named = [
         pair
         for position, value in enumerate(inputs)
-        for pair in _paths(names[position] if position < len(names) else f"inputs[{position}]", value)
+        for pair in paths(names[position] if position < len(names) else f"inputs[{position}]", value)
     ]
     leaves: list[Any] = []
     places: list[int] = []
     found: list[Source] = []
-    held: list[Source] = []
+    held: list[tuple[int, Source]] = []
     for name, leaf in named:
         if isinstance(leaf, tf.Variable):
+            held.append((len(leaves), _variable_source(name, leaf)))
             leaves.append(leaf)
-            held.append(_variable_source(name, leaf))
             continue
         tensor = _tensor(name, leaf)
         if tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
             places.append(len(leaves))
             found.append(_checked(Source(name, tensor.numpy(), tensor.dtype.name)))
         leaves.append(leaf if tensor is None else tensor)
-    held += _variable_sources(variables)
+    listed = _variable_sources(variables)
+    held += [(len(leaves) + position, source) for position, source in enumerate(listed)]
     if not found and not held:
         kinds = ", ".join(sorted({_kind(leaf) for leaf in leaves})) or "nothing"
         raise ValueError(
             f"inputs hold {kinds}, nothing floating to differentiate with respect to; "
             "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
         )
-    unique = {id(source.variable): source for source in reversed(held)}
-    return Arguments(inputs, tuple(leaves), tuple(places), (*found, *reversed(list(unique.values()))))
+    unique = dict(reversed([(id(source.variable), (position, source)) for position, source in held]))
+    variable_positions = sorted(unique.values(), key=lambda pair: pair[0])
+    return Arguments(
+        structure=inputs,
+        leaves=tuple(leaves),
+        places=tuple(places),
+        sources=(*found, *(source for _, source in variable_positions)),
+        positions=(*places, *(position for position, _ in variable_positions)),
+        total=len(leaves) + len(listed),
+    )
 
 
-def _paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
+def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    """The leaves of a nested structure in TensorFlow's order, each with its place, such as `x['a'][0]`."""
     if isinstance(value, dict):
-        return [pair for key in sorted(value) for pair in _paths(f"{prefix}[{key!r}]", value[key])]
+        return [pair for key in sorted(value) for pair in paths(f"{prefix}[{key!r}]", value[key])]
     if isinstance(value, (list, tuple)):
-        return [pair for index, item in enumerate(value) for pair in _paths(f"{prefix}[{index}]", item)]
+        return [pair for index, item in enumerate(value) for pair in paths(f"{prefix}[{index}]", item)]
     return [(prefix, value)]
 
 
@@ -110,8 +130,8 @@ def _tensor(name: str, leaf: Any) -> Any:
         return tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} is of type {type(leaf).__name__}, which is no tensor; give numbers, NumPy arrays, tensors, variables, "
-            "or lists and dicts of them"
+            f"{name} is of type {type(leaf).__name__}, which is no tensor; give numbers, NumPy arrays, tensors, "
+            "variables, or lists and dicts of them"
         ) from error
 
 

@@ -9,33 +9,38 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.given import given_gradient, tape_uses
+from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.gradients import WrongShapeError, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.autodiff.tape_uses import TapeUses, tape_uses
 from gradcheck.finding import Finding, Kind
 
 Array = np.ndarray[Any, Any]
 
+OUTSIDE = "the first derivative was taken outside the tape that had to record it"
+
 
 @dataclass(frozen=True)
 class Explanation:
-    """Called with a finding and the number of wrong elements of its input, gives the finding to report."""
+    """Gives the finding to report for a first-order finding at a coordinate; `gradient` is what check was given."""
 
     function: Function
     gradient: Any
 
-    def __call__(self, finding: Finding, wrong: int) -> Finding:
-        if wrong > 1:
-            finding = replace(finding, reason=f"{finding.reason}; {wrong} elements are wrong, this is the worst")
-        if not callable(self.gradient) or finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
+    def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
+        if self.gradient is None or finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
             return finding
-        covered = self._covered(finding)
-        if covered is None or not self._tapes:
+        if finding.kind is Kind.MISSING and self._uses.second_lost:
+            return replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
+        covered = self._covered(finding, coordinate)
+        if covered is None:
             return finding
+        if not self._uses.names:
+            return replace(finding, reason=f"{finding.reason}; TensorFlow's own gradient of f is {covered:.10g}")
         remedy = f"a tape around the whole computation gives {covered:.10g}"
         if finding.kind is Kind.MISSING:
             return replace(finding, reason=f"{finding.reason}; its computation was never recorded, {remedy}")
-        lost = (finding.difference or 0.0) - (finding.autodiff or 0.0)
+        lost = covered - (finding.autodiff or 0.0)
         return replace(
             finding,
             kind=Kind.PARTIAL,
@@ -43,21 +48,27 @@ class Explanation:
         )
 
     @cached_property
-    def _tapes(self) -> bool:
-        """Whether the given gradient asks a tape at all."""
+    def _uses(self) -> TapeUses:
+        """What the given gradient asks its tapes, if it asks any."""
         with tape_uses() as uses:
             given_gradient(self.function, self.gradient)(self.function.tensors(self.function.point))
-        return bool(uses)
+        return uses
 
-    def _covered(self, finding: Finding) -> float | None:
+    def _covered(self, finding: Finding, coordinate: int | None) -> float | None:
         """The element of the gradient under a tape around all of `f`, if differences agree with it."""
+        if coordinate is None:
+            return None
         try:
             ones = np.ones((1, self.function.output_parts[-1].stop))
             whole = gradient_matrix(self.function.pullbacks(ones), self.function.sources).values[0]
         except (DerivativeRaisedError, WrongShapeError):
             return None
-        for source, part in zip(self.function.sources, self.function.parts, strict=True):
-            if source.name == finding.input and finding.index is not None:
-                value = float(np.reshape(whole[part], source.shape)[finding.index])
-                return value if abs(value - (finding.difference or 0.0)) <= (finding.allowed or 0.0) else None
-        return None
+        value = float(whole[coordinate])
+        return value if abs(value - (finding.difference or 0.0)) <= (finding.allowed or 0.0) else None
+
+
+def not_recorded(finding: Finding, coordinate: int | None) -> Finding:
+    """The second-order finding about a given gradient, which is recorded by the tape that `check` puts around it."""
+    if finding.kind is Kind.MISSING:
+        return replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
+    return finding

@@ -15,11 +15,20 @@ from gradcheck.numerics.smoothness import OneSided, Smoothness, classify, subgra
 from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.observation import measured_rounding, observe, ulp_rounding
+from gradcheck.verdict.observation import measured_rounding, moved_autodiff, observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
 DIRECTIONS_BEFORE_MISMATCH = 4
+
+FLAT = 4
+"""A function that is constant on so many of the finest steps may be a staircase."""
+
+LOOSE = 0.1
+"""Rounding above this share of the derivative leaves nothing to compare."""
+
+LITTLE = 64.0
+"""Rounding is little below so many units in the last place of the function over its step."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +42,16 @@ class First:
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> First:
     """Hold autodiff's derivative of <w, f> along each direction against differences.
 
-    `directions` (k, n), `cotangents` (l, m). Cheap while everything agrees: one sample, one row of pullbacks. The rounding of
-    autodiff, a second tableau and the kind of point are only looked at where there is doubt. Raises DerivativeRaisedError and
-    WrongShapeError.
+    `directions` (k, n), `cotangents` (l, m). Cheap while everything agrees: one sample, one row of pullbacks. The
+    rounding of autodiff, a second tableau and the kind of point are only looked at where there is doubt. Raises
+    DerivativeRaisedError and WrongShapeError.
     """
     unit = cotangents.shape[0] == cotangents.shape[1] and np.array_equal(cotangents, np.eye(len(cotangents)))
     gradients = problem.gradients(cotangents)
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = directions @ gradients.values.T
     sample = observe(problem, directions, None if unit else cotangents)
-    estimate = first_difference(sample)
+    estimate = _first_difference(sample)
     entries = settle(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     doubt = entries.status != AGREE
     if not doubt.any():
@@ -87,9 +96,10 @@ def _examine(
     doubtful, autodiff = directions[lines], autodiff[lines]
     rounding = measured_rounding(problem, cotangents, doubtful, autodiff)
     samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
-    entries = _both(*(settle(autodiff, first_difference(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
+    entries = _both(*(settle(autodiff, _first_difference(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
     if problem.smooth:
         return entries
+    entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
     sides = [classify(s) for s in samples]
     entries = _at_bends(entries, sides, tolerance, rounding, samples[0])
     entries = _at_kinks(entries, sides, autodiff, rounding + tolerance.of(entries.difference))
@@ -97,7 +107,46 @@ def _examine(
         entries = _without_staircases(problem, doubtful, cotangents, samples[0], entries)
     if entries.any(MISMATCH):
         entries = _without_hidden_kinks(problem, directions, cotangents, classify(sample), entries)
-    return entries
+    return _off_the_domain(entries, samples[0])
+
+
+def _first_difference(sample: Sample) -> Estimate:
+    """As `first_difference`; a function that is constant on the whole row has the derivative zero in any precision."""
+    estimate = first_difference(sample)
+    return replace(estimate, conclusive=estimate.conclusive | (constant(sample) & np.isfinite(estimate.value)))
+
+
+def _without_loose_agreement(
+    problem: Problem, directions: Array, cotangents: Array, sample: Sample, entries: Entries, rounding: Array
+) -> Entries:
+    """Agreement that rests on autodiff's own rounding alone is none where that rounding is no smaller than autodiff.
+
+    Where autodiff jumps between this value and one that agrees with the differences, its value at the point is wrong.
+    """
+    error = np.abs(entries.autodiff - entries.difference)
+    tight = EXCLUSION * (entries.bound + ulp_rounding(entries.autodiff, problem.precision))
+    sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+    little = np.maximum(LOOSE * np.abs(entries.difference), LITTLE * problem.precision * sizes)
+    loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
+    if not loose.any():
+        return entries
+    moved = moved_autodiff(problem, cotangents, directions)
+    with np.errstate(invalid="ignore"):
+        right = np.abs(moved - entries.difference) <= tight
+        same = np.abs(moved - entries.autodiff) <= tight
+    jumps = loose & right.any(axis=0) & (right | same).all(axis=0)
+    status = np.select([jumps, loose], [MISMATCH, INCONCLUSIVE], entries.status)
+    code = np.select([jumps, loose], [code_of(Kind.WRONG_VALUE), code_of(Reason.ILL_CONDITIONED)], entries.code)
+    return replace(entries, status=status, code=code, allowed=np.where(jumps, tight, entries.allowed))
+
+
+def _off_the_domain(entries: Entries, sample: Sample) -> Entries:
+    """Inconclusive for want of finite values: the function is not finite on the finest steps of either side."""
+    count, fine = sample.stencil.count, sample.stencil.count // 2
+    rows = np.isfinite(sample.values[:, 1 : 2 * count + 1])
+    nowhere = ~(rows[:, fine:count].any(axis=1) | rows[:, count + fine :].any(axis=1))
+    code = np.where((entries.status == INCONCLUSIVE) & nowhere, code_of(Reason.NOT_FINITE), entries.code)
+    return replace(entries, code=code)
 
 
 def _both(first: Entries, second: Entries) -> Entries:
@@ -152,8 +201,9 @@ def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: A
 def _without_staircases(
     problem: Problem, directions: Array, cotangents: Array, sample: Sample, entries: Entries
 ) -> Entries:
-    """Constant on the whole row though autodiff is not zero: if the slope of a wide step agrees, it is a staircase."""
-    suspects = (entries.status == MISMATCH) & constant(sample) & np.isfinite(entries.autodiff)
+    """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase."""
+    flat = _flat_steps(sample)
+    suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
     status, code = entries.status.copy(), entries.code.copy()
     for line, row in zip(*np.nonzero(suspects), strict=True):
         weights = cotangents[row][:, None]
@@ -161,12 +211,21 @@ def _without_staircases(
             lambda points, weights=weights: problem.values(points) @ weights,  # type: ignore[misc]
             problem.point,
             directions[line],
-            float(sample.step[line]),
+            float(sample.step[line] * sample.stencil.steps[-flat[line, row]]),
         )
         autodiff = entries.autodiff[line, row]
         if wide is not None and abs(wide[0][0] - autodiff) <= wide[1][0]:
             status[line, row], code[line, row] = INCONCLUSIVE, code_of(Reason.STAIRCASE)
     return replace(entries, status=status, code=code)
+
+
+def _flat_steps(sample: Sample) -> Array:
+    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, m)."""
+    count = sample.stencil.count
+    rows = sample.values[:, 1 : 2 * count + 1] == sample.values[:, :1]
+    same = (rows[:, :count] & rows[:, count:])[:, ::-1]
+    flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
+    return flat
 
 
 def _without_hidden_kinks(

@@ -45,12 +45,18 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
 
 def measured_rounding(problem: Problem, cotangents: Array, directions: Array, autodiff: Array, draws: int = 4) -> Array:
     """How far the same gradient moves when every input moves by one unit in the last place, (k, l)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        change = np.abs(moved_autodiff(problem, cotangents, directions, draws) - autodiff)
+    spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
+    return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+
+
+def moved_autodiff(problem: Problem, cotangents: Array, directions: Array, draws: int = 4) -> Array:
+    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, (draws, k, l)."""
     rng = np.random.default_rng(0)
-    spread = ulp_rounding(autodiff, problem.precision)
+    rows = []
     for _ in range(draws):
         moved = problem.point * (1 + 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape))
         with np.errstate(invalid="ignore", over="ignore"):
-            other = directions @ problem.gradients(cotangents, moved).values.T
-            change = np.abs(other - autodiff)
-        spread = np.maximum(spread, np.where(np.isfinite(change), change, 0.0))
-    return spread
+            rows.append(directions @ problem.gradients(cotangents, moved).values.T)
+    return np.stack(rows)

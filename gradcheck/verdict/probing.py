@@ -29,11 +29,17 @@ ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
 
 @dataclass(frozen=True)
 class Table:
-    """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs."""
+    """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs.
+
+    `contribution`, in the shape of the entries, is the largest single product in each probe. `searched`: an entry that
+    a search found behind failing probes, beside which there may be others.
+    """
 
     entries: Entries
     columns: tuple[int | None, ...]
     rows: tuple[int | None, ...]
+    contribution: Array | None = None
+    searched: bool = False
 
 
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Table]:
@@ -44,75 +50,109 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Tab
     n, m = problem.point.size, problem.outputs
     if n <= SMALL and m <= SMALL:
         return [Table(compare_first(problem, axes(n), axes(m), tolerance).entries, tuple(range(n)), tuple(range(m)))]
-    return _Probing(problem, tolerance, probes).tables()
+    rng = np.random.default_rng(0)
+    finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
+    apart = _apart(problem, tolerance, np.flatnonzero(~finite))
+    if not finite.any():
+        return apart
+    columns: tuple[int | None, ...] = (None,) * probes
+    directions = probe_directions(rng, probes, magnitudes(problem.point)) * finite
+    if n <= SMALL:
+        columns, directions = tuple(map(int, np.flatnonzero(finite))), axes(n)[finite]
+    return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
+
+
+def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Table]:
+    """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
+    if not len(columns):
+        return []
+    looked = columns[:SMALL]
+    lines = axes(problem.point.size)[looked]
+    estimate = first_difference(observe(problem, lines, None))
+    touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
+    outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
+    entries = compare_first(problem, lines, axes(problem.outputs)[outputs], tolerance).entries
+    table = Table(entries, tuple(map(int, looked)), tuple(map(int, outputs)))
+    return [table, _unseen(len(columns) - len(looked))] if len(columns) > len(looked) else [table]
 
 
 @dataclass(frozen=True)
 class _Probing:
+    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+
     problem: Problem
     tolerance: Tolerance
+    directions: Array
+    columns: tuple[int | None, ...]
+    finite: Array
     probes: int
+    rng: np.random.Generator
 
     def tables(self) -> list[Table]:
-        rng = np.random.default_rng(0)
-        n = self.problem.point.size
-        scale = magnitudes(self.problem.point)
-        directions = axes(n) if n <= SMALL else probe_directions(rng, self.probes, scale)
-        sample = observe(self.problem, directions, None)
+        sample = observe(self.problem, self.directions, None)
         estimate = first_difference(sample)
-        left = self._left(rng, estimate)
-        rough = ~estimate.conclusive.all(axis=0)
-        table, wrong = self._test(directions, estimate, left, rough)
+        left = self._left(estimate)
+        rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
+        table, wrong = self._test(estimate, left, rough)
         if wrong is not None and not self.problem.smooth:
             rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
-            table, wrong = self._test(directions, estimate, left, rough)
+            table, wrong = self._test(estimate, left, rough)
         found = [table]
         while wrong is not None and len(found) <= SEARCHES:
-            located = self._search(directions[wrong[0]], left[wrong[1]] * ~rough, rng)
+            located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough)
             if located is None:
                 break
             found.append(self._entry(*located))
             if found[-1].entries.any(MISMATCH):
                 break
             rough[located[0]] = True
-            table, wrong = self._test(directions, estimate, left, rough)
+            table, wrong = self._test(estimate, left, rough)
             found[0] = table
-        return found + self._one_by_one(np.flatnonzero(rough), directions)
+        return found + self._one_by_one(np.flatnonzero(rough))
 
-    def _left(self, rng: np.random.Generator, estimate: Estimate) -> Array:
-        if self.problem.outputs <= SMALL:
-            return axes(self.problem.outputs)
+    def _left(self, estimate: Estimate) -> Array:
+        m = self.problem.outputs
+        if m <= SMALL:
+            return axes(m)
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
-        return cotangents(rng, self.probes, sizes)
+        return cotangents(self.rng, self.probes, sizes)
 
-    def _test(
-        self, directions: Array, estimate: Estimate, left: Array, rough: Array
-    ) -> tuple[Table, tuple[int, int] | None]:
+    def _pulled(self, weights: Array) -> Array:
+        return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
+
+    def _test(self, estimate: Estimate, left: Array, rough: Array) -> tuple[Table, tuple[int, int] | None]:
         """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
         weights = left * ~rough
-        value = np.where(rough, 0.0, estimate.value)
-        bound = np.where(rough, 0.0, estimate.bound)
-        pulled = self.problem.gradients(weights).values
-        tests = probe_tests(value, pulled, directions, weights, bound)
-        difference = value @ weights.T
-        spread = np.abs(value) @ np.abs(weights).T * (self.tolerance.rtol or 0.0)
-        spread = spread + (self.tolerance.atol or 0.0) * np.outer(np.abs(directions).sum(1), np.abs(weights).sum(1))
-        allowed = np.maximum(10 * tests.bound.T, spread)
-        failing = ~(np.abs(tests.residual.T) <= allowed)
-        status = np.where(failing, INCONCLUSIVE, AGREE)
+        value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
+        tests = probe_tests(value, self._pulled(weights), self.directions, weights, bound)
+        difference, residual, noticed = value @ weights.T, tests.residual.T, 10 * tests.bound.T
+        wanted = self._wanted(value, weights)
+        allowed = np.maximum(noticed, wanted)
+        failing = ~(np.abs(residual) <= allowed)
+        blurred = (noticed > wanted) & (tests.contribution.T > 0) if self.tolerance.given else np.zeros_like(failing)
+        status = np.where(failing | blurred, INCONCLUSIVE, AGREE)
         code = np.full(status.shape, code_of(Reason.ILL_CONDITIONED))
-        entries = Entries(difference - tests.residual.T, difference, tests.bound.T, allowed, status, code)
-        columns = tuple(range(len(directions))) if len(directions) == directions.shape[1] else (None,) * len(directions)
-        rows = tuple(range(len(left))) if len(left) == left.shape[1] else (None,) * len(left)
-        table = Table(entries, columns, rows)
+        entries = Entries(difference - residual, difference, tests.bound.T, allowed, status, code)
+        rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
+        table = Table(entries, self.columns, rows, tests.contribution.T)
         if not failing.any():
             return table, None
         with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.where(failing, np.nan_to_num(np.abs(tests.residual.T) / allowed, nan=np.inf), -1.0)
+            excess = np.where(failing, np.nan_to_num(np.abs(residual) / allowed, nan=np.inf), -1.0)
         line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
         return table, (int(line), int(row))
 
-    def _search(self, direction: Array, weight: Array, rng: np.random.Generator) -> tuple[int, int] | None:
+    def _wanted(self, value: Array, weights: Array) -> Array:
+        """The error of a probe that does not matter: what a single entry may be off by.
+
+        Many small errors add up to more, which then is inconclusive: a large one might hide among them.
+        """
+        relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
+        reach = np.abs(self.directions).max(axis=1)[:, None, None]
+        wanted: Array = ((relative + (self.tolerance.atol or 0.0) * reach) * np.abs(weights)).max(axis=2)
+        return wanted
+
+    def _search(self, direction: Array, weight: Array) -> tuple[int, int] | None:
         """One wrong (output, coordinate) behind a failing pair."""
 
         def difference(masked: Array) -> tuple[Array, Array]:
@@ -121,30 +161,32 @@ class _Probing:
             return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, estimate.bound[0])
 
         def pullback(masked: Array) -> Array:
-            return self.problem.gradients(masked[None, :]).values[0]
+            pulled: Array = self._pulled(masked[None, :])[0]
+            return pulled
 
-        return locate_entry(difference, pullback, direction, weight, rng=rng)
+        return locate_entry(difference, pullback, direction, weight, rng=self.rng)
 
     def _entry(self, output: int, coordinate: int) -> Table:
         n, m = self.problem.point.size, self.problem.outputs
         axis, row = axes(n)[coordinate : coordinate + 1], axes(m)[output : output + 1]
-        return Table(compare_first(self.problem, axis, row, self.tolerance).entries, (coordinate,), (output,))
+        entries = compare_first(self.problem, axis, row, self.tolerance).entries
+        return Table(entries, (coordinate,), (output,), searched=True)
 
-    def _one_by_one(self, outputs: Array, directions: Array) -> list[Table]:
+    def _one_by_one(self, outputs: Array) -> list[Table]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
-        looked, n = outputs[:ROWS], self.problem.point.size
+        looked = outputs[:ROWS]
         tables = [_unseen(len(outputs) - len(looked))] if len(outputs) > len(looked) else []
         if not len(looked):
             return tables
         rows = np.eye(self.problem.outputs)[looked]
-        if n <= SMALL:
-            entries = compare_first(self.problem, directions, rows, self.tolerance).entries
-            return [*tables, Table(entries, tuple(range(n)), tuple(map(int, looked)))]
-        return tables + self._split(directions[0], rows, looked)
+        if None not in self.columns:
+            entries = compare_first(self.problem, self.directions, rows, self.tolerance).entries
+            return [*tables, Table(entries, self.columns, tuple(map(int, looked)))]
+        return tables + self._split(self.directions[0], rows, looked)
 
     def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Table]:
         """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
-        pulled = self.problem.gradients(rows).values
+        pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros((n, len(rows)), bool)
         while waiting and tests < SPLITS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,18 +46,16 @@ def summarise(
     names: Names,
     *,
     notes: tuple[str, ...] = (),
-    explain: Callable[[Finding, int], Finding] = lambda finding, wrong: finding,
+    explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
 ) -> OrderResult:
-    """One order's verdict; `explain` may rename or extend a finding, given how many elements of its input are wrong."""
+    """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe)."""
     whole = stacked([table.entries for table in tables])
-    findings = [explain(finding, wrong) for finding, wrong in _worst(order, tables, names)]
+    findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, tables, names)]
     findings.sort(key=lambda finding: KINDS.index(finding.kind))
     undecided = int(np.sum(whole.status == INCONCLUSIVE))
     verdict = WRONG if findings else UNKNOWN if undecided else AGREES
-    # At a kink the interval is the subdifferential, which says nothing of how sharp the differences are.
-    seen = (whole.status != INCONCLUSIVE) & (whole.status != KINK) & np.isfinite(whole.allowed)
+    seen = _seen(whole)
     resolution = float(np.max(whole.allowed[seen])) if seen.any() else float("nan")
-    largest = float(np.max(np.abs(whole.difference[seen]))) if seen.any() else 0.0
     kinks = int(np.sum(whole.status == KINK))
     if kinks:
         notes = (*notes, f"{kinks} of {whole.status.size} entries lie at a kink, between the one-sided slopes")
@@ -68,7 +66,7 @@ def summarise(
         reasons=whole.reasons(),
         notes=notes,
         resolution=resolution,
-        relative_resolution=resolution / largest if largest else float("nan"),
+        relative_resolution=_relative(tables),
         compared=int(whole.status.size) - undecided,
         inconclusive=undecided,
     )
@@ -85,15 +83,49 @@ def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
     return OrderResult(order=order, verdict=WRONG, findings=(finding,))
 
 
-def _worst(order: int, tables: Sequence[Table], names: Names) -> list[tuple[Finding, int]]:
-    """For each input and kind: the finding at its worst element, and how many elements are wrong."""
-    groups: dict[tuple[str, Kind], list[tuple[float, Finding]]] = {}
+def _seen(entries: Entries) -> Array:
+    """At a kink the interval is the subdifferential, which says nothing of how sharp the differences are."""
+    seen: Array = (entries.status != INCONCLUSIVE) & (entries.status != KINK) & np.isfinite(entries.allowed)
+    return seen
+
+
+def _relative(tables: Sequence[Table]) -> float:
+    """The resolution over the largest derivative; for probes, over the largest contribution to each of them."""
+    plain = [table.entries for table in tables if table.contribution is None]
+    shares = []
+    if plain:
+        whole = stacked(plain)
+        seen = _seen(whole)
+        largest = np.max(np.abs(whole.difference[seen]), initial=0.0)
+        shares += [float(np.max(whole.allowed[seen])) / largest] if largest > 0 else []
+    for table in tables:
+        if table.contribution is not None:
+            seen = _seen(table.entries) & (table.contribution > 0)
+            shares += [float(np.max(table.entries.allowed[seen] / table.contribution[seen]))] if seen.any() else []
+    return max(shares, default=float("nan"))
+
+
+def _worst(order: int, tables: Sequence[Table], names: Names) -> list[tuple[Finding, int | None]]:
+    """For each input and kind: the finding at its worst entry and its coordinate."""
+    groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
+    searched = any(table.searched for table in tables)
     for table in tables:
         excess = table.entries.excess()
         for line, row in zip(*np.nonzero(table.entries.status == MISMATCH), strict=True):
             finding = _finding(order, table, names, int(line), int(row))
-            groups.setdefault((finding.input, finding.kind), []).append((float(excess[line, row]), finding))
-    return [(max(group, key=lambda pair: pair[0])[1], len(group)) for group in groups.values()]
+            group = groups.setdefault((finding.input, finding.kind), [])
+            group.append((float(excess[line, row]), finding, table.columns[line]))
+    worst = []
+    for group in groups.values():
+        _, finding, coordinate = max(group, key=lambda item: item[0])
+        worst.append((replace(finding, reason=finding.reason + _count(len(group), searched)), coordinate))
+    return worst
+
+
+def _count(wrong: int, searched: bool) -> str:
+    if searched:
+        return "; found among random probes, at least this entry is wrong"
+    return f"; {wrong} entries are wrong, this is the worst" if wrong > 1 else ""
 
 
 def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Finding:

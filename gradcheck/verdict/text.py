@@ -7,14 +7,15 @@ from gradcheck.finding import MISMATCH, Finding, Kind, OrderResult, Result
 REMEDIES = {
     Kind.RAISES: "TensorFlow cannot differentiate this; replace the operation that the message names, "
     "or give it a gradient with tf.custom_gradient.",
-    Kind.SHAPE: "a gradient must have the shape and dtype of its source; in a tf.custom_gradient reduce over broadcast axes.",
-    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside of the tape, through NumPy or "
-    "Python numbers, through an integer, or for a variable that was replaced by a tensor.",
+    Kind.SHAPE: "a gradient must have the shape and dtype of its source; in a tf.custom_gradient, reduce over the axes "
+    "that were broadcast.",
+    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside of the tape, "
+    "through NumPy or Python numbers, through an integer, or for a variable that was replaced by a tensor.",
     Kind.PARTIAL: "put the whole computation of the result inside the tape.",
-    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; look for 0 * inf or 0 / 0 in the backward pass, "
-    "such as a tf.where whose unused branch overflows.",
-    Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed (tf.custom_gradient, "
-    "tf.stop_gradient, a hand-written backward pass).",
+    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; look for 0 * inf or 0 / 0 in the "
+    "backward pass, such as a tf.where whose unused branch overflows.",
+    Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed "
+    "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
     Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
     Kind.MODES: "run the derivative in the one mode that agrees with differences.",
 }

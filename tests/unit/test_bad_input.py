@@ -1,0 +1,189 @@
+"""Bad input is answered with an exception that names the argument, what was given and the fix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Reason, assert_close, check
+
+
+def refused(error: type[Exception], words: list[str], *arguments: object, **options: object) -> None:
+    """Both front doors raise exactly `error`, whose message holds the words."""
+    for door in (check, assert_close):
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            door(*arguments, **options)  # type: ignore[operator]
+        assert type(caught.value) is error, caught.value
+        assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_two_arrays_are_sent_to_numpy() -> None:
+    words = ["f is of type ndarray", "a callable was expected", "numpy.testing.assert_allclose"]
+    refused(TypeError, words, np.ones(3), np.ones(3))
+
+
+def test_no_inputs() -> None:
+    refused(ValueError, ["no inputs", "gradcheck.check(f, x)", "variables="], tf.sin)
+
+
+@pytest.mark.parametrize(("given", "kind"), [(2, "int32"), (True, "bool"), ("a", "string"), (np.arange(3), "int64")])
+def test_nothing_floating(given: object, kind: str) -> None:
+    words = [f"inputs hold {kind}", "nothing floating", "2.0, not 2", "variables="]
+    refused(ValueError, words, lambda x: x, given)
+
+
+def test_an_input_that_is_no_tensor() -> None:
+    refused(TypeError, ["x['a'] is of type object", "give numbers, NumPy arrays"], lambda x: x, {"a": object()})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_inputs_that_are_not_finite(bad: float) -> None:
+    words = ["x holds 1 NaN or Inf of 3 coordinates", "give a finite one"]
+    refused(ValueError, words, tf.sin, np.array([1.0, bad, 2.0]))
+
+
+def test_a_variable_that_is_not_finite() -> None:
+    variable = tf.Variable([1.0, np.nan], name="w")
+    refused(ValueError, ["variables[0] (w:0) holds 1 NaN"], lambda: variable * 2.0, variables=[variable])
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda x: tf.cast(x, tf.int32), ["the result of f has dtype int32", "floating or complex tensor", "cast it"]),
+        (lambda x: None, ["the result of f is None", "is a return statement missing?"]),
+        (lambda x: "a", ["the result of f is of type str", "floating or complex tensor"]),
+        (lambda x: tf.constant("a"), ["the result of f has dtype string"]),
+        (lambda x: 2.0, ["the result of f is of type float", "Python numbers cut the gradient"]),
+        (lambda x: x.numpy(), ["the result of f is of type float64", "NumPy"]),
+        (lambda x: [], ["f returned []", "holds no tensor"]),
+        (lambda x: (x, tf.argmax([x, x])), ["output 1 of f has dtype int64"]),
+        (lambda x: {"a": x, "b": None}, ["output 1 of f is None"]),
+    ],
+)
+def test_results_without_a_derivative(f: object, words: list[str]) -> None:
+    refused(TypeError, words, f, 1.5)
+
+
+@pytest.mark.parametrize(("f", "x"), [(tf.math.log, -1.0), (lambda x: 1 / x, 0.0)])
+def test_a_result_that_is_not_finite(f: object, x: float) -> None:
+    refused(ValueError, ["the result of f is NaN or Inf in 1 of 1", "give other inputs"], f, x)
+
+
+def test_a_function_that_throws() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        raise KeyError("lost")
+
+    words = ["f raised KeyError", "float64(2,)", "lost", "f has to run"]
+    refused(RuntimeError, words, f, np.ones(2))
+    with pytest.raises(RuntimeError) as caught:
+        check(f, np.ones(2))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+@pytest.mark.parametrize("value", [-1e-3, np.nan, np.inf, "1e-3", 1j, True, np.ones(2)])
+def test_tolerances(name: str, value: object) -> None:
+    words = [f"{name} was {value!r}", "a finite number, zero or positive"]
+    refused(ValueError, words, tf.sin, 1.0, **{name: value})
+
+
+@pytest.mark.parametrize("order", [0, 3, -1, True, 2.0, "1", None])
+def test_orders(order: object) -> None:
+    refused(ValueError, [f"order was {order!r}", "1 (first derivatives) or 2"], tf.sin, 1.0, order=order)
+
+
+@pytest.mark.parametrize("probes", [7, 0, True, 8.0])
+def test_probes(probes: object) -> None:
+    refused(ValueError, [f"probes was {probes!r}", "at least 8"], tf.sin, 1.0, probes=probes)
+
+
+def test_inconclusive_modes() -> None:
+    with pytest.raises(ValueError, match=r"inconclusive was 'no'; expected one of 'raise', 'warn', 'ignore'"):
+        assert_close(tf.sin, 1.0, inconclusive="no")
+
+
+def test_variables_that_f_does_not_use() -> None:
+    used, idle = tf.Variable(2.0, dtype=tf.float64), tf.Variable([1.0, 2.0], dtype=tf.float64, name="idle")
+    words = ["variables[1] (idle:0) is not used by f", "leave it out of variables=, or use it inside f"]
+    refused(ValueError, words, lambda x: x * used, 3.0, variables=[used, idle])
+    np.testing.assert_array_equal(idle.numpy(), [1.0, 2.0])
+
+
+def test_a_variable_whose_gradient_is_lost_is_not_called_unused() -> None:
+    variable = tf.Variable(2.0, dtype=tf.float64)
+    result = check(lambda x: x * float(variable.numpy()), 3.0, variables=[variable])
+    assert [finding.kind.value for finding in result.findings] == ["missing"]
+
+
+def test_an_input_variable_that_f_does_not_use_is_like_any_other_input() -> None:
+    result = check(lambda x, y: x * x, tf.Variable(2.0, dtype=tf.float64), tf.Variable(3.0, dtype=tf.float64))
+    assert result.verdict == "agree"
+    assert "y has no gradient (None)" in result.orders[1].notes
+
+
+def test_variables_that_are_none() -> None:
+    refused(TypeError, ["variables[0] is of type float", "a tf.Variable was expected"], tf.sin, 1.0, variables=[2.0])
+    counter = tf.Variable(3, name="counter")
+    refused(TypeError, ["variables[0] (counter:0) has dtype int32"], tf.sin, 1.0, variables=[counter])
+
+
+def test_a_gradient_of_the_wrong_structure() -> None:
+    words = ["gradient holds 3 tensors, 2 expected", "x (shape (2,)), y (shape ())", "None where there is none"]
+    refused(ValueError, words, lambda x, y: x * y, np.ones(2), 2.0, gradient=[1.0, 2.0, 3.0])
+    words = ["gradient has the keys 'a', 'c'", "the inputs have 'a', 'b'"]
+    refused(ValueError, words, lambda d: d["a"] * d["b"], {"a": 1.0, "b": 2.0}, gradient={"a": 2.0, "c": 1.0})
+
+
+@pytest.mark.parametrize("gradient", [np.ones(3), lambda x: tf.ones(3, tf.float64)])
+def test_a_gradient_of_the_wrong_shape(gradient: object) -> None:
+    words = ["gradient for x has shape (3,)", "its source has shape (2,)", "the gradient of the sum of f's outputs"]
+    refused(ValueError, words, tf.sin, np.ones(2), gradient=gradient)
+
+
+@pytest.mark.parametrize(("gradient", "dtype"), [("a", "string"), (1j, "complex128"), (tf.constant(2), "int32")])
+def test_a_gradient_of_the_wrong_dtype(gradient: object, dtype: str) -> None:
+    refused(ValueError, [f"gradient for x has dtype {dtype}", "dtype float64"], tf.sin, 1.0, gradient=gradient)
+
+
+def test_values_have_no_second_derivative() -> None:
+    words = ["gradient is of type float64", "order=2", "a callable is needed", "or order=1"]
+    refused(ValueError, words, tf.sin, 1.0, gradient=np.cos(1.0), order=2)
+
+
+def test_empty_tensors_agree_trivially_and_it_is_said() -> None:
+    result = check(tf.sin, np.zeros((0, 3)), order=2)
+    assert result.verdict == "agree"
+    assert [order.compared for order in result.orders.values()] == [0, 0]
+    assert "agrees trivially" in str(result)
+    assert check(lambda x: x[:0], np.ones(3)).verdict == "agree"
+    assert_close(tf.sin, np.zeros((0, 3)))
+
+
+def test_a_function_that_is_not_deterministic() -> None:
+    tf.random.set_seed(1)
+    result = check(lambda x: x + tf.random.normal((), dtype=tf.float64), 1.0, order=2)
+    assert result.verdict == "inconclusive"
+    assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
+    assert "two calls at the same inputs differ by" in str(result)
+    assert "dropout" in str(result)
+
+
+def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there() -> None:
+    def only_here(x: tf.Tensor) -> tf.Tensor:
+        if x.numpy() != 1.0:
+            raise ValueError("elsewhere")
+        return tf.sin(x)
+
+    def up_to_there(x: tf.Tensor) -> tf.Tensor:
+        if x.numpy() > 1.1:
+            raise ValueError("too far")
+        return tf.sin(x)
+
+    result = check(only_here, 1.0, order=2)
+    assert result.verdict == "inconclusive"
+    assert result.orders[1].reasons == (Reason.NOT_FINITE,)
+    result = check(up_to_there, 1.0, order=2)
+    assert result.verdict == "agree"
+    assert result.resolution[1] < 1e-9

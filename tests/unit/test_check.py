@@ -1,0 +1,240 @@
+"""What check takes, what it says, and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Kind, check
+
+
+def c(value: Any) -> tf.Tensor:
+    return tf.constant(value, tf.float64)
+
+
+def test_both_orders_and_the_worst_of_them() -> None:
+    @tf.custom_gradient
+    def square(x: tf.Tensor) -> Any:
+        return x * x, lambda upstream: upstream * tf.stop_gradient(2 * x)
+
+    result = check(square, 3.0, order=2)
+    assert list(result.orders) == [1, 2]
+    assert (result.orders[1].verdict, result.orders[2].verdict, result.verdict) == ("agree", "mismatch", "mismatch")
+    assert [finding.order for finding in result.findings] == [2]
+    assert list(check(tf.sin, 1.0).orders) == [1]
+
+
+def test_printing_names_verdicts_resolution_and_findings() -> None:
+    text = str(check(lambda x: x * tf.stop_gradient(x), np.array([2.0, 3.0])))
+    assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
+    assert "wrong value at x[0]: autodiff gives 2, differences say 4 (error at most " in text
+    assert "2 entries are wrong, this is the worst" in text
+
+
+def test_python_floats_and_numpy_stay_float64() -> None:
+    seen = []
+
+    def f(*tensors: tf.Tensor) -> tf.Tensor:
+        seen[:] = [tensor.dtype.name for tensor in tensors]
+        return tf.add_n([tf.cast(tensor, tf.float64) for tensor in tensors])
+
+    assert check(f, 1.0, np.float64(2.0), np.ones(()), np.float32(1.0)).verdict == "agree"
+    assert seen[:3] == ["float64"] * 3
+    assert check(tf.sin, 1.0).resolution[1] < 1e-11
+
+
+def test_nested_inputs_and_outputs() -> None:
+    def f(d: Any, pair: Any) -> Any:
+        return {"y": d["a"] * d["b"][0], "z": [tf.reduce_sum(d["b"][1]) * pair[0], pair[1] ** 2]}
+
+    inputs = {"a": 1.5, "b": [np.array([1.0, 2.0]), np.ones((1, 2))]}, (3.0, c([1.0, -2.0]))
+    result = check(f, *inputs, order=2)
+    assert result.verdict == "agree"
+    assert result.orders[1].compared == 8 * 5
+    wrong = check(f, *inputs, gradient=[3.0, c([1.5, 1.5]), c([[3.0, 3.5]]), 2.0, c([2.0, -4.0])])
+    assert [(finding.element, finding.autodiff) for finding in wrong.findings] == [("d['b'][1][0, 1]", 3.5)]
+
+
+def test_integer_inputs_are_handed_through() -> None:
+    ids, seen = np.array([0, 2, 2]), []
+
+    def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        seen.append((ids.dtype.name, ids.numpy().tolist()))
+        return tf.gather(table, ids) ** 2
+
+    result = check(embed, np.array([[0.5], [1.0], [-2.0]]), ids, order=2)
+    assert result.verdict == "agree"
+    assert {(name, tuple(values)) for name, values in seen} == {("int64", (0, 2, 2))}
+    fixed = check(embed, np.array([[0.5], [1.0], [-2.0]]), ids, gradient=[np.array([[1.0], [0.0], [-8.0]]), None])
+    assert fixed.verdict == "agree"
+
+
+def test_variables_beside_inputs_without_inputs_and_as_inputs() -> None:
+    v, w = tf.Variable([1.0, 2.0], dtype=tf.float64), tf.Variable(3.0, dtype=tf.float64)
+    assert check(lambda x: x * v**2 * w, 1.5, variables=[v, w], order=2).verdict == "agree"
+    assert check(lambda: v**3, variables=v, order=2).verdict == "agree"
+    assert check(lambda q, x: q**3 * x, v, 2.0, order=2).verdict == "agree"
+    # Sources are the tensors first; a given gradient comes in the order of the arguments all the same.
+    assert check(lambda q, x: q**3 * x, v, 2.0, gradient=[c([6.0, 24.0]), 9.0]).verdict == "agree"
+
+
+def test_keras_variables() -> None:
+    v = keras.Variable(np.array([1.0, 2.0]), dtype="float64", name="kernel")
+    assert check(lambda x: x * v**2, 1.5, variables=[v], order=2).verdict == "agree"
+    (finding,) = check(lambda x: x * tf.stop_gradient(v), 1.5, variables=[v]).findings
+    assert (finding.kind, finding.input) == (Kind.MISSING, "variables[0] (kernel)")
+
+
+@pytest.mark.parametrize(
+    ("f", "gradient"),
+    [
+        # L = sum of real and imaginary parts of f(z): TensorFlow's gradient is conj(f'(z)) (1 + i) for holomorphic f,
+        # dL/dx + i dL/dy in general.
+        (lambda z: z * z, lambda z: np.conj(2 * z) * (1 + 1j)),
+        (tf.exp, lambda z: np.conj(np.exp(z)) * (1 + 1j)),
+        (tf.math.conj, lambda z: np.conj(1 + 1j) + 0 * z),
+        (lambda z: tf.abs(z) ** 2, lambda z: 2 * z),
+        (tf.math.real, lambda z: 1 + 0 * z),
+        (tf.math.imag, lambda z: 1j + 0 * z),
+        (tf.math.angle, lambda z: (-z.imag + 1j * z.real) / abs(z) ** 2),
+    ],
+)
+def test_complex_inputs_by_tensorflows_convention(f: Any, gradient: Any) -> None:
+    z = np.array([1.0 + 2.0j, -0.5 + 0.25j])
+    assert check(f, z, order=2).verdict == "agree"
+    assert check(f, z, gradient=gradient(z)).verdict == "agree"
+    wrong = check(f, z, gradient=np.conj(gradient(z)) + 1e-9)
+    assert wrong.verdict == "mismatch"
+    assert wrong.findings[0].input in ("z (real part)", "z (imaginary part)", "input (real part)", "x (real part)")
+
+
+def test_a_complex_output_of_a_real_input() -> None:
+    assert check(lambda x: tf.complex(tf.sin(x), x**2), np.array([0.5, 1.5]), order=2).verdict == "agree"
+
+
+def test_none_and_zero_are_told_apart() -> None:
+    none = check(lambda x, y: x * x, 1.0, 2.0, order=2)
+    zero = check(lambda x, y: x * x + 0 * y, 1.0, 2.0, order=2)
+    assert none.verdict == zero.verdict == "agree"
+    assert "y has no gradient (None)" in none.orders[1].notes
+    assert zero.orders[1].notes == ()
+
+
+def test_a_constant_in_any_precision_agrees() -> None:
+    result = check(lambda x: tf.constant(3.0), 1.0, order=2)
+    assert result.verdict == "agree"
+    assert result.orders[1].notes == ("x has no gradient (None)",)
+
+
+def test_given_gradients_as_values_and_callables() -> None:
+    x = np.array([0.5, 1.5])
+    assert check(tf.sin, x, gradient=np.cos(x)).verdict == "agree"
+    assert check(tf.sin, x, gradient=tf.cos, order=2).verdict == "agree"
+    assert check(lambda x: x**2, 3.0, gradient=6).verdict == "agree"
+    assert check(lambda x, y: x * y, 3.0, 2.0, gradient=lambda x, y: (y, x), order=2).verdict == "agree"
+    wrong = check(tf.sin, x, gradient=lambda x: tf.stop_gradient(tf.cos(x)), order=2)
+    assert (wrong.orders[1].verdict, wrong.orders[2].verdict) == ("agree", "mismatch")
+    (finding,) = check(tf.sin, x, gradient=np.cos(x) + [0.0, 1e-9]).findings
+    assert (finding.kind, finding.index) == (Kind.WRONG_VALUE, (1,))
+    assert finding.reason.endswith(f"TensorFlow's own gradient of f is {np.cos(1.5):.10g}")
+
+
+def test_a_given_gradient_that_throws_is_a_finding() -> None:
+    def gradient(x: tf.Tensor) -> tf.Tensor:
+        raise ZeroDivisionError("by zero")
+
+    (finding,) = check(tf.sin, 1.0, gradient=gradient).findings
+    assert (finding.kind, finding.reason) == (Kind.RAISES, "ZeroDivisionError: by zero")
+
+
+def test_smaller_errors_than_the_tolerance_do_not_matter() -> None:
+    x = np.array([1.0, 2.0])
+    off = np.cos(x) * [1.0, 1 + 1e-5]
+    assert check(tf.sin, x, gradient=off).verdict == "mismatch"
+    assert check(tf.sin, x, gradient=off, rtol=1e-4).verdict == "agree"
+    assert check(tf.sin, x, gradient=off, atol=1e-4).verdict == "agree"
+    (finding,) = check(tf.sin, x, gradient=off, rtol=1e-6).findings
+    assert finding.allowed == pytest.approx(1e-6 * abs(np.cos(2.0)), rel=1e-6)
+    assert check(tf.sin, x, gradient=off, rtol=0.0, atol=1e-7).verdict == "mismatch"
+
+
+def test_a_tolerance_finer_than_the_resolution_is_inconclusive() -> None:
+    assert check(tf.sin, 1.0, rtol=1e-15).verdict == "inconclusive"
+    assert check(tf.sin, 1.0, atol=1e-15).verdict == "inconclusive"
+    assert check(tf.sin, 1.0, rtol=0.0).verdict == "inconclusive"
+    # A mismatch far beyond the resolution is one at any tolerance.
+    assert check(tf.sin, 1.0, rtol=1e-15, gradient=0.5).verdict == "mismatch"
+    big = np.linspace(1.0, 2.0, 40)
+    assert check(tf.sin, big, rtol=1e-15).verdict == "inconclusive"
+    assert check(tf.sin, big, rtol=1e-6).verdict == "agree"
+
+
+def test_the_resolution_is_the_smallest_error_that_is_noticed() -> None:
+    x = np.array([0.7])
+    resolution = check(tf.sin, x).resolution[1]
+    assert 0 < resolution < 1e-11
+    assert check(tf.sin, x, gradient=np.cos(x) + 3 * resolution).verdict == "mismatch"
+    assert check(tf.sin, x, gradient=np.cos(x) + resolution / 30).verdict == "agree"
+
+
+def _disturb(x: tf.Tensor) -> None:
+    random.random()
+    np.random.uniform()
+    tf.random.normal(())
+    tf.random.get_global_generator().normal(())
+
+
+def _state() -> tuple[Any, ...]:
+    return (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),  # type: ignore[index, union-attr]
+        tf.random.get_global_generator().state.numpy().tolist(),
+    )
+
+
+def _next_numbers() -> list[float]:
+    return [random.random(), float(np.random.uniform()), float(tf.random.normal(()))]
+
+
+@pytest.mark.parametrize("throws", [None, ValueError, KeyboardInterrupt])
+def test_nothing_of_the_users_is_changed(throws: type[BaseException] | None) -> None:
+    weight = tf.Variable([1.0, 2.0], dtype=tf.float64)
+    calls = []
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        _disturb(x)
+        calls.append(1)
+        if throws is not None and len(calls) > 20:
+            raise throws("in the middle")
+        return tf.sin(x) * weight
+
+    tf.random.set_seed(5)
+    random.seed(5)
+    np.random.seed(5)
+    expected = _next_numbers()
+    tf.random.set_seed(5)
+    random.seed(5)
+    np.random.seed(5)
+    before = _state()
+    with pytest.raises(throws, match="in the middle") if throws else nullcontext():
+        check(f, 1.0, variables=[weight], order=2)
+    assert len(calls) > 20
+    assert _state() == before
+    assert _next_numbers() == expected
+    np.testing.assert_array_equal(weight.numpy(), [1.0, 2.0])
+
+
+def test_a_function_under_tf_function() -> None:
+    weight = tf.Variable([1.0, 2.0], dtype=tf.float64)
+
+    @tf.function
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x * weight)
+
+    assert check(f, c([0.5, -1.0]), variables=[weight], order=2).verdict == "agree"
