@@ -92,7 +92,7 @@ class GraphProblem:
         return gradient_matrix(pullbacks(self._forward, self._tensors(point), rows), self.sources)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradients (p, n) of <w, f> at many points, in one batch, of the references where the catalogue has them."""
+        """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
         weight = self._output(cotangent)
         # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
         rows = np.concatenate([self.point[None, :], points]) if self.anchored else points
