@@ -22,6 +22,7 @@ def hunted(operation: str, order: int, start: int) -> list[Found]:
         database=None,
         deadline=None,
         phases=profiles.PHASES,
+        report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(graphs(containing=operation, order=order))

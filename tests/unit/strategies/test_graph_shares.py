@@ -88,15 +88,19 @@ def test_graphs_are_plain_data(collected: Callable[[int], Any], order: int) -> N
 
 
 @ORDERS
-def test_most_of_the_catalogue_turns_up(collected: Callable[[int], Any], order: int) -> None:
+def test_most_of_the_catalogue_but_for_the_dear_operations_turns_up(
+    collected: Callable[[int], Any], order: int
+) -> None:
     drawn = {node.op for graph in collected(order).graphs for node in graph.nodes}
     offered = {spec.name for spec in CATALOGUE.values() if order in spec.orders}
     assert drawn <= offered
-    assert len(drawn) >= 0.9 * len(offered)
+    looped = {name for name in offered if CATALOGUE[name].looped}
+    assert len(drawn - looped) >= 0.9 * len(offered - looped)
+    assert drawn & looped
 
 
 def test_every_operation_can_be_asked_for(collecting: Callable[..., Any]) -> None:
     for spec in CATALOGUE.values():
-        collection = collecting(graphs(containing=spec.name, order=spec.orders[-1]), 10)
+        collection = collecting(graphs(containing=spec.name, order=spec.orders[-1]), 5)
         assert len(collection.graphs) >= 0.9 * collection.attempts, spec.name
         assert all(any(node.op == spec.name for node in graph.nodes) for graph in collection.graphs), spec.name
