@@ -2,8 +2,8 @@
 
     python tests/benchmarks/false_alarms.py --graphs 20000 --seeds 1 2 3 4 5
 
-Prints a table a seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the attempts.
-Every mismatch, and the first inconclusive graphs, are printed in full.
+Prints a table a seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the
+attempts. Every mismatch, and the first inconclusive graphs, are printed in full.
 """
 
 from __future__ import annotations

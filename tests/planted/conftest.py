@@ -1,0 +1,67 @@
+"""Planting wrong gradients in TensorFlow's registry, and hunting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from gradcheck.strategies.graphs import graphs
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from tensorflow.python.framework import ops
+
+from gradcheck.coverage import Coverage
+from gradcheck.hunt import Found, examine
+from gradcheck.report.discovery import Discovery
+
+Fault = Callable[..., Any]
+
+
+@contextmanager
+def planted(op: str, fault: Fault) -> Iterator[None]:
+    """Inside, the gradient of `op` is `fault(right, op, *cotangents)`; the right one is put back, whatever happens."""
+    entry = ops.gradient_registry._registry[op]
+    right = entry["type"]
+    entry["type"] = lambda node, *cotangents: fault(right, node, *cotangents)
+    try:
+        yield
+    finally:
+        entry["type"] = right
+
+
+@pytest.fixture
+def hunted() -> Callable[..., Discovery | None]:
+    """A function that hunts with an operation under a planted fault and returns the shrunk discovery, or None."""
+
+    def hunt(
+        operation: str, *, order: int = 1, number: int = 1, examples: int = 60, shrink: bool = True, **strategy: Any
+    ) -> Discovery | None:
+        phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+
+        @seed(number)
+        @settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
+        @given(graphs(containing=operation, order=order, **strategy))
+        def test(graph: Any) -> None:
+            examine(graph, order, Coverage(), operation=operation, defects=())
+
+        try:
+            test()
+        except Found as found:
+            return found.discovery
+        return None
+
+    return hunt
+
+
+@pytest.fixture
+def plant() -> Callable[[str, Fault], Any]:
+    """`planted`, for tests."""
+    return planted

@@ -1,0 +1,100 @@
+"""Graphs as functions of real coordinates: batches, cotangents, blame and where nodes stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.graphs.blame import alone, blame
+from gradcheck.graphs.evaluation import forward, forward_points
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.problem import GraphProblem
+from gradcheck.graphs.standing import count_on, standing
+
+X = Input((3,), (0.5, -1.0, 2.0))
+S = Input((), (3.0,))
+GRAPH = Graph((X, S), (Node.of("sin", 0), Node.of("mul", 2, 1), Node.of("mul", 3, 3)))
+
+
+def values(graph: Graph) -> list[Any]:
+    return [value.numpy() for value in forward(graph, [tf.constant(item.array()) for item in graph.inputs])]
+
+
+def problem(cotangent: Any = None) -> GraphProblem:
+    return GraphProblem(GRAPH, (3,), "float64", smooth=True, cotangent=cotangent)
+
+
+def exact(point: Any) -> Any:
+    return (np.sin(point[:3]) * point[3]) ** 2
+
+
+def test_points_are_evaluated_as_one_batch_with_scalars_broadcast() -> None:
+    points = problem().point + np.linspace(0, 1, 5)[:, None]
+    assert np.allclose(problem().values(points), [exact(point) for point in points], rtol=1e-15)
+
+
+def test_a_cotangent_makes_one_number() -> None:
+    weights = np.array([1.0, -2.0, 0.5])
+    assert problem(weights).outputs == 1
+    assert np.allclose(problem(weights).values(problem().point[None]), exact(problem().point) @ weights)
+
+
+def test_gradients_in_one_batch_are_those_point_by_point() -> None:
+    points = problem().point + np.linspace(0, 1, 4)[:, None]
+    weights = np.array([1.0, -2.0, 0.5])
+    batch = problem(weights).gradients_at(np.ones(1), points)
+    single = [problem(weights).gradients(np.ones((1, 1)), point).values[0] for point in points]
+    assert np.allclose(batch, single, rtol=1e-14)
+
+
+def test_products_are_those_of_the_hessian() -> None:
+    weights = np.array([1.0, 0.0, 0.0])
+    found = problem(weights).products(np.ones(1), np.eye(4)[[0, 3]]).values
+    x, s = 0.5, 3.0
+    second, mixed = 2 * s**2 * np.cos(2 * x), 2 * s * np.sin(2 * x)
+    assert np.allclose(found[0], [second, 0, 0, mixed])
+    assert np.allclose(found[1], [mixed, 0, 0, 2 * np.sin(x) ** 2])
+
+
+def test_a_looped_operation_has_a_leading_dimension_too() -> None:
+    literal = Input((1, 2, 2, 1), (1.0, 2.0, 3.0, 4.0))
+    stacked = tf.stack([tf.constant(literal.array())] * 3)
+    graph = Graph((literal,), (Node.of("square", 0),))
+    assert forward_points(graph, [stacked])[-1].shape == (3, 1, 2, 2, 1)
+
+
+def test_alone_keeps_the_arguments_values_and_what_is_used_twice() -> None:
+    node = alone(GRAPH, 4, values(GRAPH))
+    assert node.nodes == (Node.of("mul", 0, 0),)
+    assert np.allclose(node.inputs[0].array(), np.sin(X.array()) * 3.0)
+
+
+def test_blame_names_the_first_wrong_node() -> None:
+    assert blame(GRAPH, values(GRAPH), lambda graph: graph.nodes[0].op == "mul") == 3
+    assert blame(GRAPH, values(GRAPH), lambda graph: False) is None
+
+
+def test_standing_tells_kinks_from_smooth_points() -> None:
+    graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("relu", 0), Node.of("sin", 1)))
+    stands = standing(graph, values(graph))
+    assert (stands.kinks, stands.singular, stands.elements) == ((1,), (), 1)
+    assert not stands.smooth
+    assert not stands.composed
+    assert standing(GRAPH, values(GRAPH)).smooth
+
+
+def test_a_singular_point_is_composed() -> None:
+    graph = Graph((Input((), (0.0,)),), (Node.of("sqrt", 0),))
+    assert standing(graph, values(graph)).composed
+
+
+def test_rounding_away_from_a_kink_still_counts() -> None:
+    def distance(x: Any, y: Any) -> Any:
+        return np.abs(x - y)
+
+    one = np.array([1.0])
+    assert count_on(distance, [one, one + 1e-15], {}) == 1
+    assert count_on(distance, [one, one + 1e-9], {}) == 0
+    assert count_on(None, [one, one], {}) == 0

@@ -1,0 +1,103 @@
+"""The check of one graph: the rules about points that are not smooth, blame, and what a trial says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck import trial
+from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.graphs.graph import Graph, Input, Node
+
+
+def literal(values: Any) -> Input:
+    array = np.asarray(values, dtype=np.float64)
+    return Input(array.shape, tuple(array.reshape(-1).tolist()))
+
+
+def graph(inputs: list[Any], *nodes: Node) -> Graph:
+    return Graph(tuple(literal(values) for values in inputs), nodes)
+
+
+SMOOTH = graph([[0.5, -2.0]], Node.of("sin", 0), Node.of("mul", 1, 0))
+KINKED = graph([[0.0, 2.0]], Node.of("relu", 0), Node.of("sin", 1))
+COMPOSED = {
+    "maximum(x, y) + minimum(x, y) at a tie": graph(
+        [[1.0], [1.0]], Node.of("maximum", 0, 1), Node.of("minimum", 0, 1), Node.of("add", 2, 3)
+    ),
+    "relu(x) - relu(-x) at 0": graph(
+        [0.0], Node.of("relu", 0), Node.of("negative", 0), Node.of("relu", 2), Node.of("sub", 1, 3)
+    ),
+    "sqrt(x**4) at 0": graph([0.0], Node.of("square", 0), Node.of("square", 1), Node.of("sqrt", 2)),
+}
+
+
+def test_a_smooth_graph_agrees_at_both_orders() -> None:
+    checked = trial.run(SMOOTH)
+    assert checked.result.verdict == AGREE
+    assert checked.kinks == 0
+    assert 0 < checked.error_ratio < 1
+    assert all(0 < resolution < 1e-8 for resolution in checked.result.resolution.values())
+
+
+def test_one_kink_is_the_subgradient_test_and_has_no_second_order() -> None:
+    checked = trial.run(KINKED)
+    assert checked.kinks == 1
+    assert checked.result.orders[1].verdict == AGREE
+    assert checked.result.orders[2].verdict == INCONCLUSIVE
+    assert checked.result.orders[2].reasons == (Reason.HIGHER_KINK,)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_composed_kink_is_a_convention(name: str) -> None:
+    checked = trial.run(COMPOSED[name])
+    for order in (1, 2):
+        assert checked.result.orders[order].verdict == INCONCLUSIVE
+        assert checked.result.orders[order].reasons == (Reason.COMPOSED_KINK,)
+
+
+def test_near_a_kink_is_no_kink() -> None:
+    checked = trial.run(graph([[1e-5, -1e-5]], Node.of("relu", 0)))
+    assert checked.kinks == 0
+    assert checked.result.verdict == AGREE
+
+
+def test_cumprod_at_a_zero_is_a_mismatch_and_the_culprit() -> None:
+    wrong = graph(
+        [[0.0, 2.0, 3.0]], Node.of("sin", 0), Node.of("cumprod", 1, exclusive=False, reverse=False), Node.of("exp", 2)
+    )
+    checked = trial.run(wrong, (1,))
+    assert checked.result.verdict == MISMATCH
+    assert checked.result.findings[0].kind is Kind.WRONG_VALUE
+    assert checked.result.findings[0].index == (0,)
+    assert trial.culprit(wrong, 1) == 2
+
+
+def test_the_hessian_of_a_product_at_a_zero() -> None:
+    checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
+    assert checked.result.orders[1].verdict == AGREE
+    assert checked.result.orders[2].verdict == MISMATCH
+    assert "autodiff of autodiff stands alone" in " ".join(checked.result.orders[2].notes)
+
+
+def test_a_right_graph_has_no_culprit() -> None:
+    assert trial.culprit(SMOOTH, 1) is None
+
+
+def test_many_inputs_are_probed() -> None:
+    wide = graph([np.linspace(-2, 2, 40)], Node.of("tanh", 0), Node.of("square", 1))
+    checked = trial.run(wide)
+    assert checked.result.verdict == AGREE
+    assert checked.result.orders[1].compared < 40 * 40
+
+
+def test_no_elements_agree_and_say_so() -> None:
+    checked = trial.run(graph([np.zeros(0)], Node.of("sin", 0)))
+    assert checked.result.verdict == AGREE
+    assert "no elements" in checked.result.orders[1].notes[0]
+
+
+def test_a_trial_is_the_same_every_time() -> None:
+    assert str(trial.run(SMOOTH).result) == str(trial.run(SMOOTH).result)
