@@ -28,7 +28,7 @@ COMPOSED = {
         [[1.0], [1.0]], Node.of("maximum", 0, 1), Node.of("minimum", 0, 1), Node.of("add", 2, 3)
     ),
     "relu(x) - relu(-x) at 0": graph(
-        [0.0], Node.of("relu", 0), Node.of("negative", 0), Node.of("relu", 2), Node.of("sub", 1, 3)
+        [0.0], Node.of("relu", 0), Node.of("negative", 0), Node.of("relu", 2), Node.of("subtract", 1, 3)
     ),
     "sqrt(x**4) at 0": graph([0.0], Node.of("square", 0), Node.of("square", 1), Node.of("sqrt", 2)),
 }
