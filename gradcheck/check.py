@@ -99,7 +99,8 @@ def assert_close(
     result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
     name = getattr(f, "__name__", type(f).__name__)
     if result.verdict == MISMATCH:
-        raise FAILURES[result.findings[0].kind](failure(name, result), result) from None
+        label = "autodiff" if gradient is None else "given"
+        raise FAILURES[result.findings[0].kind](failure(name, result, label), result) from None
     if result.verdict != INCONCLUSIVE or inconclusive == "ignore":
         return
     first = result.orders[1]

@@ -28,7 +28,10 @@ class Explanation:
     gradient: Any
 
     def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
-        if self.gradient is None or finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
+        if self.gradient is None:
+            return finding
+        finding = _given(finding)
+        if finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
             return finding
         if finding.kind is Kind.MISSING and self._uses.second_lost:
             return replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
@@ -69,6 +72,11 @@ class Explanation:
 
 def not_recorded(finding: Finding, coordinate: int | None) -> Finding:
     """The second-order finding about a given gradient, which is recorded by the tape that `check` puts around it."""
+    finding = _given(finding)
     if finding.kind is Kind.MISSING:
         return replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
     return finding
+
+
+def _given(finding: Finding) -> Finding:
+    return replace(finding, reason=finding.reason.replace("autodiff gives", "the gradient given is", 1))

@@ -15,7 +15,7 @@ from gradcheck.numerics.smoothness import OneSided, Smoothness, classify, subgra
 from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.observation import measured_rounding, moved_autodiff, observe, ulp_rounding
+from gradcheck.verdict.observation import along, measured_rounding, moved_autodiff, observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +49,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     unit = cotangents.shape[0] == cotangents.shape[1] and np.array_equal(cotangents, np.eye(len(cotangents)))
     gradients = problem.gradients(cotangents)
     with np.errstate(invalid="ignore", over="ignore"):
-        autodiff = directions @ gradients.values.T
+        autodiff = along(directions, gradients.values)
     sample = observe(problem, directions, None if unit else cotangents)
     estimate = _first_difference(sample)
     entries = settle(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)

@@ -36,6 +36,17 @@ def weighted(values: Array, cotangents: Array) -> Array:
     return product
 
 
+def along(directions: Array, gradients: Array) -> Array:
+    """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
+    finite = np.isfinite(gradients)
+    product: Array = directions @ np.where(finite, gradients, 0.0).T
+    for row in np.flatnonzero(~finite.all(axis=1)):
+        for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):
+            moving = directions[line] != 0
+            product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
+    return product
+
+
 def ulp_rounding(autodiff: Array, precision: float) -> Array:
     """The rounding that every autodiff value is granted without being measured."""
     finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
@@ -58,5 +69,5 @@ def moved_autodiff(problem: Problem, cotangents: Array, directions: Array, draws
     for _ in range(draws):
         moved = problem.point * (1 + 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape))
         with np.errstate(invalid="ignore", over="ignore"):
-            rows.append(directions @ problem.gradients(cotangents, moved).values.T)
+            rows.append(along(directions, problem.gradients(cotangents, moved).values))
     return np.stack(rows)

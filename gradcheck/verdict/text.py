@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from gradcheck.finding import MISMATCH, Finding, Kind, OrderResult, Result
 
 REMEDIES = {
@@ -21,11 +23,14 @@ REMEDIES = {
 }
 
 
-def failure(name: str, result: Result) -> str:
-    """The message of a mismatch, for the function `name`; several lines, the worst finding first."""
+def failure(name: str, result: Result, label: str = "autodiff") -> str:
+    """The message of a mismatch, for the function `name`; several lines, the most severe kind first.
+
+    `label` says whose gradient was held against the differences.
+    """
     lines = [f"the gradient of {name} is wrong", ""]
     for finding in result.findings:
-        lines += _paragraph(finding)
+        lines += _paragraph(finding, label)
     lines += ["", *(_order(order) for order in result.orders.values())]
     kinds = dict.fromkeys(finding.kind for finding in result.findings)
     lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)]
@@ -45,26 +50,29 @@ def doubt(name: str, result: Result) -> str:
     return "\n".join(lines)
 
 
-def _paragraph(finding: Finding) -> list[str]:
+def _paragraph(finding: Finding, label: str) -> list[str]:
     output = "" if finding.output is None else f" of output element {finding.output}"
-    lines = [f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {finding.element}"]
-    if finding.difference is not None and finding.bound is not None:
-        given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
-        lines.append(f"    autodiff     {given}")
-        if finding.kind is not Kind.SUBDIFFERENTIAL:
-            lines.append(f"    differences  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
+    head = f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {finding.element}"
+    if finding.difference is None or finding.bound is None:
+        return [head, f"    {finding.reason}"]
+    given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
+    lines = [head, f"    {label:<11}  {given}"]
+    if finding.kind is Kind.SUBDIFFERENTIAL:
+        low, high = finding.difference - finding.bound, finding.difference + finding.bound
+        lines.append(f"    {'slopes':<11}  {low:.12g} to {high:.12g}")
+    else:
+        lines.append(f"    {'differences':<11}  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
         if finding.allowed is not None and finding.autodiff is not None:
-            lines.append(
-                f"    off by       {abs(finding.autodiff - finding.difference):.3g}   (allowed {finding.allowed:.1e})"
-            )
-    lines.append(f"    {finding.reason}")
-    return lines
+            off = abs(finding.autodiff - finding.difference)
+            lines.append(f"    {'off by':<11}  {off:.3g}   (allowed {finding.allowed:.1e})")
+    # A reason opens with the numbers that stand above.
+    return lines + [f"    {remark}" for remark in finding.reason.split("; ")[1:]]
 
 
 def _order(order: OrderResult) -> str:
-    if order.verdict == MISMATCH or not order.compared:
+    if not order.compared:
         return f"order {order.order}: {order.verdict}"
-    return (
-        f"order {order.order}: {order.verdict}, {order.compared} compared, {order.inconclusive} inconclusive; "
-        f"an error of {order.resolution:.1e} would have been noticed"
-    )
+    line = f"order {order.order}: {order.verdict}, {order.compared} compared, {order.inconclusive} inconclusive"
+    if order.verdict == MISMATCH or not isfinite(order.resolution):
+        return line
+    return f"{line}; an error of {order.resolution:.1e} would have been noticed"

@@ -1,0 +1,162 @@
+"""assert_close: which exception, which warning, and the text that a person reads."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck import GradientInconclusive, InconclusiveWarning, assert_close
+from gradcheck.finding import Kind
+from gradcheck.verdict.failure import FAILURES
+
+x = np.array([0.5, 1.5])
+
+
+@tf.custom_gradient
+def throws(x: tf.Tensor) -> Any:
+    def backward(upstream: tf.Tensor) -> tf.Tensor:
+        raise LookupError("no gradient defined")
+
+    return tf.sin(x), backward
+
+
+@tf.custom_gradient
+def steep_abs(x: tf.Tensor) -> Any:
+    return tf.abs(x), lambda upstream: upstream * 1.5
+
+
+def lost_part(x: tf.Tensor) -> tf.Tensor:
+    early = tf.sin(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        late = early + x**2
+    return tape.gradient(late, x)
+
+
+@pytest.mark.parametrize(
+    ("error", "f", "point", "options"),
+    [
+        (gradcheck.GradientRaises, throws, x, {}),
+        (gradcheck.GradientMissing, lambda x: tf.constant(x.numpy()), x, {}),
+        (gradcheck.GradientPartial, lambda x: tf.sin(x) + x**2, x, {"gradient": lost_part}),
+        (gradcheck.GradientNonFinite, tf.sin, x, {"gradient": np.array([np.nan, 0.0])}),
+        (gradcheck.GradientWrongValue, lambda x: x * tf.stop_gradient(x), x, {}),
+        (gradcheck.GradientOutsideSubdifferential, steep_abs, np.array([0.0]), {}),
+    ],
+)
+def test_each_kind_has_its_exception(error: type, f: Any, point: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(gradcheck.GradientMismatch) as caught:
+        assert_close(f, point, **options)
+    assert type(caught.value) is error
+    assert issubclass(error, AssertionError)
+    assert FAILURES[caught.value.result.findings[0].kind] is error  # type: ignore[union-attr]
+    assert caught.value.__suppress_context__
+
+
+def test_every_kind_is_known() -> None:
+    assert set(FAILURES) == set(Kind)
+    assert len(set(FAILURES.values())) == len(Kind)
+
+
+def test_the_most_severe_kind_decides_and_all_are_listed() -> None:
+    with pytest.raises(gradcheck.GradientMissing) as caught:
+        assert_close(lambda x, y: x * tf.stop_gradient(x) * y.numpy(), 2.0, 3.0)
+    assert [finding.kind for finding in caught.value.result.findings] == [Kind.MISSING, Kind.WRONG_VALUE]
+    text = str(caught.value)
+    assert text.index("order 1, missing") < text.index("order 1, wrong value")
+    assert "What to do (missing):" in text
+    assert "What to do (wrong value):" in text
+
+
+def test_agreement_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert assert_close(tf.tanh, x, order=2) is None  # type: ignore[func-returns-value]
+
+
+def test_inconclusive_everywhere_raises() -> None:
+    with pytest.raises(GradientInconclusive, match="nobody can tell whether the gradient of floor is right") as caught:
+        assert_close(tf.floor, 1.0)
+    assert not isinstance(caught.value, gradcheck.GradientMismatch)
+    assert "because: jump or infinite slope" in str(caught.value)
+    with pytest.warns(InconclusiveWarning, match="jump or infinite slope"):
+        assert_close(tf.floor, 1.0, inconclusive="warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_close(tf.floor, 1.0, inconclusive="ignore")
+
+
+def test_partly_inconclusive_warns_at_the_callers_line() -> None:
+    with pytest.warns(InconclusiveWarning) as caught:
+        assert_close(tf.floor, np.array([1.0, 1.5]))
+    assert caught[0].filename == __file__
+    with pytest.raises(GradientInconclusive):
+        assert_close(tf.floor, np.array([1.0, 1.5]), inconclusive="raise")
+
+
+def test_inconclusive_only_at_second_order_warns() -> None:
+    assert_close(tf.nn.relu, 0.0)
+    with pytest.warns(InconclusiveWarning, match="kink of higher order"):
+        assert_close(tf.nn.relu, 0.0, order=2)
+    with pytest.raises(GradientInconclusive):
+        assert_close(tf.nn.relu, 0.0, order=2, inconclusive="raise")
+
+
+def test_a_mismatch_is_raised_whatever_is_inconclusive() -> None:
+    with pytest.raises(gradcheck.GradientWrongValue):
+        assert_close(lambda x: x * tf.stop_gradient(x), 2.0, inconclusive="ignore")
+
+
+def test_the_traceback_ends_at_the_callers_line_for_pytest() -> None:
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        assert_close(lambda x: x * tf.stop_gradient(x), 2.0)
+    (frame,) = [frame for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_name == "assert_close"]
+    assert frame.f_locals["__tracebackhide__"] is True
+    assert caught.traceback.filter(caught)[-1].path.name == "test_assert_close.py"
+
+
+def square(x: tf.Tensor) -> tf.Tensor:
+    return x * tf.stop_gradient(x)
+
+
+MESSAGE = """\
+the gradient of square is wrong
+
+  order 1, wrong value: the derivative of output element 1 with respect to x[1]
+    autodiff     3
+    differences  6   (error at most #)
+    off by       3   (allowed #)
+
+order 1: mismatch, 4 compared, 0 inconclusive
+
+What to do (wrong value): look at the gradient formula of the last operation that you wrote or changed \
+(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass)."""
+
+
+def test_the_whole_message() -> None:
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        assert_close(square, np.array([0.0, 3.0]))
+    assert re.sub(r"\d\.\de-\d\d", "#", str(caught.value)) == MESSAGE
+
+
+DOUBT = """\
+nobody can tell whether the gradient of floor is right
+
+order 1: inconclusive
+    because: jump or infinite slope
+    x has no gradient (None)
+
+What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore"."""
+
+
+def test_the_whole_doubt() -> None:
+    with pytest.raises(GradientInconclusive) as caught:
+        assert_close(tf.floor, 1.0)
+    assert str(caught.value) == DOUBT

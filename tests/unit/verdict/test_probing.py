@@ -1,0 +1,131 @@
+"""Large inputs: random probes from both sides find a single wrong entry, and say where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Kind, Reason, check
+
+
+def nearly_identity(size: int, output: int, coordinate: int, error: float) -> Any:
+    """y = x with a backward pass whose Jacobian has one wrong entry."""
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        def backward(upstream: tf.Tensor) -> tf.Tensor:
+            return upstream + tf.one_hot(coordinate, size, dtype=upstream.dtype) * error * upstream[output]
+
+        return tf.identity(x), backward
+
+    return f
+
+
+@pytest.mark.parametrize("size", [100, 300])
+def test_one_wrong_entry_in_an_identity_is_caught_and_located(size: int) -> None:
+    rng = np.random.default_rng(size)
+    x = rng.uniform(0.5, 2.0, size) * rng.choice([-1.0, 1.0], size)
+    for _ in range(8 if size == 100 else 4):
+        output, coordinate = (int(place) for place in rng.integers(size, size=2))
+        (finding,) = check(nearly_identity(size, output, coordinate, 1.0), x).findings
+        assert (finding.output, finding.index) == (output, (coordinate,))
+        assert finding.kind is Kind.WRONG_VALUE
+        assert finding.autodiff == float(output == coordinate) + 1.0
+        assert "at least this entry is wrong" in finding.reason
+
+
+def test_the_right_identity_agrees() -> None:
+    x = np.random.default_rng(0).uniform(0.5, 2.0, 300)
+    result = check(nearly_identity(300, 0, 0, 0.0), x)
+    assert result.verdict == "agree"
+    assert result.orders[1].relative_resolution < 1e-9
+
+
+def scaled_log(factor: Any) -> Any:
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.math.log(x), lambda upstream: upstream / x * factor
+
+    return f
+
+
+def test_a_tiny_input_among_a_thousand() -> None:
+    x = np.random.default_rng(0).uniform(1.0, 2.0, 1000)
+    x[17] = 1e-6
+    result = check(tf.math.log, x)
+    assert result.verdict == "agree"
+    assert result.orders[1].relative_resolution < 1e-8
+    factor = np.ones(1000)
+    factor[17] = 1 + 1e-7
+    (finding,) = check(scaled_log(factor), x).findings
+    assert (finding.index, finding.output) == ((17,), 17)
+    assert finding.bound < 1e-8 * 1e6
+    assert finding.difference == pytest.approx(1e6, rel=1e-8)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_gradient_that_is_not_finite_among_many(bad: float) -> None:
+    factor = np.ones(100)
+    factor[61] = bad
+    x = np.linspace(1.0, 2.0, 100)
+    found = check(scaled_log(factor), x).findings
+    assert [(finding.kind, finding.element, finding.output) for finding in found] == [(Kind.NON_FINITE, "x[61]", 61)]
+    found = check(lambda x: tf.reduce_sum(scaled_log(factor)(x)), x).findings
+    assert [(finding.kind, finding.element) for finding in found] == [(Kind.NON_FINITE, "x[61]")]
+
+
+def test_infinite_slopes_among_many_are_inconclusive() -> None:
+    x = np.linspace(1.0, 2.0, 100)
+    x[40] = 0.0
+    result = check(lambda x: tf.reduce_sum(tf.sqrt(x)), x)
+    assert result.verdict == "inconclusive"
+    assert result.orders[1].reasons == (Reason.JUMP,)
+    assert result.orders[1].compared > 0
+
+
+def test_missing_among_many() -> None:
+    def f(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return x**2 + tf.stop_gradient(y) * 3.0
+
+    found = check(f, np.linspace(1.0, 2.0, 40), np.linspace(-1.0, 1.0, 40)).findings
+    assert [(finding.kind, finding.input) for finding in found] == [(Kind.MISSING, "y")]
+
+
+def test_few_inputs_many_outputs_and_the_reverse() -> None:
+    matrix = np.random.default_rng(1).normal(size=(100, 3))
+    skewed = matrix.copy()
+    skewed[70, 1] += 1e-6
+
+    @tf.custom_gradient
+    def wide(x: tf.Tensor) -> Any:
+        return tf.linalg.matvec(matrix, x), lambda upstream: tf.linalg.matvec(skewed, upstream, transpose_a=True)
+
+    @tf.custom_gradient
+    def tall(x: tf.Tensor) -> Any:
+        return tf.linalg.matvec(matrix.T, x), lambda upstream: tf.linalg.matvec(skewed.T, upstream, transpose_a=True)
+
+    assert check(lambda x: tf.linalg.matvec(matrix, x), np.ones(3)).verdict == "agree"
+    assert check(lambda x: tf.linalg.matvec(matrix.T, x), np.ones(100)).verdict == "agree"
+    (finding,) = check(wide, np.ones(3)).findings
+    assert (finding.output, finding.index) == (70, (1,))
+    (finding,) = check(tall, np.ones(100)).findings
+    assert (finding.output, finding.index) == (1, (70,))
+
+
+def test_tolerance_over_probes() -> None:
+    x = np.linspace(1.0, 2.0, 100)
+    factor = np.ones(100)
+    factor[5] = 1 + 1e-5
+    assert check(scaled_log(factor), x).verdict == "mismatch"
+    assert check(scaled_log(factor), x, rtol=1e-4).verdict == "agree"
+    (finding,) = check(scaled_log(factor), x, rtol=1e-7).findings
+    assert finding.index == (5,)
+
+
+def test_too_many_kinked_outputs_are_left_and_said_so() -> None:
+    result = check(tf.nn.relu, np.zeros(100))
+    assert result.verdict == "inconclusive"
+    assert Reason.TOO_EXPENSIVE in result.orders[1].reasons
