@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
-from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph, Input
 
 Array = np.ndarray[Any, Any]
@@ -36,13 +36,17 @@ def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[I
 
 
 def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array]:
-    """The same from the function's values alone, without a bound: extrapolated central differences, fixed steps."""
+    """The same from the values of the references alone, without a bound: extrapolated central differences, fixed steps.
+
+    Every evaluation is a batch of two points, because a reference may look at row 0, the unperturbed one.
+    """
     point = [value.array() for value in graph.inputs]
     along = [vector.array() for vector in direction]
     weights = cotangent.array()
 
     def objective(moved: list[Array]) -> float:
-        output = forward(graph, [tf.constant(part) for part in moved], reference=True)[-1].numpy()
+        rows = [tf.stack(pair) for pair in zip(point, moved, strict=True)]
+        output = forward_points(graph, rows)[-1][1].numpy()
         return float(np.sum(np.conj(weights) * output).real)
 
     def slope(moved: list[Array], vectors: list[Array], h: float) -> float:

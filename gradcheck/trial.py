@@ -14,8 +14,9 @@ from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame
+from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward
-from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.graph import Graph, Node
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
 from gradcheck.numerics.directions import magnitudes, probe_directions
@@ -27,6 +28,7 @@ from gradcheck.verdict.summary import Names, broken, summarise, undecided
 Array = np.ndarray[Any, Any]
 
 PROBES = 8
+SQUARES = {"float64": "square", "complex128": "complex_square"}
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class Trial:
 def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
     """Check a graph's derivatives at its literal inputs.
 
-    No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction (order 2).
-    One: the subgradient test, output by output, and no second order. More, or a singular point: a convention, not checked.
+    No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
+    (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a convention,
+    not checked.
     """
     values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
     stands = standing(graph, values)
@@ -64,9 +67,24 @@ def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
 
 
 def culprit(graph: Graph, order: int) -> int | None:
-    """The position of the first node whose own derivative is wrong; None where only the whole is."""
+    """The position of the first node whose own derivative is wrong; None where only the whole is.
+
+    At order 2 a node is tried with its square behind it, too: a linear operation shows a wrong second derivative only
+    where what comes from above depends on the inputs.
+    """
     values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
-    return blame(graph, values, lambda node: run(node, (order,)).result.verdict == MISMATCH)
+
+    def wrong(node: Graph) -> bool:
+        tried = (node, squared(node)) if order == 2 else (node,)
+        return any(run(one, (order,)).result.verdict == MISMATCH for one in tried)
+
+    return blame(graph, values, wrong)
+
+
+def squared(graph: Graph) -> Graph:
+    """The graph with the square of its output as its output."""
+    square = SQUARES[CATALOGUE[graph.nodes[-1].op].result]
+    return Graph(graph.inputs, (*graph.nodes, Node.of(square, graph.size - 1)))
 
 
 @lru_cache(maxsize=256)

@@ -52,11 +52,11 @@ def to_python(
     parts = [
         script.HEAD.format(title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."),
         *_inputs(graph, names, order, direction),
-        _function(graph, "function", reference=False),
+        _function(graph),
     ]
     oracle = "reference" if any(CATALOGUE[node.op].reference for node in graph.nodes) else "function"
     if oracle == "reference":
-        parts.append(_function(graph, "reference", reference=True))
+        parts.append(_reference(graph))
     parts.append(_objective(graph, names, cotangent))
     parts += _differences(graph, order, one_sided, oracle)
     parts.append(_verdict(graph, order, one_sided))
@@ -87,12 +87,33 @@ def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> 
     return FIELD.sub(lambda match: values[match[1]], text)
 
 
-def _function(graph: Graph, name: str, *, reference: bool) -> str:
+def _function(graph: Graph) -> str:
     names = variables(graph)
-    lines = [f"def {name}({', '.join(names[: len(graph.inputs)])}):"]
-    for position, node in graph.positions():
-        lines.append(f"    {names[position]} = {expression(node, names, reference=reference)}")
+    lines = [f"def function({', '.join(names[: len(graph.inputs)])}):"]
+    lines += [f"    {names[position]} = {expression(node, names)}" for position, node in graph.positions()]
     return "\n".join([*lines, f"    return {names[-1]}"])
+
+
+def _reference(graph: Graph) -> str:
+    names = variables(graph)
+    first = names[: len(graph.inputs)]
+    lines = [
+        f"def reference({', '.join(first)}):",
+        '    """The function whose derivative is meant, in float64; row 0 holds the given inputs, row 1 these."""',
+        *(f"    {name} = tf.stack([inputs[{number}], {name}])" for number, name in enumerate(first)),
+    ]
+    for position, node in graph.positions():
+        lines.append(f"    {names[position]} = {_over_rows(node, names)}")
+    return "\n".join([*lines, f"    return {names[-1]}[1]"])
+
+
+def _over_rows(node: Node, names: Sequence[str]) -> str:
+    text = expression(node, names, reference=True)
+    if CATALOGUE[node.op].reference:
+        return text
+    parents = list(dict.fromkeys(names[parent] for parent in node.parents))
+    rows = parents[0] if len(parents) == 1 else f"zip({', '.join(parents)})"
+    return f"tf.stack([{text} for {', '.join(parents)} in {rows}])"
 
 
 def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) -> str:
