@@ -123,6 +123,14 @@ def excludes(
     return None
 
 
+def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:
+    """The name of the defect that leaves an operation no use at this order, or None."""
+    for defect in current() if defects is None else defects:
+        if any(region.op == op and order in region.orders and region.everywhere for region in defect.regions):
+            return defect.name
+    return None
+
+
 def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> Defect | None:
     """The defect that a discovery is an example of, or None if it is new.
 
@@ -191,7 +199,7 @@ def _defect(data: Any) -> Defect:
 
 
 def _region(data: Any, place: str) -> Region:
-    keys(data, place, ("op", "condition", "orders"), ("attrs", "argument", "along", "elements"))
+    keys(data, place, ("op", "condition", "orders"), ("attrs", "argument", "along", "elements", "ranks"))
     op = _operation(data["op"], f"{place}.op")
     attrs, along = data.get("attrs", {}), data.get("along")
     keys(attrs, f"{place}.attrs", (), attrs)
@@ -207,6 +215,9 @@ def _region(data: Any, place: str) -> Region:
         argument=integer(data.get("argument", 0), f"{place}.argument", CATALOGUE[op].arity - 1),
         along=along,
         elements=_one_of(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
+        ranks=tuple(
+            integer(rank, f"{place}.ranks[{i}]", 8) for i, rank in enumerate(items(data.get("ranks", []), place, 8))
+        ),
     )
 
 

@@ -33,6 +33,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "tie": _repeats,
     "repeat": _repeats,
     "single": lambda groups: groups.shape[-1] == 1,
+    "several": lambda groups: groups.shape[-1] > 1,
     "empty": lambda groups: groups.size == 0,
     "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
     "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
@@ -48,7 +49,7 @@ ELEMENTS = {
 class Region:
     """The arguments of one operation for which its derivative is known to be wrong.
 
-    `attrs` are the attribute values it is limited to. `argument` is looked at in groups along the axis `along` (an
+    `attrs` are the attribute values it is limited to, `ranks` the argument's ranks (any, if empty). `argument` is looked at in groups along the axis `along` (an
     integer, or the name of the attribute that holds it; None: the whole argument is one group), of each group the
     `elements`; the `condition` holds if it holds for any group.
     """
@@ -60,6 +61,12 @@ class Region:
     argument: int = 0
     along: int | str | None = None
     elements: str = "all"
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every use of the operation lies in the region, at its orders."""
+        return self.condition == "always" and not self.attrs and not self.ranks
 
     def contains(self, op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int) -> bool:
         """Whether an operation with these attributes and argument values lies in the region, at this order."""
@@ -67,7 +74,10 @@ class Region:
             return False
         if any(name not in attrs or attrs[name] != value for name, value in self.attrs):
             return False
-        groups = self._groups(np.asarray(arguments[self.argument]), attrs)
+        array = np.asarray(arguments[self.argument])
+        if self.ranks and array.ndim not in self.ranks:
+            return False
+        groups = self._groups(array, attrs)
         return bool(CONDITIONS[self.condition](groups[..., ELEMENTS[self.elements]]))
 
     def _groups(self, array: Array, attrs: Mapping[str, Any]) -> Array:

@@ -1,4 +1,7 @@
-"""Every operation of the catalogue, at every order it has, somewhere in a random graph."""
+"""Every operation of the catalogue, at every order it has, somewhere in a random graph.
+
+An operation whose derivative of an order is wrong everywhere has no example; its defect is replayed instead.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from gradcheck.coverage import Coverage
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.hunt import examine
 
-CASES = [(spec.name, order) for spec in CATALOGUE.values() for order in spec.orders]
+CASES = [
+    (spec.name, order)
+    for spec in CATALOGUE.values()
+    for order in spec.orders
+    if known.everywhere(spec.name, order) is None
+]
 
 
 @pytest.mark.parametrize(("operation", "order"), CASES, ids=[f"{name}-order{order}" for name, order in CASES])
