@@ -49,9 +49,10 @@ ELEMENTS = {
 class Region:
     """The arguments of one operation for which its derivative is known to be wrong.
 
-    `attrs` are the attribute values it is limited to, `ranks` the argument's ranks (any, if empty). `argument` is looked at in groups along the axis `along` (an
-    integer, or the name of the attribute that holds it; None: the whole argument is one group), of each group the
-    `elements`; the `condition` holds if it holds for any group.
+    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any).
+    `argument` is looked at in groups along the axis `along` (an integer, or the name of the attribute that holds it;
+    None: the whole argument is one group), of each group the `elements`; the `condition` holds if it holds for any
+    group.
     """
 
     op: str

@@ -55,8 +55,8 @@ def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
     """Check a graph's derivatives at its literal inputs.
 
     No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
-    (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a convention,
-    not checked.
+    (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
+    convention, not checked.
     """
     values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
     stands = standing(graph, values)
