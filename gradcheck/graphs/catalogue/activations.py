@@ -34,7 +34,7 @@ OPERATIONS = (
         (),  # its gradient is a custom one, of its own
         arity=2,
         broadcasts=True,
-        shapes=lambda shape: [(shape, ())],
+        shapes=lambda shape: [(shape, ()), (shape, shape)] if np.prod(shape) > 1 else [(shape, ())],
     ),
     OpSpec(
         "gelu",

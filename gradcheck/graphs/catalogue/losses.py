@@ -28,6 +28,16 @@ OPERATIONS = (
         starts=((1, 2), (2, 2), (2, 3), (1, 3)),
     ),
     OpSpec(
+        "softmax_cross_entropy_of_logits",
+        "nn",
+        "tf.nn.softmax_cross_entropy_with_logits(labels=tf.broadcast_to("
+        "tf.one_hot({label}, {0}.shape[-1], dtype=tf.float64), {0}.shape), logits={0})",
+        ("SoftmaxCrossEntropyWithLogits",),
+        shapes=lambda shape: [(shape,)] if len(shape) > 1 and shape[-1] else [],
+        starts=((1, 2), (2, 2), (2, 3), (1, 3)),
+        attributes=lambda shape: {"label": Choice(tuple(range(shape[-1])))},
+    ),
+    OpSpec(
         "sigmoid_cross_entropy",
         "nn",
         "tf.nn.sigmoid_cross_entropy_with_logits(labels={0}, logits={1})",

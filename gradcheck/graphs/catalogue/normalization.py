@@ -13,6 +13,22 @@ STATISTICS = (
 )
 
 
+INFERENCE = (
+    "tf.cast(tf.compat.v1.nn.fused_batch_norm(tf.cast({0}, tf.float32), tf.cast({1}, tf.float32), "
+    "tf.cast({2}, tf.float32), tf.cast({3}, tf.float32), tf.cast({4}, tf.float32), epsilon=0.1, "
+    "is_training=False)[0], tf.float64)"
+)
+INFERENCE_REFERENCE = (
+    "({0} - {3}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]) * (tf.math.rsqrt({4} + 0.1) * {1})[..., "
+    "tf.newaxis, tf.newaxis, tf.newaxis, :] + {2}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]"
+)
+
+
+def _frozen(text: str) -> str:
+    """The text with a mean of 0.5 and a variance of 2, as they are while a layer is fine-tuned."""
+    return text.replace("{3}", "(tf.zeros_like({1}) + 0.5)").replace("{4}", "(tf.zeros_like({1}) + 2.0)")
+
+
 def _scaled(count: int) -> Rule:
     def shapes(shape: Shape) -> list[tuple[Shape, ...]]:
         return [(shape, *[shape[-1:]] * count)] if len(shape) == 4 and min(shape) else []
@@ -39,17 +55,26 @@ OPERATIONS = (
     OpSpec(
         "batch_norm_inference",
         "nn",
-        "tf.cast(tf.compat.v1.nn.fused_batch_norm(tf.cast({0}, tf.float32), tf.cast({1}, tf.float32), "
-        "tf.cast({2}, tf.float32), tf.cast({3}, tf.float32), tf.cast({4}, tf.float32), epsilon=0.1, "
-        "is_training=False)[0], tf.float64)",
+        INFERENCE,
         ("FusedBatchNormV3",),
         arity=5,
         looped=True,
         shapes=_scaled(4),
         starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
         domains=(REALS, REALS, REALS, REALS, POSITIVE),
-        reference="({0} - {3}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]) * (tf.math.rsqrt({4} + 0.1) * {1})[..., "
-        "tf.newaxis, tf.newaxis, tf.newaxis, :] + {2}[..., tf.newaxis, tf.newaxis, tf.newaxis, :]",
+        reference=INFERENCE_REFERENCE,
+        rtol=ROUNDING,
+    ),
+    OpSpec(
+        "batch_norm_frozen",
+        "nn",
+        _frozen(INFERENCE),
+        ("FusedBatchNormV3",),
+        arity=3,
+        looped=True,
+        shapes=_scaled(2),
+        starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+        reference=_frozen(INFERENCE_REFERENCE),
         rtol=ROUNDING,
     ),
     OpSpec(

@@ -24,7 +24,8 @@ OPERATIONS = (
         f"{ROWS}.to_tensor({{1}})",
         ("RaggedTensorToTensor",),
         arity=2,
-        looped=True,
+        batched="tf.stack([tf.stack([{0}[:, 0], {0}[:, 1]], 1), tf.stack([{1}, {1}], 1), "
+        "tf.stack([{0}[:, 2], {1}], 1)], 1)",
         shapes=_with_default,
         starts=((3,), (3, 2)),
     ),

@@ -7,10 +7,13 @@ F(z; a) stays: the reference is its linearisation z0 - (F(z0; a) - F(z0; a0)) / 
 
 from __future__ import annotations
 
+import re
+
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.opspec import Interval, OpSpec
 
 FAMILY = "random (implicit reparam)"
+FIELD = re.compile(r"\{(\d)\}")
 
 
 def _gamma(name: str, sample: str, gradient: str) -> OpSpec:
@@ -43,6 +46,12 @@ TRUNCATED_REFERENCE = (
 )
 
 
+def _of_bounds(text: str) -> str:
+    """The text with a mean of 0.5 and a standard deviation of 1.5, as a function of the bounds alone."""
+    constants = {"0": "(tf.zeros_like({0}) + 0.5)", "1": "(tf.zeros_like({0}) + 1.5)", "2": "{0}", "3": "{1}"}
+    return FIELD.sub(lambda found: constants[found[1]], text)
+
+
 def _four(shape: Shape) -> list[tuple[Shape, ...]]:
     return [(shape,) * 4] if len(shape) == 1 and shape[0] else []
 
@@ -58,11 +67,6 @@ OPERATIONS = (
         "tf.raw_ops.StatelessRandomGammaV2(shape={0}.shape, seed=[1, 2], alpha={0})",
         "StatelessRandomGammaV2",
     ),
-    _gamma(
-        "gamma",
-        "(tf.random.set_seed(1), tf.random.gamma([], {0}, dtype=tf.float64, seed=1))[1]",
-        "RandomGamma",
-    ),
     OpSpec(
         "stateless_truncated_normal",
         FAMILY,
@@ -74,6 +78,19 @@ OPERATIONS = (
         starts=((2,), (1,), (3,)),
         domains=(Interval(-1.0, 1.0), Interval(0.5, 2.0), Interval(-4.0, -1.0), Interval(1.0, 4.0)),
         reference=TRUNCATED_REFERENCE,
+        orders=(1,),  # the reference is linear
+    ),
+    OpSpec(
+        "stateless_truncated_normal_of_bounds",
+        FAMILY,
+        _of_bounds(TRUNCATED),
+        ("StatelessParameterizedTruncatedNormal",),
+        arity=2,
+        looped=True,
+        shapes=lambda shape: [(shape,) * 2] if len(shape) == 1 and shape[0] else [],
+        starts=((2,), (1,), (3,)),
+        domains=(Interval(-4.0, -1.0), Interval(1.0, 4.0)),
+        reference=_of_bounds(TRUNCATED_REFERENCE),
         orders=(1,),  # the reference is linear
     ),
 )

@@ -59,6 +59,7 @@ def _segmented(name: str, function: str, gradient: str, last: str = "") -> OpSpe
         shapes=lambda shape: [(shape,)] if shape and all(shape) else [],
         starts=((2,), (3,), (2, 2)),
         attributes=_segments,
+        orders=(1,),  # the operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients
     )
 
 

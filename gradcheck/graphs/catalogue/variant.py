@@ -6,7 +6,7 @@ The gradients of TensorMap are registered by a module that `import tensorflow` d
 from __future__ import annotations
 
 from gradcheck.graphs.graph import Shape
-from gradcheck.graphs.opspec import OpSpec
+from gradcheck.graphs.opspec import Choice, OpSpec
 
 FAMILY = "variant containers (TensorList/Map/Optional)"
 ELEMENTS = "element_shape={0}.shape, element_dtype=tf.float64"
@@ -58,11 +58,12 @@ OPERATIONS = (
         "tensor_list_gather",
         FAMILY,
         "tf.raw_ops.TensorListGather(input_handle=tf.raw_ops.TensorListFromTensor(tensor={0}, "
-        "element_shape={0}.shape[1:]), indices=[0, 0], element_shape={0}.shape[1:], element_dtype=tf.float64)",
+        "element_shape={0}.shape[1:]), indices={indices}, element_shape={0}.shape[1:], element_dtype=tf.float64)",
         ("TensorListFromTensor", "TensorListGather"),
-        batched="tf.gather({0}, [0, 0], axis=1)",
+        batched="tf.gather({0}, {indices}, axis=1)",
         shapes=_rows,
         starts=((2,), (3,), (2, 2)),
+        attributes=lambda shape: {"indices": Choice(((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)))},
     ),
     OpSpec(
         "tensor_list_concat",
