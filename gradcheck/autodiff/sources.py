@@ -58,6 +58,8 @@ class Arguments:
         leaves = list(self.leaves)
         for place, tensor in zip(self.places, tensors, strict=True):
             leaves[place] = tensor
+        if not any(isinstance(item, (dict, list, tuple)) for item in self.structure):
+            return tuple(leaves)
         packed: tuple[Any, ...] = tf.nest.pack_sequence_as(self.structure, leaves)
         return packed
 

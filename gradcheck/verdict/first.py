@@ -51,7 +51,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
     sample = observe(problem, directions, None if unit else cotangents)
-    estimate = _first_difference(sample)
+    estimate = slope_estimate(sample)
     entries = settle(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     doubt = entries.status != AGREE
     if not doubt.any():
@@ -96,7 +96,7 @@ def _examine(
     doubtful, autodiff = directions[lines], autodiff[lines]
     rounding = measured_rounding(problem, cotangents, doubtful, autodiff)
     samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
-    entries = _both(*(settle(autodiff, _first_difference(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
+    entries = _both(*(settle(autodiff, slope_estimate(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
     if problem.smooth:
         return entries
     entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
@@ -110,7 +110,7 @@ def _examine(
     return _off_the_domain(entries, samples[0])
 
 
-def _first_difference(sample: Sample) -> Estimate:
+def slope_estimate(sample: Sample) -> Estimate:
     """As `first_difference`; a function that is constant on the whole row has the derivative zero in any precision."""
     estimate = first_difference(sample)
     return replace(estimate, conclusive=estimate.conclusive | (constant(sample) & np.isfinite(estimate.value)))

@@ -21,7 +21,7 @@ from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Sample, Stencil
 from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.first import settle
+from gradcheck.verdict.first import settle, slope_estimate
 from gradcheck.verdict.observation import observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ def compare_second(problem: Problem, directions: Array, cotangent: Array, tolera
     along = np.sum(products.values * directions, axis=1, keepdims=True)
     entries = settle(
         products.values,
-        first_difference(gradients),
+        slope_estimate(gradients),
         tolerance,
         ulp_rounding(products.values, problem.precision),
         factor=1.0,
@@ -75,7 +75,7 @@ def _examined(
     rough: Array,
 ) -> Second:
     rounding = _measured(problem, cotangent, directions, products.values)
-    again = first_difference(_gradient_sample(problem, directions, cotangent, CONFIRM))
+    again = slope_estimate(_gradient_sample(problem, directions, cotangent, CONFIRM))
     first = settle(products.values, _estimate(entries), tolerance, rounding, factor=EXCLUSION)
     entries = _confirmed(first, settle(products.values, again, tolerance, rounding, factor=EXCLUSION))
     values = observe(problem, directions, cotangent[None, :], CONFIRM)

@@ -93,7 +93,9 @@ def test_an_infinite_slope() -> None:
     assert result.orders[1].reasons == (Reason.JUMP,)
 
 
-@pytest.mark.parametrize(("f", "x"), [(lambda x: relu(x - 1.0), 1.00001), (lambda x: relu(1.0 - x), 1.00001), (relu, 1e-5)])
+@pytest.mark.parametrize(
+    ("f", "x"), [(lambda x: relu(x - 1.0), 1.00001), (lambda x: relu(1.0 - x), 1.00001), (relu, 1e-5)]
+)
 def test_near_a_kink_is_smooth(f: Any, x: float) -> None:
     result = check(f, x, order=2)
     assert verdicts(result) == ("agree", "agree")
