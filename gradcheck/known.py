@@ -46,9 +46,9 @@ class Defect:
     """A wrong derivative of TensorFlow that somebody has looked at.
 
     `graph`, `order`, `cotangent` and `direction` replay it: TensorFlow gives `given` (one tuple an input, row-major,
-    complex elements as real part, imaginary part; None where it gives None; empty where it raises), the truth is
-    `right`, known from `source`. `regions` are left out of generation for the releases from `since` up to, not
-    including, `until`.
+    complex elements as real part, imaginary part; None where it gives None; empty where it raises or gives another
+    shape than the input's), the truth is `right`, known from `source`. `regions` are left out of generation for the
+    releases from `since` up to, not including, `until`.
     """
 
     name: str

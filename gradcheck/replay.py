@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph, Input
@@ -19,7 +20,8 @@ STEP = 2.0**-10
 def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array | None]:
     """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), for each input.
 
-    None where TensorFlow gives None. Raises DerivativeRaisedError where it throws.
+    None where TensorFlow gives None. Raises DerivativeRaisedError where it throws, WrongShapeError where a derivative
+    has another shape than its input.
     """
 
     def outputs(sources: list[Any]) -> list[Any]:
@@ -32,7 +34,11 @@ def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[I
     else:
         vectors = [tf.constant(vector.array()) for vector in direction]
         parts = second_pullbacks(outputs, sources, weights, [vectors]).products[0]
-    return [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
+    arrays = [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
+    for number, (array, value) in enumerate(zip(arrays, graph.inputs, strict=True)):
+        if array is not None and array.shape != value.shape:
+            raise WrongShapeError(f"input {number}", f"of shape {array.shape}", f"of shape {value.shape}")
+    return arrays
 
 
 def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array]:
