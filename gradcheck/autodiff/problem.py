@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError, differentiate
@@ -104,6 +105,21 @@ class TapeProblem:
         second = self.function.second_pullbacks
         return self._taken(lambda: second(cotangent, directions, point).products, len(directions), point)
 
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """The gradients (k, n) in the dtype given less those of the float64 form; None where there is none.
+
+        Both are taken at the point (n,) rounded to the dtype given.
+        """
+        if self.wide is None:
+            return None
+        rounded = np.concatenate([to_coordinates(tensor.numpy()) for tensor in self.function.direction(point)])
+        gap: Array = self.gradients(cotangents, rounded).values - self._wide_gradients(cotangents, rounded)
+        return gap
+
+    def _wide_gradients(self, cotangents: Array, point: Array) -> Array:
+        assert self.wide is not None
+        return gradient_matrix(self.wide.pullbacks(cotangents, point), self.function.sources).values
+
     def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
         """Beside the inputs given, a function that throws is outside of its domain: NaN."""
         try:
@@ -139,6 +155,11 @@ class GivenProblem(TapeProblem):
         tensors = self.function.tensors(self.point if point is None else point)
         row = self.given(tensors)
         return gradient_matrix([row for _ in cotangents], self.function.sources).scaled(cotangents[:, 0])
+
+    def _wide_gradients(self, cotangents: Array, point: Array) -> Array:
+        assert self.wide is not None
+        row = gradient_matrix([self.given(self.wide.tensors(point))], self.function.sources)
+        return row.values * cotangents[:, :1]
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])

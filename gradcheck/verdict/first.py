@@ -15,7 +15,7 @@ from gradcheck.numerics.smoothness import OneSided, Smoothness, classify, subgra
 from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.observation import along, measured_rounding, moved_autodiff, observe, ulp_rounding
+from gradcheck.verdict.observation import along, erratic_gap, measured_rounding, moved_autodiff, observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
@@ -95,6 +95,7 @@ def _examine(
     """A closer look at some of the lines."""
     doubtful, autodiff = directions[lines], autodiff[lines]
     rounding = measured_rounding(problem, cotangents, doubtful, autodiff)
+    rounding = np.maximum(rounding, erratic_gap(problem, cotangents, doubtful))
     samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
     entries = _both(*(settle(autodiff, slope_estimate(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
     if problem.smooth:

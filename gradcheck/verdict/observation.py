@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.problem import Problem, TapeProblem
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.numerics.sampling import gather, magnitude, points
 from gradcheck.numerics.stencil import FIRST, Sample, Stencil
 from gradcheck.numerics.step import largest_steps
@@ -15,6 +17,9 @@ Array = np.ndarray[Any, Any]
 
 ULPS = 4.0
 """Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
+
+NEAR = 2.0**-8
+"""How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
 
 def observe(problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST) -> Sample:
@@ -60,6 +65,27 @@ def measured_rounding(problem: Problem, cotangents: Array, directions: Array, au
         change = np.abs(moved_autodiff(problem, cotangents, directions, draws) - autodiff)
     spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
     return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+
+
+def erratic_gap(problem: Problem, cotangents: Array, directions: Array, draws: int = 6) -> Array:
+    """How much the gap between a low-precision derivative and its float64 form varies around the point, (k, l).
+
+    Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
+    wrong by as much at the neighbours. Zero where there is no float64 form.
+    """
+    quiet = np.zeros((len(directions), len(cotangents)))
+    if not isinstance(problem, TapeProblem) or problem.wide is None:
+        return quiet
+    rng = np.random.default_rng(0)
+    shifts = [np.zeros(problem.point.size)] + [NEAR * rng.uniform(-1, 1, problem.point.size) for _ in range(draws)]
+    try:
+        gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
+    except (DerivativeRaisedError, WrongShapeError):
+        return quiet
+    with np.errstate(invalid="ignore", over="ignore"):
+        lines = np.stack([along(directions, gap) for gap in gaps if gap is not None])
+        spread = np.max(np.abs(lines - lines[0]), axis=0)
+    return np.where(np.isfinite(spread), spread, 0.0)
 
 
 def moved_autodiff(problem: Problem, cotangents: Array, directions: Array, draws: int = 4) -> Array:

@@ -140,7 +140,7 @@ def test_given_gradients_as_values_and_callables() -> None:
     assert check(lambda x, y: x * y, 3.0, 2.0, gradient=lambda x, y: (y, x), order=2).verdict == "agree"
     wrong = check(tf.sin, x, gradient=lambda x: tf.stop_gradient(tf.cos(x)), order=2)
     assert (wrong.orders[1].verdict, wrong.orders[2].verdict) == ("agree", "mismatch")
-    (finding,) = check(tf.sin, x, gradient=np.cos(x) + [0.0, 1e-9]).findings
+    (finding,) = check(tf.sin, x, gradient=np.cos(x) + np.array([0.0, 1e-9])).findings
     assert (finding.kind, finding.index) == (Kind.WRONG_VALUE, (1,))
     assert finding.reason.endswith(f"TensorFlow's own gradient of f is {np.cos(1.5):.10g}")
 

@@ -1,0 +1,113 @@
+"""float32, float16, bfloat16: differences in float64 where that is possible, the derivative's own rounding measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Kind, check
+
+ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def f(x: tf.Tensor) -> tf.Tensor:
+    return tf.sin(x) * x
+
+
+def exact(x: float) -> float:
+    return float(np.cos(x) * x + np.sin(x))
+
+
+@pytest.mark.parametrize("dtype", ROUNDOFF)
+def test_differences_are_taken_in_float64(dtype: str) -> None:
+    x = tf.constant([0.5, 1.5], dtype)
+    result = check(f, x, order=2)
+    assert result.verdict == "agree"
+    # What is left is the rounding of the low-precision derivative itself.
+    assert result.resolution[1] <= 100 * ROUNDOFF[dtype] * exact(1.5)
+    off = check(f, x, gradient=tf.constant([exact(0.5), exact(1.5) * (1 + 200 * ROUNDOFF[dtype])], tf.float64))
+    assert [(finding.index, finding.kind) for finding in off.findings] == [((1,), Kind.WRONG_VALUE)]
+    assert off.findings[0].difference == pytest.approx(exact(1.5), rel=1e-9)
+    assert off.findings[0].bound < 1e-9
+
+
+def test_a_float32_constant_inside_leaves_float32_differences() -> None:
+    def held(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x) * tf.constant([2.0, 3.0])
+
+    result = check(held, np.float32([0.5, 1.5]))
+    assert result.verdict == "agree"
+    assert 1e-5 < result.resolution[1] < 0.05
+    exact32 = np.cos(np.float32([0.5, 1.5]).astype(float)) * [2.0, 3.0]
+    assert check(held, np.float32([0.5, 1.5]), gradient=exact32 + 3 * result.resolution[1]).verdict == "mismatch"
+    assert check(held, np.float32([0.5, 1.5]), rtol=1e-6).verdict == "inconclusive"
+
+
+def test_float32_variables_stay_float32() -> None:
+    weight = tf.Variable([1.0, 2.0])
+    result = check(lambda: tf.reduce_sum(weight**3), variables=[weight])
+    assert result.verdict == "agree"
+    assert 1e-5 < result.resolution[1] < 0.5
+    assert weight.numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_function_that_computes_something_else_in_float64_is_not_widened() -> None:
+    def by_dtype(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x) if x.dtype == tf.float64 else tf.cos(x)
+
+    result = check(by_dtype, np.float32(1.0))
+    assert result.verdict == "agree"
+    assert result.resolution[1] > 1e-5
+
+
+def test_float16_that_cannot_be_widened_is_inconclusive_and_not_wrong() -> None:
+    result = check(lambda x: tf.sin(x) * tf.constant(2.0, tf.float16), np.float16(1.5))
+    assert result.verdict == "inconclusive"
+
+
+@tf.custom_gradient
+def versine(x: tf.Tensor) -> Any:
+    """Its backward pass computes 1 - cos(x)**2 for sin(x)**2, which next to 0 loses most of the digits of a float32."""
+    return (x - tf.sin(x) * tf.cos(x)) / 2, lambda upstream: upstream * (1 - tf.cos(x) ** 2)
+
+
+def test_the_rounding_of_the_derivative_is_measured() -> None:
+    x = np.float32([0.01, 0.011, 0.0123, 0.0137])
+    with tf.GradientTape() as tape:
+        tensor = tf.constant(x)
+        tape.watch(tensor)
+        y = versine(tensor)
+    error = np.abs(tape.gradient(y, tensor).numpy() / np.sin(x.astype(float)) ** 2 - 1)
+    assert error.max() > 1e-4  # a thousand units in the last place
+    result = check(versine, x)
+    assert result.verdict == "agree"
+    assert result.orders[1].relative_resolution > error.max()
+
+
+@pytest.mark.parametrize("error", [1e-4, 1e-2])
+def test_an_error_of_the_low_precision_formula_is_no_rounding(error: float) -> None:
+    # In float64 the backward pass is right: a kernel that is wrong for one dtype only.
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        factor = 1.0 + (error if x.dtype == tf.float32 else 0.0)
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) * factor
+
+    found = check(f, np.float32([0.5, 1.25])).findings
+    assert [finding.kind for finding in found] == [Kind.WRONG_VALUE]
+    assert check(f, np.array([0.5, 1.25])).verdict == "agree"
+
+
+def test_a_derivative_that_is_all_rounding_agrees_with_zero() -> None:
+    result = check(lambda x: tf.reduce_sum(tf.nn.softmax(x)), np.float32([0.5, -1.0, 2.0]))
+    assert result.verdict == "agree"
+    assert result.resolution[1] < 1e-4
+
+
+def test_complex64() -> None:
+    z = np.complex64([1.0 + 2.0j])
+    result = check(lambda z: z * z, z)
+    assert result.verdict == "agree"
+    assert result.resolution[1] < 1e-4
