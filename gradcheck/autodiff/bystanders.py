@@ -28,6 +28,7 @@ def _snapshots() -> list[Callable[[], Any]]:
     undo: list[Callable[[], Any]] = [lambda: random.setstate(python), lambda: np.random.set_state(numpy)]
     # TensorFlow offers no public way to ask whether its generators exist, and asking for one would make it.
     generator = getattr(stateful_random_ops, "global_generator", None)
+    undo.append(lambda: setattr(stateful_random_ops, "global_generator", generator))
     if generator is not None:
         state = generator.state.numpy()
         undo.append(lambda: generator.state.assign(state))

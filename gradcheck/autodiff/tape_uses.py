@@ -20,11 +20,10 @@ class TapeUses:
     second_lost: bool = False
     results: list[Any] = field(default_factory=list)
 
-    def note(self, name: str, target: Any, result: Any) -> None:
-        """Records a call of the method `name` for the derivatives of `target`."""
+    def note(self, target: Any, result: Any) -> None:
+        """Records the derivatives of `target`."""
         second = any(one is two for one in tf.nest.flatten(target) for two in self.results)
         parts = tf.nest.flatten(result)
-        self.names.append(name)
         self.second_lost |= second and any(part is None for part in parts)
         self.results += [part for part in parts if part is not None]
 
@@ -37,8 +36,9 @@ def tape_uses() -> Iterator[TapeUses]:
 
     def recording(name: str) -> Callable[..., Any]:
         def call(tape: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            uses.names.append(name)
             result = methods[name](tape, target, *args, **kwargs)
-            uses.note(name, target, result)
+            uses.note(target, result)
             return result
 
         return call

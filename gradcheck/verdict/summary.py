@@ -31,12 +31,13 @@ class Names:
         """The source (with the part of a complex number) and the element behind a coordinate."""
         if coordinate is None:
             return "a combination of inputs", None
+        rest = coordinate
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
             count = coordinate_count(shape, dtype)
-            if coordinate < count:
-                index, part = element_of(coordinate, shape, dtype)
+            if rest < count:
+                index, part = element_of(rest, shape, dtype)
                 return name + part, index
-            coordinate -= count
+            rest -= count
         raise IndexError(f"no source holds coordinate {coordinate}")
 
 

@@ -1,0 +1,57 @@
+"""What a call's arguments are taken apart into, and how they are put together again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff.sources import paths, take_apart
+
+v, w = tf.Variable(1.0, name="v"), tf.Variable([2.0], name="w")
+
+
+def test_names_and_dtypes_of_sources() -> None:
+    inputs = ({"b": 1.0, "a": [np.float32(2.0), 3]}, 1j, True, "text", None)
+    found = take_apart(inputs, None, ["d", "z"])
+    assert [(source.name, source.dtype) for source in found.sources] == [
+        ("d['a'][0]", "float32"),
+        ("d['b']", "float64"),
+        ("z", "complex128"),
+    ]
+    assert [source.count for source in found.sources] == [1, 1, 2]
+
+
+def test_rebuilding_replaces_the_sources_only() -> None:
+    inputs = ({"b": 1.0, "a": [2.0, 3]}, 4.0)
+    found = take_apart(inputs, None)
+    (rebuilt, last) = found.rebuilt(["A0", "B", "last"])
+    assert (rebuilt["a"][0], rebuilt["b"], last) == ("A0", "B", "last")
+    assert int(rebuilt["a"][1]) == 3
+    assert list(take_apart((1.0, 2), None).rebuilt(["x"])[:1]) == ["x"]
+
+
+def test_variables_once_each_under_their_first_name() -> None:
+    found = take_apart((v, 1.0, v), [w, v], ["p", "x", "q"])
+    assert [source.name for source in found.sources] == ["x", "p", "variables[0] (w:0)"]
+    assert found.positions == (1, 0, 3)
+    assert found.total == 5
+    assert found.listed() == [False, False, True]
+
+
+def test_a_single_variable_and_nested_ones() -> None:
+    assert [source.name for source in take_apart((), v).sources] == ["variables[0] (v:0)"]
+    nested = take_apart((), {"one": v, "two": [w]}).sources
+    assert [source.name for source in nested] == ["variables[0] (v:0)", "variables[1] (w:0)"]
+
+
+def test_paths_are_in_tensorflows_order() -> None:
+    structure = {"b": [1, (2, 3)], "a": {"z": 4, "y": 5}}
+    assert [value for _, value in paths("x", structure)] == tf.nest.flatten(structure)
+    assert paths("x", structure)[0] == ("x['a']['y']", 5)
+    assert paths("x", structure)[-1] == ("x['b'][1][1]", 3)
+
+
+def test_nothing_floating_names_what_there_is() -> None:
+    with pytest.raises(ValueError, match="inputs hold bool, int32, string"):
+        take_apart((1, True, "a"), None)

@@ -1,0 +1,64 @@
+"""Tables of derivatives: tolerances, the excess of an error, the order of kinds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradcheck.finding import Kind, Reason
+from gradcheck.verdict.entries import (
+    AGREE,
+    EXCLUSION,
+    INCONCLUSIVE,
+    KINK,
+    MISMATCH,
+    Entries,
+    Tolerance,
+    code_of,
+    stacked,
+)
+
+
+def entries(**changes: object) -> Entries:
+    table = {
+        "autodiff": np.array([[1.0, 2.0], [np.nan, 4.0]]),
+        "difference": np.array([[1.0, 3.0], [1.0, 9.0]]),
+        "bound": np.full((2, 2), 0.01),
+        "allowed": np.full((2, 2), 0.1),
+        "status": np.array([[AGREE, MISMATCH], [MISMATCH, INCONCLUSIVE]]),
+        "code": np.array([[0, code_of(Kind.WRONG_VALUE)], [code_of(Kind.MISSING), code_of(Reason.STAIRCASE)]]),
+    }
+    return Entries(**{**table, **changes})  # type: ignore[arg-type]
+
+
+def test_the_design_asks_for_a_factor_of_ten() -> None:
+    assert EXCLUSION == 10.0
+
+
+def test_tolerance_is_absolute_plus_relative() -> None:
+    wanted = Tolerance(rtol=0.1, atol=2.0).of(np.array([0.0, -10.0, np.nan, np.inf]))
+    np.testing.assert_allclose(wanted, [2.0, 3.0, 2.0, 2.0])
+    assert Tolerance(rtol=0.0).given
+    assert not Tolerance().given
+    assert Tolerance().of(np.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_kinds_come_with_the_most_severe_first() -> None:
+    assert entries().kinds() == (Kind.MISSING, Kind.WRONG_VALUE)
+    assert entries().reasons() == (Reason.STAIRCASE,)
+    assert entries().any(INCONCLUSIVE)
+    assert not entries().any(KINK)
+
+
+def test_excess() -> None:
+    np.testing.assert_allclose(entries().excess(), [[0.0, 10.0], [np.inf, 0.0]])
+
+
+def test_stacked_flattens_all_tables() -> None:
+    whole = stacked([entries(), entries()])
+    assert whole.status.tolist() == [AGREE, MISMATCH, MISMATCH, INCONCLUSIVE] * 2
+
+
+@pytest.mark.parametrize("value", [*Kind, *Reason])
+def test_codes_are_places_in_the_order_of_severity(value: Kind | Reason) -> None:
+    assert list(type(value))[code_of(value)] is value
