@@ -33,6 +33,7 @@ OPERATIONS = (
         "tf.nn.silu({0}, beta={1})",
         (),  # its gradient is a custom one, of its own
         arity=2,
+        batched="{0} * tf.sigmoid({1} * {0})",
         broadcasts=True,
         shapes=lambda shape: [(shape, ()), (shape, shape)] if np.prod(shape) > 1 else [(shape, ())],
     ),

@@ -80,6 +80,8 @@ OPERATIONS = (
         "nn",
         "tf.nn.isotonic_regression({0}, decreasing={decreasing})[0]",
         ("IsotonicRegression",),
+        batched="tf.reshape(tf.nn.isotonic_regression(tf.reshape({0}, [-1, {0}.shape[-1]]), "
+        "decreasing={decreasing})[0], {0}.shape)",
         shapes=_vectors,
         attributes=lambda shape: {"decreasing": BOOL},
         kinks=lambda x, decreasing: _pooling_ties(x, decreasing),
