@@ -15,7 +15,7 @@ from gradcheck.numerics.locate import locate_entry, probe_tests
 from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.first import compare_first, settle
-from gradcheck.verdict.observation import observe, ulp_rounding
+from gradcheck.verdict.observation import erratic_gap, measured_rounding, observe, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
@@ -23,6 +23,7 @@ SMALL = 24
 """Up to so many coordinates (outputs) are looked at one by one."""
 ROWS = 64
 SPLITS = 256
+ROUNDING = 0.01
 SEARCHES = 4
 ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
 
@@ -93,20 +94,23 @@ class _Probing:
         estimate = first_difference(sample)
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
-        table, wrong = self._test(estimate, left, rough)
-        if wrong is not None and not self.problem.smooth:
-            rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
-            table, wrong = self._test(estimate, left, rough)
+        rounding = np.zeros((len(self.directions), len(left)))
+        table, wrong = self._test(estimate, left, rough, rounding)
+        if wrong is not None:
+            if not self.problem.smooth:
+                rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
+            rounding = self._rounding(left * ~rough, table)
+            table, wrong = self._test(estimate, left, rough, rounding)
         found = [table]
         while wrong is not None and len(found) <= SEARCHES:
-            located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough)
+            located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough, float(rounding[wrong]))
             if located is None:
                 break
             found.append(self._entry(*located))
             if found[-1].entries.any(MISMATCH):
                 break
             rough[located[0]] = True
-            table, wrong = self._test(estimate, left, rough)
+            table, wrong = self._test(estimate, left, rough, rounding)
             found[0] = table
         return found + self._one_by_one(np.flatnonzero(rough))
 
@@ -120,12 +124,23 @@ class _Probing:
     def _pulled(self, weights: Array) -> Array:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
 
-    def _test(self, estimate: Estimate, left: Array, rough: Array) -> tuple[Table, tuple[int, int] | None]:
+    def _rounding(self, weights: Array, table: Table) -> Array:
+        """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
+        measured = measured_rounding(self.problem, weights, self.directions, table.entries.autodiff)
+        erratic = erratic_gap(self.problem, weights, self.directions)
+        rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
+        return rounding
+
+    def _test(
+        self, estimate: Estimate, left: Array, rough: Array, rounding: Array
+    ) -> tuple[Table, tuple[int, int] | None]:
         """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
         weights = left * ~rough
         value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
-        tests = probe_tests(value, self._pulled(weights), self.directions, weights, bound)
-        difference, residual, noticed = value @ weights.T, tests.residual.T, 10 * tests.bound.T
+        pulled = self._pulled(weights)
+        tests = probe_tests(value, pulled, self.directions, weights, bound)
+        rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
+        difference, residual, noticed = value @ weights.T, tests.residual.T, 10 * (tests.bound.T + rounding)
         wanted = self._wanted(value, weights)
         allowed = np.maximum(noticed, wanted)
         failing = ~(np.abs(residual) <= allowed)
@@ -152,13 +167,15 @@ class _Probing:
         wanted: Array = ((relative + (self.tolerance.atol or 0.0) * reach) * np.abs(weights)).max(axis=2)
         return wanted
 
-    def _search(self, direction: Array, weight: Array) -> tuple[int, int] | None:
-        """One wrong (output, coordinate) behind a failing pair."""
+    def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
+        """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
+        share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
             estimate = first_difference(observe(self.problem, masked[None, :], None))
             idle = weight == 0
-            return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, estimate.bound[0])
+            bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
+            return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, bound)
 
         def pullback(masked: Array) -> Array:
             pulled: Array = self._pulled(masked[None, :])[0]

@@ -38,7 +38,7 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
 
 
 def test_python_floats_and_numpy_stay_float64() -> None:
-    seen = []
+    seen: list[str] = []
 
     def f(*tensors: tf.Tensor) -> tf.Tensor:
         seen[:] = [tensor.dtype.name for tensor in tensors]
@@ -62,7 +62,8 @@ def test_nested_inputs_and_outputs() -> None:
 
 
 def test_integer_inputs_are_handed_through() -> None:
-    ids, seen = np.array([0, 2, 2]), []
+    ids = np.array([0, 2, 2])
+    seen: list[Any] = []
 
     def embed(table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         seen.append((ids.dtype.name, ids.numpy().tolist()))

@@ -115,7 +115,8 @@ def test_flat_along_both_axes_but_not_between_them() -> None:
 def test_a_smooth_composition_of_kinks_is_no_excuse() -> None:
     (finding,) = check(lambda x: relu(x) - relu(-x), 0.0).findings
     assert finding.kind is Kind.WRONG_VALUE
-    assert (finding.autodiff, finding.difference) == (0.0, pytest.approx(1.0, abs=1e-12))
+    assert finding.autodiff == 0.0
+    assert finding.difference == pytest.approx(1.0, abs=1e-12)
 
 
 def test_a_smooth_sum_of_ties_is_no_excuse() -> None:
@@ -150,7 +151,7 @@ def test_nan_from_the_branch_that_where_did_not_take() -> None:
 
     found = check(sinc, np.array([1.0, 0.0])).findings
     assert {(finding.kind, finding.element) for finding in found} == {(Kind.NON_FINITE, "x[1]")}
-    assert np.isnan(found[0].autodiff)
+    assert str(found[0].autodiff) == "nan"
     assert found[0].difference == pytest.approx(0.0, abs=1e-9)
     assert check(safe, np.array([1.0, 0.0]), order=2).verdict == "agree"
 

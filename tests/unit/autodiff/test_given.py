@@ -54,7 +54,7 @@ def test_slices_of_a_gather_become_dense() -> None:
 
 
 def test_what_the_callable_throws_is_told_apart_from_what_it_returns() -> None:
-    with pytest.raises(DerivativeRaisedError, match="KeyError"):
-        arranged(tf.sin, (1.0,), lambda x: {}["no"])
+    with pytest.raises(DerivativeRaisedError, match="IndexError"):
+        arranged(tf.sin, (1.0,), lambda x: [][1])
     with pytest.raises(ValueError, match="gradient holds 2 tensors, 1 expected"):
         arranged(tf.sin, (1.0,), lambda x: (x, x))

@@ -62,6 +62,7 @@ def test_a_tiny_input_among_a_thousand() -> None:
     factor[17] = 1 + 1e-7
     (finding,) = check(scaled_log(factor), x).findings
     assert (finding.index, finding.output) == ((17,), 17)
+    assert finding.bound is not None
     assert finding.bound < 1e-8 * 1e6
     assert finding.difference == pytest.approx(1e6, rel=1e-8)
 
@@ -123,6 +124,29 @@ def test_tolerance_over_probes() -> None:
     assert check(scaled_log(factor), x, rtol=1e-4).verdict == "agree"
     (finding,) = check(scaled_log(factor), x, rtol=1e-7).findings
     assert finding.index == (5,)
+
+
+def test_float32_among_many() -> None:
+    x = np.random.default_rng(0).normal(size=60).astype(np.float32)
+    assert check(tf.nn.softmax, x).verdict == "agree"
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) * (1 + 0.01 * tf.one_hot(41, 60, dtype=x.dtype))
+
+    (finding,) = check(f, x).findings
+    assert (finding.output, finding.index) == (41, (41,))
+
+
+def test_a_smooth_sum_of_ties_among_many_is_no_excuse() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.maximum(x, 1.0) + tf.minimum(x, 1.0))
+
+    x = np.linspace(1.5, 2.0, 40)
+    assert check(f, x).verdict == "agree"
+    x[7] = 1.0
+    (finding,) = check(f, x).findings
+    assert (finding.element, finding.autodiff) == ("x[7]", 2.0)
 
 
 def test_too_many_kinked_outputs_are_left_and_said_so() -> None:
