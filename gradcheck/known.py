@@ -34,6 +34,7 @@ VERSION = 1
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = re.compile(r"https://[\w./#?=&%-]+")
 NAME = re.compile(r"[a-z0-9_-]{1,80}")
+OPTIONAL = ("attrs", "argument", "along", "elements", "ranks", "segments", "indices")
 Values = tuple[tuple[float, ...] | None, ...]
 
 
@@ -199,12 +200,16 @@ def _defect(data: Any) -> Defect:
 
 
 def _region(data: Any, place: str) -> Region:
-    keys(data, place, ("op", "condition", "orders"), ("attrs", "argument", "along", "elements", "ranks"))
+    keys(data, place, ("op", "condition", "orders"), OPTIONAL)
     op = _operation(data["op"], f"{place}.op")
     attrs, along = data.get("attrs", {}), data.get("along")
     keys(attrs, f"{place}.attrs", (), attrs)
-    if along is not None and type(along) is not int and not isinstance(along, str):
-        raise GraphFormatError(f"{place}.along", along, "null, an axis or the name of the attribute that holds it")
+    axes = along if isinstance(along, list) and along else [along]
+    if along is not None and not isinstance(along, str) and any(type(axis) is not int for axis in axes):
+        raise GraphFormatError(
+            f"{place}.along", along, "null, an axis, a list of them or the name of the attribute that holds it"
+        )
+    segments = data.get("segments")
     return Region(
         op=op,
         condition=_one_of(data["condition"], f"{place}.condition", list(CONDITIONS)),
@@ -213,10 +218,15 @@ def _region(data: Any, place: str) -> Region:
         ),
         attrs=tuple((name, _frozen(value)) for name, value in sorted(attrs.items())),
         argument=integer(data.get("argument", 0), f"{place}.argument", CATALOGUE[op].arity - 1),
-        along=along,
+        along=_frozen(along),
         elements=_one_of(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
         ranks=tuple(
             integer(rank, f"{place}.ranks[{i}]", 8) for i, rank in enumerate(items(data.get("ranks", []), place, 8))
+        ),
+        segments=None if segments is None else _text(segments, f"{place}.segments"),
+        indices=tuple(
+            _text(name, f"{place}.indices[{i}]")
+            for i, name in enumerate(items(data.get("indices", []), f"{place}.indices", 8))
         ),
     )
 

@@ -20,16 +20,25 @@ def _repeats(groups: Array) -> bool:
     return any(np.unique(group).size < group.size for group in groups)
 
 
+def _singular(groups: Array) -> bool:
+    side = math.isqrt(groups.shape[-1])
+    values = np.linalg.svd(groups.reshape(-1, side, side), compute_uv=False)
+    return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
+
+
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
     "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
     "zero of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(_zeros(groups) >= 1)),
+    "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
+    "2 zeros": lambda groups: bool(np.any(_zeros(groups) == 2)),
     "zeros>=2": lambda groups: bool(np.any(_zeros(groups) >= 2)),
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "one": lambda groups: bool(np.any(groups == 1)),
     "negative": lambda groups: bool(np.any(groups.real < 0)),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
+    "singular": _singular,
     "tie": _repeats,
     "repeat": _repeats,
     "single": lambda groups: groups.shape[-1] == 1,
@@ -50,9 +59,10 @@ class Region:
     """The arguments of one operation for which its derivative is known to be wrong.
 
     `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any).
-    `argument` is looked at in groups along the axis `along` (an integer, or the name of the attribute that holds it;
-    None: the whole argument is one group), of each group the `elements`; the `condition` holds if it holds for any
-    group.
+    `argument` is looked at in groups along `along` (an axis, several, or the name of the attribute that holds them;
+    None: the whole argument is one group), or in the groups that the attribute `segments` makes of its first dimension;
+    or else the values of `indices`, names of attributes, are, as one group. Of each group the `elements` count; the
+    `condition` holds if it holds for any group ("singular": of the elements of a square matrix).
     """
 
     op: str
@@ -60,9 +70,11 @@ class Region:
     orders: tuple[int, ...]
     attrs: tuple[tuple[str, Any], ...] = ()
     argument: int = 0
-    along: int | str | None = None
+    along: int | str | tuple[int, ...] | None = None
     elements: str = "all"
     ranks: tuple[int, ...] = ()
+    segments: str | None = None
+    indices: tuple[str, ...] = ()
 
     @property
     def everywhere(self) -> bool:
@@ -78,10 +90,19 @@ class Region:
         array = np.asarray(arguments[self.argument])
         if self.ranks and array.ndim not in self.ranks:
             return False
-        groups = self._groups(array, attrs)
-        return bool(CONDITIONS[self.condition](groups[..., ELEMENTS[self.elements]]))
+        holds = CONDITIONS[self.condition]
+        return any(holds(groups[..., ELEMENTS[self.elements]]) for groups in self._groups(array, attrs))
 
-    def _groups(self, array: Array, attrs: Mapping[str, Any]) -> Array:
+    def _groups(self, array: Array, attrs: Mapping[str, Any]) -> list[Array]:
+        """Arrays (groups, members), each with groups of one length."""
+        if self.indices:
+            return [np.concatenate([np.ravel(attrs[name]) for name in self.indices])[np.newaxis]]
+        if self.segments is not None:
+            ids = np.asarray(attrs[self.segments])
+            return [array[ids == segment].reshape(np.sum(ids == segment), -1).T for segment in np.unique(ids)]
+        return [self._along(array, attrs)]
+
+    def _along(self, array: Array, attrs: Mapping[str, Any]) -> Array:
         axis = attrs.get(self.along) if isinstance(self.along, str) else self.along
         if axis is None or array.ndim == 0:
             return array.reshape(1, -1)

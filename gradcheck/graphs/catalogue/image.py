@@ -61,12 +61,30 @@ def _from_equal_channels(x: Array) -> Array:
     return np.stack([np.abs(red - green), np.abs(green - blue), np.abs(blue - red)])
 
 
-def _transformed(version: int, mode: str) -> dict[str, str]:
+def _from_outside(axis: int) -> str:
+    """The matrix of bilinear weights of a shifted or stretched row or column of 3 samples; there is nothing outside."""
+    scale, start = f"{{transform}}[{4 * axis}]", f"{{transform}}[{2 + 3 * axis}]"
+    size = f"{{0}}.shape[{-2 - axis}]"
+    centres = f"(np.arange(3)[:, np.newaxis] * {scale} + {start})"
+    return f"np.maximum(0.0, 1.0 - np.abs({centres} - np.arange({size})))"
+
+
+def _projected(name: str, version: int, mode: str, transforms: tuple[Any, ...]) -> OpSpec:
     call = (
         f"tf.raw_ops.ImageProjectiveTransformV{version}(images={{0}}, transforms=[{{transform}}], "
         f"output_shape=[3, 3], interpolation='BILINEAR', {mode})"
     )
-    return {"source": call.replace("{0}", "{0}[tf.newaxis]") + "[0]", "batched": call}
+    modes = {"mode": Choice(("NEAREST", "REFLECT", "WRAP"))} if "{mode}" in mode else {}
+    exact = f"tf.einsum('ih,jw,...hwc->...ijc', {_from_outside(1)}, {_from_outside(0)}, {{0}})"
+    return _image(
+        name,
+        source=call.replace("{0}", "{0}[tf.newaxis]") + "[0]",
+        batched=call,
+        gradients=(f"ImageProjectiveTransformV{version}",),
+        attributes=lambda shape: {"transform": Choice(transforms), **modes},
+        reference=None if modes else exact,
+        rtol=SINGLE,
+    )
 
 
 OPERATIONS = (
@@ -92,6 +110,7 @@ OPERATIONS = (
         starts=((3,), (2, 3)),
         domains=(Interval(0.0, 1.0),),
         singular=_from_equal_channels,
+        orders=(1,),  # the second derivative takes half a second
     ),
     _image(
         "crop_and_resize",
@@ -108,21 +127,8 @@ OPERATIONS = (
         orders=(1,),  # CropAndResizeGradBoxes has no registered gradient
         rtol=SINGLE,
     ),
-    _image(
-        "projective_transform",
-        **_transformed(3, "fill_value=0.0, fill_mode={mode}"),
-        gradients=("ImageProjectiveTransformV3",),
-        attributes=lambda shape: {
-            "transform": Choice((IDENTITY, SHIFT, STRETCH, SHRINK)),
-            "mode": Choice(("CONSTANT", "NEAREST", "REFLECT", "WRAP")),
-        },
-        rtol=SINGLE,
-    ),
-    _image(
-        "legacy_projective_transform",
-        **_transformed(2, "fill_mode='CONSTANT'"),
-        gradients=("ImageProjectiveTransformV2",),
-        attributes=lambda shape: {"transform": Choice((IDENTITY, SHIFT, STRETCH, SHRINK))},
-        rtol=SINGLE,
-    ),
+    _projected("projective_transform", 3, "fill_value=0.0, fill_mode='CONSTANT'", (IDENTITY, SHIFT)),
+    _projected("legacy_projective_transform", 2, "fill_mode='CONSTANT'", (IDENTITY, SHIFT)),
+    _projected("projective_transform_scaled", 3, "fill_value=0.0, fill_mode='CONSTANT'", (STRETCH, SHRINK)),
+    _projected("projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", (SHIFT,)),
 )

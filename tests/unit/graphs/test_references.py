@@ -104,6 +104,14 @@ def crop_and_resize(image: Array, boxes: Array) -> Array:
     return np.array(crops).reshape(len(boxes), 2, 2, image.shape[2])
 
 
+def projected(image: Array, transform: tuple[float, ...]) -> Array:
+    """3 by 3 samples; a frame of zeros stands for what lies outside."""
+    framed = np.pad(image, ((1, 1), (1, 1), (0, 0)))
+    rows = [min(transform[4] * i + transform[5], image.shape[0]) + 1 for i in range(3)]
+    columns = [min(transform[0] * j + transform[2], image.shape[1]) + 1 for j in range(3)]
+    return np.array([[bilinear(framed, row, column) for column in columns] for row in rows])
+
+
 ORACLES: dict[str, Callable[..., Array]] = {
     "avg_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.mean())),
     "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
@@ -119,6 +127,9 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "block_lstm_v2": lstm("h", "ifgo", 0.0),
     "resize_bilinear": resize_bilinear,
     "crop_and_resize": crop_and_resize,
+    "projective_transform": projected,
+    "legacy_projective_transform": projected,
+    "projective_transform_scaled": projected,
 }
 NAMES = sorted(ORACLES)
 
