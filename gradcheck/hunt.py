@@ -66,7 +66,7 @@ def outcome(checked: Trial) -> str:
     reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
     if checked.result.verdict == INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
         return COMPOSED
-    if checked.kinks and (checked.result.verdict == AGREE or reasons == {Reason.HIGHER_KINK}):
+    if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == AGREE):
         return KINK
     return checked.result.verdict
 

@@ -111,8 +111,8 @@ class _Bench:
             return undecided(
                 order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"
             ), 0.0
-        if self.stands.kinks and order == 2:
-            return undecided(order, Reason.HIGHER_KINK, "a node stands on a kink: no second order"), 0.0
+        if not self.stands.curved and order == 2:
+            return undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"), 0.0
         try:
             return self._first() if order == 1 else self._second()
         except DerivativeRaisedError as error:

@@ -85,8 +85,8 @@ class OpSpec:
     `attributes` maps the arguments' shapes to what may be drawn. `domains`: one for each argument, or one for all.
 
     `kinks` and `singular` map the arguments' values (and attributes, as keywords) to distances from the nearest point
-    where the operation's own derivative does not exist, or is infinite. They are never declared for a failure of a
-    formula.
+    where the operation's own derivative does not exist, or is infinite; `bends` to those from points where it exists,
+    but the second derivative does not. They are never declared for a failure of a formula.
 
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
@@ -107,6 +107,7 @@ class OpSpec:
     domains: tuple[Interval, ...] = (REALS,)
     kinks: Distances | None = None
     singular: Distances | None = None
+    bends: Distances | None = None
     dtypes: tuple[str, ...] = ("float64",)
     result: str = "float64"
     orders: tuple[int, ...] = (1, 2)

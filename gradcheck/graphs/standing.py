@@ -19,16 +19,25 @@ ROUNDINGS = 64
 
 @dataclass(frozen=True)
 class Standing:
-    """Positions of nodes on a kink, positions of singular nodes, and how many elements of kinks are concerned."""
+    """Positions of nodes on a kink, positions of singular nodes, and how many elements of kinks are concerned.
+
+    `bends` are the positions of nodes whose curvature jumps.
+    """
 
     kinks: tuple[int, ...]
     singular: tuple[int, ...]
     elements: int
+    bends: tuple[int, ...] = ()
 
     @property
     def smooth(self) -> bool:
         """Whether no node stands on anything."""
-        return not self.kinks and not self.singular
+        return not self.kinks and not self.singular and not self.bends
+
+    @property
+    def curved(self) -> bool:
+        """Whether no node stands where its second derivative does not exist."""
+        return not self.kinks and not self.bends
 
     @property
     def composed(self) -> bool:
@@ -38,10 +47,10 @@ class Standing:
 
 def standing(graph: Graph, values: Sequence[Array]) -> Standing:
     """Where the nodes stand, given the values at all positions."""
-    kinks, singular, elements = [], [], 0
+    kinks, singular, bends, elements = [], [], [], 0
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        if spec.kinks is None and spec.singular is None:
+        if spec.kinks is None and spec.singular is None and spec.bends is None:
             continue
         arguments = [values[parent] for parent in node.parents]
         touching = count_on(spec.kinks, arguments, node.attributes)
@@ -50,7 +59,9 @@ def standing(graph: Graph, values: Sequence[Array]) -> Standing:
             elements += touching
         if count_on(spec.singular, arguments, node.attributes):
             singular.append(position)
-    return Standing(tuple(kinks), tuple(singular), elements)
+        if count_on(spec.bends, arguments, node.attributes):
+            bends.append(position)
+    return Standing(tuple(kinks), tuple(singular), elements, tuple(bends))
 
 
 def count_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> int:

@@ -101,3 +101,18 @@ def test_no_elements_agree_and_say_so() -> None:
 
 def test_a_trial_is_the_same_every_time() -> None:
     assert str(trial.run(SMOOTH).result) == str(trial.run(SMOOTH).result)
+
+
+def test_where_the_curvature_jumps_the_first_order_is_checked_and_the_second_is_not() -> None:
+    graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("elu", 0), Node.of("exp", 1)))
+    result = trial.run(graph).result
+    assert result.orders[1].verdict == AGREE
+    assert result.orders[2].verdict == INCONCLUSIVE
+    assert result.orders[2].reasons == (Reason.HIGHER_KINK,)
+
+
+def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> None:
+    graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("py_function", 0), Node.of("sin", 1)))
+    assert trial.culprit(graph, 2) == 1
+    graph = Graph((Input((2,), (0.5, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("sin", 1)))
+    assert trial.culprit(graph, 2) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradcheck.graphs.graph import Shape
+from gradcheck.graphs.kinks import at_zero
 from gradcheck.graphs.opspec import BOOL, Choice, OpSpec
 
 
@@ -15,7 +16,7 @@ def _vectors(shape: Shape) -> list[tuple[Shape, ...]]:
 OPERATIONS = (
     OpSpec("relu", "nn", "tf.nn.relu({0})", ("Relu",), kinks=lambda x: np.abs(x)),
     OpSpec("relu6", "nn", "tf.nn.relu6({0})", ("Relu6",), kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
-    OpSpec("elu", "nn", "tf.nn.elu({0})", ("Elu",)),
+    OpSpec("elu", "nn", "tf.nn.elu({0})", ("Elu",), bends=at_zero),
     OpSpec("selu", "nn", "tf.nn.selu({0})", ("Selu",), kinks=lambda x: np.abs(x)),
     OpSpec(
         "leaky_relu",
@@ -26,7 +27,14 @@ OPERATIONS = (
         kinks=lambda x, alpha: np.abs(x),
     ),
     OpSpec("softplus", "nn", "tf.nn.softplus({0})", ("Softplus",)),
-    OpSpec("softsign", "nn", "tf.nn.softsign({0})", ("Softsign",), orders=(1,)),  # SoftsignGrad has no gradient
+    OpSpec(
+        "softsign",
+        "nn",
+        "tf.nn.softsign({0})",
+        ("Softsign",),
+        orders=(1,),  # SoftsignGrad has no registered gradient
+        bends=at_zero,
+    ),
     OpSpec(
         "silu",
         "nn",

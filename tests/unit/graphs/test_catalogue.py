@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 
 SPECS = tuple(CATALOGUE.values())
 NON_SMOOTH = tuple(spec for spec in SPECS if spec.kinks or spec.singular)
+BENT = tuple(spec for spec in SPECS if spec.bends)
 REFERENCED = tuple(spec for spec in SPECS if spec.reference)
 BATCHED = tuple(spec for spec in SPECS if not spec.looped)
 EPS = float(np.finfo(np.float64).eps)
@@ -158,6 +159,18 @@ def test_function_is_not_smooth_at_distance_zero(spec: OpSpec, sampler: Any) -> 
     on_kink = [example for example in chain(moved, sampler.special(spec)) if distance(spec, example) < 1e-14]
     assert on_kink, "no special point lies on what is declared"
     assert any(not slopes_agree(spec, example) for example in on_kink)
+
+
+@named(BENT)
+def test_curvature_jumps_at_distance_zero(spec: OpSpec) -> None:
+    h, here = 1e-3, np.zeros(1)
+    assert spec.arity == 1
+    assert spec.bends is not None
+    assert spec.bends(here) == 0
+    value = {k: np.asarray(single(spec)(tf.constant(here + k * h)).numpy()) for k in (-2, -1, 0, 1, 2)}
+    right, left = ((value[2 * sign] - 2 * value[sign] + value[0]) / h**2 for sign in (1, -1))
+    assert abs(right - left) > 0.5
+    assert abs(value[1] + value[-1] - 2 * value[0]) / h < 0.01
 
 
 @named(SPECS)
