@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 DEFAULT = "dev"
-EXAMPLES = {"dev": 10, "ci": 30, "nightly": 1000}
+EXAMPLES = {"dev": 10, "ci": 10, "nightly": 1000}
 # Without Phase.explain: the blame names the culprit, and explaining costs as much again as shrinking.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 

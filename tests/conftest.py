@@ -1,14 +1,26 @@
-"""What every test needs: nobody ever imports `strategies` under the name of its folder."""
+"""What every test needs: the Hypothesis profiles, and that nobody imports `strategies` under the name of its folder."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from gradcheck.strategies import profiles
+from hypothesis import settings
 
 # A project of its own, with a test that fails by design: tests/packaging runs it against the installed wheel.
 collect_ignore = ["thirdparty"]
+
+profiles.register(Path(__file__).parents[1] / ".hypothesis")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """`dev`, or the reproducible `ci` where CI is set, unless `--hypothesis-profile=` names another."""
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("ci" if os.environ.get("CI") else profiles.DEFAULT)
 
 
 @pytest.fixture(autouse=True)
