@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,9 @@ from gradcheck.autodiff.gradients import Gradients, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError, differentiate
 
 Array = np.ndarray[Any, Any]
+
+KEPT = 2
+"""So many tables of values are remembered."""
 
 
 class Problem(Protocol):
@@ -65,6 +68,7 @@ class TapeProblem:
     function: Function
     wide: Function | None = None
     smooth: bool = False
+    _latest: dict[bytes, Array] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def point(self) -> Array:
@@ -87,7 +91,13 @@ class TapeProblem:
         return (self.wide or self.function).roundoff
 
     def values(self, points: Array) -> Array:
-        return (self.wide or self.function).values(points)
+        # Second order asks for the points of first order again, once for every cotangent.
+        key = points.tobytes()
+        if key not in self._latest:
+            for old in list(self._latest)[: 1 - KEPT]:
+                del self._latest[old]
+            self._latest[key] = (self.wide or self.function).values(points)
+        return self._latest[key]
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         return self._taken(lambda: self.function.pullbacks(cotangents, point), len(cotangents), point)
