@@ -90,12 +90,14 @@ def squared(graph: Graph) -> Graph:
 @lru_cache(maxsize=256)
 def cotangent(count: int) -> Array:
     """The fixed random cotangent for outputs of `count` coordinates."""
-    return probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+    only: Array = probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+    return only
 
 
 def direction(point: Array) -> Array:
     """The fixed random direction through a point (n,), each component of its coordinate's magnitude."""
-    return probe_directions(np.random.default_rng(point.size), 1, magnitudes(point))[0]
+    only: Array = probe_directions(np.random.default_rng(point.size), 1, magnitudes(point))[0]
+    return only
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
 
 
 def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], bool]) -> int | None:
-    """The first position whose node is wrong by itself; None where every node is right and only their whole is wrong."""
+    """The first position whose node is wrong by itself; None where every node is right and only the whole is wrong."""
     for position, _ in graph.positions():
         if is_wrong(alone(graph, position, values)):
             return position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gradcheck.graphs.opspec import OpSpec
 FIELD = re.compile(r"\{(\w+)\}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(text: str, arity: int) -> Callable[..., Any]:
     """The callable of a source text: arguments by position, attributes by keyword."""
     names = sorted({name for name in FIELD.findall(text) if not name.isdigit()})

@@ -1,7 +1,7 @@
 """Second derivatives: three estimates, triangulated.
 
-Autodiff of autodiff (AD of AD) is held against differences of the first autodiff derivative (FD of AD, sharp, one value a
-coordinate) and against second differences of function values alone (FD2, blunter but independent).
+Autodiff of autodiff (AD of AD) is held against differences of the first autodiff derivative (FD of AD, sharp, one value
+a coordinate) and against second differences of function values alone (FD2, blunter but independent).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Second:
-    """`entries` (directions, coordinates) and `along` (directions, 1), the second derivative along each direction itself.
+    """`entries` (directions, coordinates), and `along` (directions, 1): the second derivative along each direction.
 
     `alone` names the estimate that stands alone where they do not agree.
     """
@@ -120,7 +120,7 @@ def _not_checked(entries: Entries, rough: Array) -> Entries:
 
 
 def _rough(gradients: Sample, values: Sample) -> Array:
-    """Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient at the point."""
+    """Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there."""
     unsmooth = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
     broken = (classify(gradients).kind == Smoothness.KINK).any(axis=1)
     result: Array = broken | np.isin(classify(values).kind, unsmooth).any(axis=1)

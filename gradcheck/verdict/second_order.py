@@ -20,7 +20,7 @@ DIRECTIONS = 4
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[list[Table], str | None]:
     """The tables of second derivatives, a line a coordinate, and which estimate stands alone where they disagree.
 
-    Every direction compares a whole column of the Hessian, so that half as many directions as first-order probes do. Raises
+    Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
     DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)

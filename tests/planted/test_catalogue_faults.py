@@ -50,7 +50,7 @@ def first_use_only(right: Any, op: Any, cotangent: Any) -> Any:
     return [parts[0], tf.zeros_like(parts[1])] if op.inputs[0] is op.inputs[1] else parts
 
 
-FAULTS = {
+FAULTS: dict[str, tuple[str, str, Any, Kind]] = {
     "sign": ("Sin", "sin", scaled(-1.0), Kind.WRONG_VALUE),
     "factor 1 + 1e-6": ("Exp", "exp", scaled(1 + 1e-6), Kind.WRONG_VALUE),
     "factor 2": ("Tanh", "tanh", scaled(2.0), Kind.WRONG_VALUE),
