@@ -12,6 +12,31 @@ PATCHES = (
     "[1, 1, 1, 1], {padding}), tf.reshape({1}, [{1}.shape[0], -1, {1}.shape[-1]]))"
 )
 
+CHANNEL_PATCHES = (
+    "(lambda x, f: tf.reshape(tf.einsum('phwkc,pkcm->phwcm', tf.reshape(x, [*x.shape[:3], 4, f.shape[3]]), "
+    "tf.reshape(f, [f.shape[0], 4, *f.shape[3:]])), [*x.shape[:3], -1]))(tf.image.extract_patches({0}, [1, 2, 2, 1], "
+    "[1, {stride}, {stride}, 1], [1, 1, 1, 1], {padding}), {1})"
+)
+VOLUME_PATCHES = (
+    "tf.einsum('pdhwk,pko->pdhwo', tf.compat.v1.extract_volume_patches({0}, [1, 2, 2, 2, 1], "
+    "[1, {stride}, {stride}, {stride}, 1], {padding}), tf.reshape({1}, [{1}.shape[0], -1, {1}.shape[-1]]))"
+)
+# The images spread by the stride, with zeros between and one row and column before, meet the filters upside down.
+SPREAD_PATCHES = (
+    "(lambda x, f, s: tf.einsum('phwk,pko->phwo', tf.image.extract_patches(tf.pad(tf.reshape(tf.pad("
+    "x[:, :, tf.newaxis, :, tf.newaxis], [[0, 0], [0, 0], [0, s - 1], [0, 0], [0, s - 1], [0, 0]]), "
+    "[x.shape[0], s * x.shape[1], s * x.shape[2], x.shape[3]]), [[0, 0], [1, 0], [1, 0], [0, 0]]), [1, 2, 2, 1], "
+    "[1, 1, 1, 1], [1, 1, 1, 1], 'VALID'), tf.reshape(tf.transpose(f[:, ::-1, ::-1], [0, 1, 2, 4, 3]), "
+    "[f.shape[0], -1, f.shape[3]])))({0}, {1}, {stride})"
+)
+# A dilation pads with minus infinity, behind the image only, as far as windows of two reach.
+RAISED_PATCHES = (
+    "(lambda x, f: tf.reduce_max(tf.reshape(x, [*x.shape[:3], 4, f.shape[3]]) + tf.reshape(f, "
+    "[f.shape[0], 1, 1, 4, f.shape[3]]), 3))(tf.image.extract_patches(tf.pad({0}, [[0, 0], "
+    "*[[0, int({padding} == 'SAME')]] * 2, [0, 0]], constant_values=-np.inf), [1, 2, 2, 1], [1, {stride}, {stride}, 1], "
+    "[1, 1, 1, 1], 'VALID'), {1})"
+)
+
 
 def _filters(shape: Shape) -> list[tuple[Shape, ...]]:
     fits = len(shape) == 3 and min(shape[:-1]) > 1 and shape[-1]
@@ -74,7 +99,7 @@ OPERATIONS = (
         "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
         ("Conv2D",),
         arity=2,
-        looped=True,
+        batched=PATCHES.replace("[1, 1, 1, 1]", "[1, 2, 2, 1]").replace("{stride}", "1").replace("{padding}", "'SAME'"),
         shapes=_filters,
         starts=((3, 3, 1), (3, 4, 2)),
     ),
@@ -85,7 +110,7 @@ OPERATIONS = (
         "{1}.shape[-2]], {stride}, 'SAME')[0]",
         ("Conv2DBackpropInput",),
         arity=2,
-        looped=True,
+        batched=SPREAD_PATCHES,
         shapes=_transposed,
         starts=IMAGES,
         attributes=lambda *shapes: {"stride": Choice((1, 2))},
@@ -96,7 +121,7 @@ OPERATIONS = (
         "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
         ("DepthwiseConv2dNative",),
         arity=2,
-        looped=True,
+        batched=CHANNEL_PATCHES,
         shapes=_filters,
         starts=IMAGES,
         attributes=steps,
@@ -107,7 +132,7 @@ OPERATIONS = (
         "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
         ("Conv3D",),
         arity=2,
-        looped=True,
+        batched=VOLUME_PATCHES,
         shapes=_filters_3d,
         starts=VOLUMES,
         attributes=steps,
@@ -118,7 +143,7 @@ OPERATIONS = (
         "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
         ("Dilation2D",),
         arity=2,
-        looped=True,
+        batched=RAISED_PATCHES,
         shapes=_structuring,
         starts=IMAGES,
         attributes=steps,

@@ -26,7 +26,14 @@ def _first(shape: Shape, *others: Shape) -> Rule:
     return lambda first: [(first, *others)] if first == shape else []
 
 
-def _of_values(name: str, text: str, gradients: tuple[str, ...], *others: Shape, batched: str | None = None) -> OpSpec:
+def _of_values(
+    name: str,
+    text: str,
+    gradients: tuple[str, ...],
+    *others: Shape,
+    batched: str | None = None,
+    orders: tuple[int, ...] = (1, 2),
+) -> OpSpec:
     """An operation on the sparse matrix `MATRIX` of three values; `batched` is the text for the stack of matrices."""
     return OpSpec(
         name,
@@ -39,6 +46,7 @@ def _of_values(name: str, text: str, gradients: tuple[str, ...], *others: Shape,
         shapes=_first((3,), *others),
         starts=((3,),),
         domains=(REALS,),
+        orders=orders,
     )
 
 
@@ -108,18 +116,22 @@ MATRICES = (
         "tf.sparse.slice(MATRIX, [0, 0], [1, 3]).values",
         ("SparseSlice",),
         batched="tf.reshape(tf.sparse.slice(STACK, [0, 0, 0], [{0}.shape[0], 1, 3]).values, [{0}.shape[0], 2])",
+        orders=(1,),  # SparseSliceGrad has no registered gradient
     ),
     _of_values(
         "sparse_fill_empty_rows",
         "tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], {0}, [3, 3]), {1})[0].values",
         ("SparseFillEmptyRows",),
         (),
+        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
+        orders=(1,),  # SparseFillEmptyRowsGrad has no registered gradient
     ),
     _of_values(
         "sparse_dense_matmul",
         "tf.sparse.sparse_dense_matmul(MATRIX, {1})",
         ("SparseTensorDenseMatMul",),
         (3, 2),
+        batched="tf.sparse.to_dense(STACK) @ {1}",
     ),
     _of_values(
         "sparse_dense_add",
