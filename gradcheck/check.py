@@ -19,7 +19,7 @@ from gradcheck.autodiff.problem import GivenProblem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.verdict.entries import Tolerance
-from gradcheck.verdict.explanation import Explanation, not_recorded
+from gradcheck.verdict.explanation import Explanation, SecondExplanation
 from gradcheck.verdict.failure import FAILURES, GradientInconclusive, InconclusiveWarning
 from gradcheck.verdict.probing import first_order
 from gradcheck.verdict.second_order import second_order
@@ -159,9 +159,8 @@ class _Inspection:
     def _second(self) -> OrderResult:
         tables, alone = second_order(self._problem, self.tolerance, self.probes)
         notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        if self.gradient is None:
-            return summarise(2, tables, self._names, notes=notes)
-        return summarise(2, tables, self._names, notes=notes, explain=not_recorded)
+        explain = SecondExplanation(alone, self.gradient is not None)
+        return summarise(2, tables, self._names, notes=notes, explain=explain)
 
     @cached_property
     def _problem(self) -> TapeProblem:

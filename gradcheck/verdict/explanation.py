@@ -70,13 +70,22 @@ class Explanation:
         return value if abs(value - (finding.difference or 0.0)) <= (finding.allowed or 0.0) else None
 
 
-def not_recorded(finding: Finding, coordinate: int | None) -> Finding:
-    """The second-order finding about a given gradient, which is recorded by the tape that `check` puts around it."""
-    finding = _given(finding)
-    if finding.kind is Kind.MISSING:
-        return replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
-    return finding
+@dataclass(frozen=True)
+class SecondExplanation:
+    """The same at second order: which estimate stands `alone`, and whether check's tape recorded a `given` gradient."""
+
+    alone: str | None
+    given: bool
+
+    def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
+        if self.alone is not None:
+            finding = replace(finding, reason=f"{finding.reason}; of the three estimates {self.alone} stands alone")
+        if self.given and finding.kind is Kind.MISSING:
+            finding = replace(finding, reason=f"{finding.reason}; {OUTSIDE}")
+        return finding
 
 
 def _given(finding: Finding) -> Finding:
-    return replace(finding, reason=finding.reason.replace("autodiff gives", "the gradient given is", 1))
+    """A given gradient is that of the sum of all outputs."""
+    reason = finding.reason.replace("autodiff gives", "the gradient given is", 1)
+    return replace(finding, output=None, reason=reason)

@@ -52,7 +52,8 @@ def doubt(name: str, result: Result) -> str:
 
 def _paragraph(finding: Finding, label: str) -> list[str]:
     output = "" if finding.output is None else f" of output element {finding.output}"
-    head = f"  order {finding.order}, {finding.kind.value}: the derivative{output} with respect to {finding.element}"
+    noun = "derivative" if finding.order == 1 else "second derivative"
+    head = f"  order {finding.order}, {finding.kind.value}: the {noun}{output} with respect to {finding.element}"
     if finding.difference is None or finding.bound is None:
         return [head, f"    {finding.reason}"]
     given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"

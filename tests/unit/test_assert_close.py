@@ -148,6 +148,28 @@ def test_the_whole_message() -> None:
     assert re.sub(r"\d\.\de-\d\d", "#", str(caught.value)) == MESSAGE
 
 
+def test_the_second_order_says_which_estimate_stands_alone() -> None:
+    @tf.custom_gradient
+    def sine(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.stop_gradient(tf.cos(x))
+
+    with pytest.raises(gradcheck.GradientMismatch) as caught:
+        assert_close(sine, x, order=2)
+    assert "order 2, " in str(caught.value)
+    assert "the second derivative with respect to" in str(caught.value)
+    assert "of the three estimates autodiff of autodiff stands alone" in str(caught.value)
+
+
+def test_a_given_gradient_is_called_so() -> None:
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        assert_close(tf.sin, x, gradient=np.array([0.0, 1.0]))
+    text = str(caught.value)
+    assert "    given        " in text
+    assert "autodiff" not in text
+    assert "output element" not in text
+    assert "TensorFlow's own gradient of f is 0.0707372" in text
+
+
 DOUBT = """\
 nobody can tell whether the gradient of floor is right
 
