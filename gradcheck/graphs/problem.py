@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
-from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
+from gradcheck.autodiff.pullback import DerivativeRaisedError, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Source
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward, forward_points
@@ -88,8 +88,15 @@ class GraphProblem:
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
-        rows = [[self._output(row)] for row in cotangents]
-        return gradient_matrix(pullbacks(self._forward, self._tensors(point), rows), self.sources)
+        rows, tensors = [[self._output(row)] for row in cotangents], self._tensors(point)
+        try:
+            parts = pullbacks(self._forward, tensors, rows)
+        except DerivativeRaisedError:
+            if len(rows) == 1:
+                raise
+            # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
+            parts = [pullbacks(self._forward, tensors, [row])[0] for row in rows]
+        return gradient_matrix(parts, self.sources)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""

@@ -116,3 +116,10 @@ def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> N
     assert trial.culprit(graph, 2) == 1
     graph = Graph((Input((2,), (0.5, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("sin", 1)))
     assert trial.culprit(graph, 2) == 1
+
+
+def test_a_gradient_that_can_be_taken_once_is_taken_from_a_tape_each() -> None:
+    graph = Graph((Input((2,), (0.0, 2.0)),), (Node.of("relu", 0), Node.of("py_function", 1)))
+    checked = trial.run(graph, (1,))
+    assert checked.kinks == 1
+    assert checked.result.verdict == AGREE

@@ -33,8 +33,8 @@ SPREAD_PATCHES = (
 RAISED_PATCHES = (
     "(lambda x, f: tf.reduce_max(tf.reshape(x, [*x.shape[:3], 4, f.shape[3]]) + tf.reshape(f, "
     "[f.shape[0], 1, 1, 4, f.shape[3]]), 3))(tf.image.extract_patches(tf.pad({0}, [[0, 0], "
-    "*[[0, int({padding} == 'SAME')]] * 2, [0, 0]], constant_values=-np.inf), [1, 2, 2, 1], [1, {stride}, {stride}, 1], "
-    "[1, 1, 1, 1], 'VALID'), {1})"
+    "*[[0, int({padding} == 'SAME')]] * 2, [0, 0]], constant_values=-np.inf), [1, 2, 2, 1], "
+    "[1, {stride}, {stride}, 1], [1, 1, 1, 1], 'VALID'), {1})"
 )
 
 
