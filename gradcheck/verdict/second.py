@@ -14,7 +14,8 @@ import numpy as np
 from gradcheck.autodiff.gradients import Gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.finding import Kind, Reason
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference
+from gradcheck.numerics.directions import magnitudes
 from gradcheck.numerics.sampling import gather, magnitude, points
 from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.smoothness import Smoothness, classify
@@ -52,7 +53,7 @@ def compare_second(problem: Problem, directions: Array, cotangent: Array, tolera
     along = np.sum(products.values * directions, axis=1, keepdims=True)
     entries = settle(
         products.values,
-        slope_estimate(gradients),
+        _natural(slope_estimate(gradients), values, problem),
         tolerance,
         ulp_rounding(products.values, problem.precision),
         factor=1.0,
@@ -75,10 +76,10 @@ def _examined(
     rough: Array,
 ) -> Second:
     rounding = _measured(problem, cotangent, directions, products.values)
-    again = slope_estimate(_gradient_sample(problem, directions, cotangent, CONFIRM))
+    values = observe(problem, directions, cotangent[None, :], CONFIRM)
+    again = _natural(slope_estimate(_gradient_sample(problem, directions, cotangent, CONFIRM)), values, problem)
     first = settle(products.values, _estimate(entries), tolerance, rounding, factor=EXCLUSION)
     entries = _confirmed(first, settle(products.values, again, tolerance, rounding, factor=EXCLUSION))
-    values = observe(problem, directions, cotangent[None, :], CONFIRM)
     blunt = second_difference(values, first_difference(values))
     slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
     check = _confirmed(check, settle(check.autodiff, blunt, Tolerance(), slack, factor=EXCLUSION))
@@ -132,6 +133,21 @@ def _confirmed(first: Entries, second: Entries) -> Entries:
     status = np.where((first.status == INCONCLUSIVE) & (second.status == AGREE), AGREE, status)
     code = np.where(status == INCONCLUSIVE, code_of(Reason.ILL_CONDITIONED), first.code)
     return replace(first, status=status, code=code)
+
+
+def _natural(estimate: Estimate, values: Sample, problem: Problem) -> Estimate:
+    """Conclusive also where the bound is small beside the function's own size over the product of the two steps.
+
+    A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
+    """
+    lengths = magnitudes(problem.point)
+    offsets = np.abs(values.stencil.offsets)[None, :] * values.step[:, None]
+    sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))[:, :, 0]
+    inside = offsets[:, :, None] <= estimate.radius[:, None, :]
+    size = np.max(np.where(inside, sizes[:, :, None], 0.0), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        small = estimate.bound <= ABSOLUTE * size / (estimate.radius * lengths[None, :])
+    return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))
 
 
 def _estimate(entries: Entries) -> Estimate:
