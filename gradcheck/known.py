@@ -34,7 +34,7 @@ VERSION = 1
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = re.compile(r"https://[\w./#?=&%-]+")
 NAME = re.compile(r"[a-z0-9_-]{1,80}")
-OPTIONAL = ("attrs", "argument", "along", "elements", "ranks", "segments", "indices")
+OPTIONAL = ("attrs", "argument", "along", "elements", "ranks", "segments", "indices", "producers")
 Values = tuple[tuple[float, ...] | None, ...]
 
 
@@ -111,15 +111,17 @@ def excludes(
     attrs: Mapping[str, Any],
     arguments: Sequence[Any],
     order: int,
+    producers: Sequence[str] = (),
     *,
     defects: Sequence[Defect] | None = None,
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
-    `arguments` are arrays (the values, not the shapes); `defects` are those of the installed TensorFlow unless given.
+    `arguments` are arrays (the values, not the shapes), `producers` the operations that made them, as far as they are
+    nodes; `defects` are those of the installed TensorFlow unless given.
     """
     for defect in current() if defects is None else defects:
-        if any(region.contains(op, attrs, arguments, order) for region in defect.regions):
+        if any(region.contains(op, attrs, arguments, order, producers) for region in defect.regions):
             return defect.name
     return None
 
@@ -149,9 +151,11 @@ def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> D
 
 
 def _inside(discovery: Discovery, defect: Defect) -> bool:
-    node = discovery.graph.nodes[discovery.position - len(discovery.graph.inputs)]
+    nodes = dict(discovery.graph.positions())
+    node = nodes[discovery.position]
     arguments = [discovery.values[parent].array() for parent in node.parents]
-    return excludes(node.op, node.attributes, arguments, discovery.order, defects=[defect]) is not None
+    producers = [nodes[parent].op for parent in node.parents if parent in nodes]
+    return excludes(node.op, node.attributes, arguments, discovery.order, producers, defects=[defect]) is not None
 
 
 def _read(path: Path) -> Defect:
@@ -224,11 +228,14 @@ def _region(data: Any, place: str) -> Region:
             integer(rank, f"{place}.ranks[{i}]", 8) for i, rank in enumerate(items(data.get("ranks", []), place, 8))
         ),
         segments=None if segments is None else _text(segments, f"{place}.segments"),
-        indices=tuple(
-            _text(name, f"{place}.indices[{i}]")
-            for i, name in enumerate(items(data.get("indices", []), f"{place}.indices", 8))
-        ),
+        indices=_names(data, place, "indices"),
+        producers=tuple(_operation(name, f"{place}.producers") for name in _names(data, place, "producers")),
     )
+
+
+def _names(data: Any, place: str, field: str) -> tuple[str, ...]:
+    names = items(data.get(field, []), f"{place}.{field}", 64)
+    return tuple(_text(name, f"{place}.{field}[{i}]") for i, name in enumerate(names))
 
 
 def _values(data: Any, place: str, graph: Graph, *, complete: bool) -> Values:

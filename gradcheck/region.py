@@ -43,6 +43,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "repeat": _repeats,
     "single": lambda groups: groups.shape[-1] == 1,
     "several": lambda groups: groups.shape[-1] > 1,
+    "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "empty": lambda groups: groups.size == 0,
     "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
     "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
@@ -62,7 +63,8 @@ class Region:
     `argument` is looked at in groups along `along` (an axis, several, or the name of the attribute that holds them;
     None: the whole argument is one group), or in the groups that the attribute `segments` makes of its first dimension;
     or else the values of `indices`, names of attributes, are, as one group. Of each group the `elements` count; the
-    `condition` holds if it holds for any group ("singular": of the elements of a square matrix).
+    `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With `producers`, one
+    of these operations has to have made one of the arguments.
     """
 
     op: str
@@ -75,15 +77,28 @@ class Region:
     ranks: tuple[int, ...] = ()
     segments: str | None = None
     indices: tuple[str, ...] = ()
+    producers: tuple[str, ...] = ()
 
     @property
     def everywhere(self) -> bool:
         """Whether every use of the operation lies in the region, at its orders."""
-        return self.condition == "always" and not self.attrs and not self.ranks
+        return self.condition == "always" and not (self.attrs or self.ranks or self.producers)
 
-    def contains(self, op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int) -> bool:
-        """Whether an operation with these attributes and argument values lies in the region, at this order."""
+    def contains(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        arguments: Sequence[Any],
+        order: int,
+        producers: Sequence[str] = (),
+    ) -> bool:
+        """Whether an operation with these attributes and argument values lies in the region, at this order.
+
+        `producers` are the operations that made the arguments, as far as they are nodes.
+        """
         if op != self.op or order not in self.orders or self.argument >= len(arguments):
+            return False
+        if self.producers and not set(self.producers) & set(producers):
             return False
         if any(name not in attrs or attrs[name] != value for name, value in self.attrs):
             return False

@@ -15,7 +15,7 @@ from gradcheck.graphs.implementation import single
 from gradcheck.graphs.standing import count_on
 
 Array = np.ndarray[Any, Any]
-Known = Callable[[str, Mapping[str, Any], Sequence[Array], int], str | None]
+Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Sequence[str]], str | None]
 
 MOST_ELEMENTS = 64
 LARGEST, SMALLEST = 1e10, 1e-10
@@ -67,7 +67,8 @@ class Draft:
     def node(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
         """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
         values = [argument.value for argument in arguments]
-        if self.known is not None and self.known(op, attributes, values, self.order):
+        producers = [argument.source.op for argument in arguments if isinstance(argument.source, Node)]
+        if self.known is not None and self.known(op, attributes, values, self.order, producers):
             self._refuse("known")
             return None
         position = self._evaluated(op, arguments, attributes)

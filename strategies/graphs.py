@@ -42,7 +42,8 @@ def graphs(
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
     be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
-    `known(op, attributes, argument values, order)`; a node for which it answers with a name is not generated.
+    `known(op, attributes, argument values, order, operations that made them)`; a node for which it answers with a name
+    is not generated.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
 

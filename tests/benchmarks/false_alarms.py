@@ -86,9 +86,10 @@ def hunt(number: int, count: int, show: int) -> Tally:
     return tally
 
 
-def both(op: str, attributes: Any, arguments: Any, order: int) -> str | None:
+def both(op: str, attributes: Any, arguments: Any, _order: int, producers: Any) -> str | None:
     """The known regions of both orders."""
-    return known.excludes(op, attributes, arguments, 1) or known.excludes(op, attributes, arguments, 2)
+    first, second = (known.excludes(op, attributes, arguments, order, producers) for order in (1, 2))
+    return first or second
 
 
 def table(number: int, tally: Tally) -> str:

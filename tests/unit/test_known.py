@@ -193,6 +193,7 @@ def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order
         ("repeat", [3, 3], [3, 4]),
         ("single", [2.0], [2.0, 3.0]),
         ("several", [2.0, 3.0], [2.0]),
+        ("gaps", [0.0, 2.0], [0.0, 1.0, 1.0]),
         ("zeros only", [0.0, 0.0], [0.0, 1.0]),
         ("2 zeros", [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]),
         ("singular", [1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 5.0]),

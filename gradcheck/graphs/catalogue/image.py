@@ -92,6 +92,7 @@ OPERATIONS = (
         "resize_nearest",
         "ResizeNearestNeighbor",
         "nearest",
+        orders=(1,),
     ),
     _resize(
         "resize_bilinear",

@@ -56,7 +56,7 @@ def test_three_nodes_in_a_row_are_no_more_than_three() -> None:
 def test_a_known_region_is_never_drawn(collecting: Callable[..., Any]) -> None:
     asked: list[tuple[str, int]] = []
 
-    def known(op: str, attrs: Mapping[str, Any], arguments: Sequence[np.ndarray[Any, Any]], order: int) -> str | None:
+    def known(op: str, _: Any, arguments: Sequence[np.ndarray[Any, Any]], order: int, _made: Any) -> str | None:
         asked.append((op, order))
         return "zero" if op == "cumprod" and bool((arguments[0] == 0).any()) else None
 
