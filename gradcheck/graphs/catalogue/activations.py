@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradcheck.graphs.catalogue.losses import LOGITS
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.kinks import at_zero
 from gradcheck.graphs.opspec import BOOL, Choice, OpSpec
@@ -54,7 +55,7 @@ OPERATIONS = (
     ),
     OpSpec("crelu", "nn", "tf.nn.crelu({0})", ("Relu", "ConcatV2"), shapes=_vectors, kinks=lambda x: np.abs(x)),
     OpSpec("softmax", "nn", "tf.nn.softmax({0})", ("Softmax",), shapes=_vectors),
-    OpSpec("log_softmax", "nn", "tf.nn.log_softmax({0})", ("LogSoftmax",), shapes=_vectors),
+    OpSpec("log_softmax", "nn", "tf.nn.log_softmax({0})", ("LogSoftmax",), shapes=_vectors, domains=(LOGITS,)),
     OpSpec(
         "softmax_axis",
         "nn",

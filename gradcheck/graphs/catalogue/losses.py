@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from gradcheck.graphs.graph import Shape
-from gradcheck.graphs.opspec import Choice, OpSpec
+from gradcheck.graphs.opspec import Choice, Interval, OpSpec
+
+# Beyond, the logarithm of the sum of exponentials is the largest logit to all digits, and a loss is what cancels.
+LOGITS = Interval(-8.0, 8.0)
 
 
 def _pairs(shape: Shape) -> list[tuple[Shape, ...]]:
@@ -26,6 +29,7 @@ OPERATIONS = (
         arity=2,
         shapes=_pairs,
         starts=((1, 2), (2, 2), (2, 3), (1, 3)),
+        domains=(LOGITS,),
     ),
     OpSpec(
         "softmax_cross_entropy_of_logits",
@@ -36,6 +40,7 @@ OPERATIONS = (
         shapes=lambda shape: [(shape,)] if len(shape) > 1 and shape[-1] else [],
         starts=((1, 2), (2, 2), (2, 3), (1, 3)),
         attributes=lambda shape: {"label": Choice(tuple(range(shape[-1])))},
+        domains=(LOGITS,),
     ),
     OpSpec(
         "sigmoid_cross_entropy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gradcheck.graphs.catalogue.losses import LOGITS
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.kinks import between
 from gradcheck.graphs.opspec import REALS, Attribute, Indices, Interval, OpSpec
@@ -181,6 +182,7 @@ OPERATIONS = (
         shapes=lambda shape: [(shape,)] if len(shape) > 1 and all(shape) else [],
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         attributes=lambda shape: {"labels": Indices(shape[-2], shape[-1])},
+        domains=(LOGITS,),
     ),
     *SEGMENTS,
     *MATRICES,
