@@ -154,3 +154,13 @@ def test_scripts_tell_right_from_wrong() -> None:
     ]
     assert "None" in found[8][1][2]
     assert "LookupError: no gradient" in found[10][1][1]
+
+
+def test_a_reference_that_looks_at_the_unperturbed_point_finds_it_in_row_0() -> None:
+    stairs = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
+    missing = Graph((Input((2,), (0.3, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("mul", 1, 0)))
+    sample = Graph((Input((2,), (1.5, 2.5)),), (Node.of("square", 0), Node.of("stateless_gamma", 1)))
+    text = to_python(missing, 2)
+    assert "    y2 = tf.stack([y1 * x for y1, x in zip(y1, x)])\n    return y2[1]\n" in text
+    found = verdicts(to_python(stairs, 1), to_python(stairs, 2), text, to_python(sample, 1))
+    assert [(code, lines[-1]) for code, lines in found] == [(0, "RIGHT"), (0, "RIGHT"), (1, "WRONG"), (0, "RIGHT")]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.replay import derivative, differences
+from gradcheck.report.discovery import literal
+
+STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
+
+
+def test_differences_start_from_the_step_on_which_a_straight_through_operation_stands() -> None:
+    weights, step = literal([1.0, 1.0]), 1 / 127
+    (slope,) = differences(STAIRS, 1, weights)
+    np.testing.assert_allclose(slope, [2 * round(0.3 / step) * step, 2 * round(0.25 / step) * step], rtol=1e-9)
+    (curvature,) = differences(STAIRS, 2, weights, [literal([1.0, 0.5])])
+    np.testing.assert_allclose(curvature, [2.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(derivative(STAIRS, 1, weights)[0], slope, rtol=1e-9)
+    np.testing.assert_allclose(derivative(STAIRS, 2, weights, [literal([1.0, 0.5])])[0], [2.0, 1.0], rtol=1e-9)
+
+
+def test_differences_of_samples_follow_the_distribution_function() -> None:
+    graph = Graph((Input((1,), (2.5,)),), (Node.of("stateless_gamma", 0),))
+    (given,), (slope,) = derivative(graph, 1, literal([1.0])), differences(graph, 1, literal([1.0]))
+    assert slope == pytest.approx(given, rel=1e-6)
+
+
+def test_a_derivative_of_another_shape_is_refused() -> None:
+    graph = Graph((Input((3,), (3.0, 1.0, 2.0)),), (Node.of("isotonic_regression", 0, decreasing=True),))
+    with pytest.raises(WrongShapeError, match=r"of shape \(3, 1\); its source is of shape \(3,\)"):
+        derivative(graph, 1, literal([1.0, 2.0, 4.0]))
