@@ -21,6 +21,7 @@ from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
 from gradcheck.numerics.directions import magnitudes, probe_directions
 from gradcheck.verdict.entries import Entries, Tolerance
+from gradcheck.verdict.explanation import SecondExplanation
 from gradcheck.verdict.probing import Table, first_order
 from gradcheck.verdict.second import compare_second
 from gradcheck.verdict.summary import Names, broken, summarise, undecided
@@ -138,8 +139,8 @@ class _Bench:
         tables = [Table(_turned(found.entries), tuple(range(count)), (None,))]
         if found.alone == "differences of function values":
             tables.append(Table(_turned(found.along), (None,), (None,)))
-        notes = () if found.alone is None else (f"of the three estimates {found.alone} stands alone",)
-        return summarise(2, tables, _names(problem), notes=notes), _ratio(tables)
+        explain = SecondExplanation(found.alone, given=False)
+        return summarise(2, tables, _names(problem), explain=explain), _ratio(tables)
 
     def _problem(self, *, projected: bool) -> GraphProblem:
         dtype = str(self.output.dtype)

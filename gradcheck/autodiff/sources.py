@@ -67,10 +67,11 @@ class Arguments:
 def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = ()) -> Arguments:
     """Find the sources in the inputs (called `names`, or inputs[0], …) and variables.
 
-    Python floats become float64, NumPy arrays and tensors keep their dtype; integer, boolean and string leaves are
-    handed through. Raises TypeError for a leaf that is no tensor and for a variable that is not one, ValueError for NaN
-    or Inf in a source and where nothing is floating.
+    Python floats, and lists of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep their dtype;
+    integer, boolean and string leaves are handed through. Raises TypeError for a leaf that is no tensor and for a
+    variable that is not one, ValueError for NaN or Inf in a source and where nothing is floating.
     """
+    inputs = tuple(_numbers(value) for value in inputs)
     named = [
         pair
         for position, value in enumerate(inputs)
@@ -117,6 +118,20 @@ def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         return [pair for index, item in enumerate(value) for pair in paths(f"{prefix}[{index}]", item)]
     return [(prefix, value)]
+
+
+def _numbers(value: Any) -> Any:
+    """A (nested) list of numbers, not all of them integers, as an array; anything else as it is."""
+    if not isinstance(value, list):
+        return value
+    leaves = [leaf for _, leaf in paths("", value)]
+    numbers = all(isinstance(leaf, (int, float, complex)) and not isinstance(leaf, bool) for leaf in leaves)
+    if not numbers or all(isinstance(leaf, int) for leaf in leaves):
+        return value
+    try:
+        return np.array(value)
+    except ValueError:
+        return value  # ragged: a structure of scalars
 
 
 def _tensor(name: str, leaf: Any) -> Any:

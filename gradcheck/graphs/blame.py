@@ -1,4 +1,8 @@
-"""Which node of a failing graph is the culprit: the first whose own derivative is wrong at its actual arguments."""
+"""Which node of a failing graph is the culprit: the first whose own derivative is wrong at its actual arguments.
+
+Where every node is right by itself, it is the one with which the graph becomes wrong: some derivatives fail only
+together.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,12 @@ def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
 
 
 def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], bool]) -> int | None:
-    """The first position whose node is wrong by itself; None where every node is right and only the whole is wrong."""
+    """The first position whose node is wrong by itself, or else the first up to which the graph is wrong; or None."""
     for position, _ in graph.positions():
         if is_wrong(alone(graph, position, values)):
+            return position
+    for position, _ in graph.positions():
+        if is_wrong(Graph(graph.inputs, graph.nodes[: position + 1 - len(graph.inputs)]).pruned()):
             return position
     return None
 

@@ -239,3 +239,17 @@ def test_a_function_under_tf_function() -> None:
         return tf.tanh(x * weight)
 
     assert check(f, c([0.5, -1.0]), variables=[weight], order=2).verdict == "agree"
+
+
+def test_a_list_of_numbers_is_one_tensor_and_other_lists_are_structures() -> None:
+    shapes = []
+
+    def f(x: Any) -> Any:
+        shapes.append(getattr(x, "shape", None))
+        return tf.reduce_sum(x[0] * x[1])
+
+    assert check(f, [0.5, -1.0]).verdict == "agree"
+    assert shapes[0] == (2,)
+    shapes.clear()
+    assert check(f, [np.array(0.5), 3.0]).verdict == "agree"
+    assert shapes[0] is None

@@ -76,6 +76,10 @@ def test_blame_names_the_first_wrong_node() -> None:
     assert blame(GRAPH, values(GRAPH), lambda graph: False) is None
 
 
+def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
+    assert blame(GRAPH, values(GRAPH), lambda graph: len(graph.nodes) > 1) == 3
+
+
 def test_standing_tells_kinks_from_smooth_points() -> None:
     graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("relu", 0), Node.of("sin", 1)))
     stands = standing(graph, values(graph))
@@ -98,3 +102,10 @@ def test_rounding_away_from_a_kink_still_counts() -> None:
     assert count_on(distance, [one, one + 1e-15], {}) == 1
     assert count_on(distance, [one, one + 1e-9], {}) == 0
     assert count_on(None, [one, one], {}) == 0
+
+
+def test_points_where_the_function_raises_have_no_value() -> None:
+    node = Node.of("solve", 0, 1, adjoint=False)
+    graph = Graph((Input((1, 1), (0.5,)), Input((1, 1), (2.0,))), (node,))
+    found = GraphProblem(graph, (1, 1), "float64", True).values(np.array([[0.5, 2.0], [0.0, 2.0], [2.0, 2.0]]))
+    np.testing.assert_array_equal(np.isnan(found), [[False], [True], [False]])
