@@ -76,15 +76,32 @@ class GraphProblem:
         return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
 
     def values(self, points: Array) -> Array:
-        """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them."""
+        """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
+
+        NaN at points where the function raises, as the solution of a singular system does.
+        """
         if self.anchored:
             points = np.concatenate([self.point[None, :], points])
-        batch = forward_points(self.graph, self._split(points))[-1].numpy()
-        flat = to_coordinates(batch).reshape(len(points), -1)
+        try:
+            flat = self._batch(points)
+        except tf.errors.OpError:
+            flat = np.stack([self._alone(point) for point in points])
         if self.cotangent is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 flat = flat @ self.cotangent[:, None]
         return flat[1:] if self.anchored else flat
+
+    def _batch(self, points: Array) -> Array:
+        batch = forward_points(self.graph, self._split(points))[-1].numpy()
+        return to_coordinates(batch).reshape(len(points), -1)
+
+    def _alone(self, point: Array) -> Array:
+        try:
+            if self.anchored:
+                return self._batch(np.stack([self.point, point]))[1]
+            return to_coordinates(self._forward(self._split(point))[0].numpy())
+        except tf.errors.OpError:
+            return np.full(coordinate_count(self.shape, self.dtype), np.nan)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""

@@ -112,7 +112,7 @@ OPERATIONS = (
         starts=((1, 1, 2), (1, 1, 3), (2, 1, 4)),
         attributes=lambda shape: {"radius": Choice((1, 2, 0)), "beta": Choice((0.5, 1.0, 0.75))},
         reference="{0} / (1.0 + 0.5 * tf.einsum('...c,cd->...d', tf.square({0}), tf.linalg.band_part("
-        "tf.ones([{0}.shape[-1]] * 2, tf.float64), {radius}, {radius}))) ** {beta}",
+        "tf.ones([{0}.shape[-1]] * 2, tf.float64), *[min({radius}, {0}.shape[-1] - 1)] * 2))) ** {beta}",
         rtol=ROUNDING,
         orders=(1,),  # LRNGrad has no registered gradient
     ),
