@@ -14,9 +14,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from gradcheck.strategies.graphs import graphs
+from gradcheck.strategies.values import is_special
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck import known, runtime
 from gradcheck.coverage import COMPOSED, KINK
@@ -31,26 +33,12 @@ PLAIN = HealthCheck.too_slow
 class Tally:
     """What one seed's graphs came to."""
 
-    attempts: int = 0
+    rejected: int = 0
     outcomes: Counter[tuple[int, str]] = field(default_factory=Counter)
     nodes: list[int] = field(default_factory=list)
     special: int = 0
     reused: int = 0
     shown: list[str] = field(default_factory=list)
-
-
-def special(graph: Graph) -> bool:
-    """Whether an input holds an exact 0, 1 or a tie, or an attribute repeats an index."""
-    for literal in graph.inputs:
-        values = np.array(literal.values)
-        if np.any(values == 0) or np.any(values == 1) or len(np.unique(values)) < values.size:
-            return True
-    return any(
-        isinstance(value, tuple) and value and len(set(value)) < len(value)
-        for node in graph.nodes
-        for _, value in node.attrs
-        if all(isinstance(item, int) for item in (value if isinstance(value, tuple) else ()))
-    )
 
 
 def hunt(number: int, count: int, show: int) -> Tally:
@@ -59,6 +47,15 @@ def hunt(number: int, count: int, show: int) -> Tally:
     from gradcheck import trial
 
     tally = Tally()
+    strategy = graphs(order=2, known=both)
+
+    def attempt(draw: Any) -> Graph:
+        try:
+            graph: Graph = draw(strategy)
+        except UnsatisfiedAssumption:
+            tally.rejected += 1
+            raise
+        return graph
 
     @seed(number)
     @settings(
@@ -69,10 +66,10 @@ def hunt(number: int, count: int, show: int) -> Tally:
         verbosity=Verbosity.quiet,
         suppress_health_check=[PLAIN],
     )
-    @given(graphs(order=2, known=both))
+    @given(st.composite(attempt)())
     def draw(graph: Graph) -> None:
         tally.nodes.append(len(graph.nodes))
-        tally.special += special(graph)
+        tally.special += any(map(is_special, graph.inputs))
         tally.reused += max(graph.uses()) > 1
         checked = trial.run(graph)
         for order, result in checked.result.orders.items():
@@ -97,7 +94,8 @@ def table(number: int, tally: Tally) -> str:
     graphs_drawn = len(tally.nodes)
     lines = [
         f"seed {number}: {graphs_drawn} graphs, median {statistics.median(tally.nodes)} nodes, "
-        f"special values {tally.special / graphs_drawn:.1%}, a value used twice {tally.reused / graphs_drawn:.1%}"
+        f"special values {tally.special / graphs_drawn:.1%}, a value used twice {tally.reused / graphs_drawn:.1%}, "
+        f"valid {graphs_drawn / (graphs_drawn + tally.rejected):.1%} of the attempts ({tally.rejected} rejected)"
     ]
     for order in (1, 2):
         counts = {outcome: count for (at, outcome), count in tally.outcomes.items() if at == order}
