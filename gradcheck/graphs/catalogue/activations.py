@@ -7,18 +7,21 @@ import numpy as np
 from gradcheck.graphs.catalogue.losses import LOGITS
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.kinks import at_zero
-from gradcheck.graphs.opspec import BOOL, Choice, OpSpec
+from gradcheck.graphs.opspec import BOOL, Choice, Interval, OpSpec
 
 
 def _vectors(shape: Shape) -> list[tuple[Shape, ...]]:
     return [(shape,)] if shape else []
 
 
+# Below, the gradients lose digits: they are the values plus one, which are nearly minus one.
+ABOVE = Interval(-8.0)
+
 OPERATIONS = (
     OpSpec("relu", "nn", "tf.nn.relu({0})", ("Relu",), kinks=lambda x: np.abs(x)),
     OpSpec("relu6", "nn", "tf.nn.relu6({0})", ("Relu6",), kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
-    OpSpec("elu", "nn", "tf.nn.elu({0})", ("Elu",), bends=at_zero),
-    OpSpec("selu", "nn", "tf.nn.selu({0})", ("Selu",), kinks=lambda x: np.abs(x)),
+    OpSpec("elu", "nn", "tf.nn.elu({0})", ("Elu",), domains=(ABOVE,), bends=at_zero),
+    OpSpec("selu", "nn", "tf.nn.selu({0})", ("Selu",), domains=(ABOVE,), kinks=lambda x: np.abs(x)),
     OpSpec(
         "leaky_relu",
         "nn",
