@@ -61,7 +61,7 @@ def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
     """
     values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
     stands = standing(graph, values)
-    bench = _Bench(graph, stands, values[-1])
+    bench = _Bench(graph, stands, values[-1], max(float(np.max(np.abs(value), initial=0.0)) for value in values))
     outcomes = {order: bench.order(order) for order in orders}
     ratio = max(ratio for _, ratio in outcomes.values())
     return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), stands, ratio)
@@ -106,6 +106,7 @@ class _Bench:
     graph: Graph
     stands: Standing
     output: Array
+    largest: float
 
     def order(self, order: int) -> tuple[OrderResult, float]:
         if not self.output.size or not any(np.prod(literal.shape) for literal in self.graph.inputs):
@@ -145,7 +146,7 @@ class _Bench:
     def _problem(self, *, projected: bool) -> GraphProblem:
         dtype = str(self.output.dtype)
         weights = cotangent(coordinate_count(self.output.shape, dtype)) if projected else None
-        return GraphProblem(self.graph, tuple(self.output.shape), dtype, self.stands.smooth, weights)
+        return GraphProblem(self.graph, tuple(self.output.shape), dtype, self.stands.smooth, weights, self.largest)
 
 
 def _turned(entries: Entries) -> Entries:

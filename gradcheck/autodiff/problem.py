@@ -23,7 +23,8 @@ class Problem(Protocol):
     """A function of n coordinates with m output coordinates, at a point.
 
     `roundoff` is that of `values`, `gradient_roundoff` that of `gradients_at`, `precision` that of the derivatives
-    under test. `smooth` promises that the function has no kink at the point, so that nobody needs to look for one.
+    under test. `terms` is the largest magnitude that is known to go into a value: the scale of what may cancel.
+    `smooth` promises that the function has no kink at the point, so that nobody needs to look for one.
     """
 
     @property
@@ -40,6 +41,9 @@ class Problem(Protocol):
 
     @property
     def gradient_roundoff(self) -> float: ...
+
+    @property
+    def terms(self) -> float: ...
 
     @property
     def smooth(self) -> bool: ...
@@ -89,6 +93,10 @@ class TapeProblem:
     @property
     def gradient_roundoff(self) -> float:
         return (self.wide or self.function).roundoff
+
+    @property
+    def terms(self) -> float:
+        return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
     def values(self, points: Array) -> Array:
         # Second order asks for the points of first order again, once for every cotangent.

@@ -27,7 +27,7 @@ ROUNDOFF = 2.0**-53
 class GraphProblem:
     """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
 
-    `shape` and `dtype` are those of the graph's output.
+    `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position.
     """
 
     graph: Graph
@@ -35,6 +35,7 @@ class GraphProblem:
     dtype: str
     smooth: bool
     cotangent: Array | None = None
+    largest: float = 0.0
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -63,6 +64,11 @@ class GraphProblem:
     def gradient_roundoff(self) -> float:
         """The unit roundoff of the gradients at other points, which are those of the references, too."""
         return self.roundoff
+
+    @property
+    def terms(self) -> float:
+        """The scale of what may cancel between the inputs and the output, under the cotangent if there is one."""
+        return self.largest * (1.0 if self.cotangent is None else float(np.max(np.abs(self.cotangent), initial=0.0)))
 
     @cached_property
     def roundoff(self) -> float:

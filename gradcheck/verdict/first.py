@@ -16,6 +16,7 @@ from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.observation import along, erratic_gap, measured_rounding, moved_autodiff, observe, ulp_rounding
+from gradcheck.verdict.refutation import FINER, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
 
@@ -98,9 +99,17 @@ def _examine(
     rounding = np.maximum(rounding, erratic_gap(problem, cotangents, doubtful))
     samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
     entries = _both(*(settle(autodiff, slope_estimate(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
+    if not problem.smooth:
+        entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
+    # A function that is constant, such as a vanishing imaginary part, does not show its terms: take the inputs' size.
+    hidden = np.where(constant(samples[0]), np.max(np.abs(problem.point)), 0.0)
+    terms = np.maximum(problem.terms, hidden) * np.max(np.abs(cotangents), axis=1, initial=0.0)
+    entries = without_residue(entries, terms, samples[0].step[:, None], problem.precision)
+    if entries.any(MISMATCH):
+        finer = slope_estimate(observe(problem, doubtful, cotangents, shrink=FINER))
+        entries = without_aliases(entries, finer)
     if problem.smooth:
         return entries
-    entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
     sides = [classify(s) for s in samples]
     entries = _at_bends(entries, sides, tolerance, rounding, samples[0])
     entries = _at_kinks(entries, sides, autodiff, rounding + tolerance.of(entries.difference))

@@ -22,9 +22,14 @@ NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
 
-def observe(problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST) -> Sample:
-    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines."""
-    steps = largest_steps(problem.point, directions, stencil, eps=problem.roundoff)
+def observe(
+    problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST, *, shrink: float = 1.0
+) -> Sample:
+    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines.
+
+    `shrink` makes all steps smaller than usual.
+    """
+    steps = shrink * largest_steps(problem.point, directions, stencil, eps=problem.roundoff)
     values = problem.values(points(problem.point, directions, steps, stencil))
     if cotangents is not None:
         values = weighted(values, cotangents)

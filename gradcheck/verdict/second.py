@@ -24,6 +24,7 @@ from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.first import settle, slope_estimate
 from gradcheck.verdict.observation import observe, ulp_rounding
+from gradcheck.verdict.refutation import FINER, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
 
@@ -80,6 +81,12 @@ def _examined(
     again = _natural(slope_estimate(_gradient_sample(problem, directions, cotangent, CONFIRM)), values, problem)
     first = settle(products.values, _estimate(entries), tolerance, rounding, factor=EXCLUSION)
     entries = _confirmed(first, settle(products.values, again, tolerance, rounding, factor=EXCLUSION))
+    terms = problem.terms * float(np.max(np.abs(cotangent), initial=0.0))
+    lengths = values.step[:, None] * magnitudes(problem.point)
+    entries = without_residue(entries, terms, lengths, problem.precision)
+    if entries.any(MISMATCH):
+        finer = slope_estimate(_gradient_sample(problem, directions, cotangent, FIRST, shrink=FINER))
+        entries = without_aliases(entries, finer)
     blunt = second_difference(values, first_difference(values))
     slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
     check = _confirmed(check, settle(check.autodiff, blunt, Tolerance(), slack, factor=EXCLUSION))
@@ -89,6 +96,8 @@ def _examined(
         (entries.status == MISMATCH) & ~np.isfinite(entries.autodiff), code_of(Kind.NON_FINITE), entries.code
     )
     code = np.where((entries.status == MISMATCH) & ~products.connected, code_of(Kind.MISSING), code)
+    unfinished = (check.status == MISMATCH) & ~np.isfinite(check.autodiff)
+    check = replace(check, code=np.where(unfinished, code_of(Kind.NON_FINITE), check.code))
     return Second(replace(entries, code=code), check, products, alone)
 
 
@@ -155,9 +164,11 @@ def _estimate(entries: Entries) -> Estimate:
     return Estimate(entries.difference, entries.bound, conclusive, np.zeros(conclusive.shape))
 
 
-def _gradient_sample(problem: Problem, directions: Array, cotangent: Array, stencil: Stencil) -> Sample:
+def _gradient_sample(
+    problem: Problem, directions: Array, cotangent: Array, stencil: Stencil, *, shrink: float = 1.0
+) -> Sample:
     roundoff = problem.gradient_roundoff
-    steps = largest_steps(problem.point, directions, stencil, eps=roundoff)
+    steps = shrink * largest_steps(problem.point, directions, stencil, eps=roundoff)
     rows = problem.gradients_at(cotangent, points(problem.point, directions, steps, stencil))
     return Sample(
         stencil, steps, gather(rows, len(directions), stencil), magnitude(problem.point, directions), roundoff

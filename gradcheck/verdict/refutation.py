@@ -1,0 +1,40 @@
+"""What may still refute a mismatch: terms that cancelled inside of autodiff, and rows too coarse for the function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradcheck.finding import Reason
+from gradcheck.numerics.difference import Estimate
+from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, code_of
+
+Array = np.ndarray[Any, Any]
+
+ULPS = 8.0
+FINER = 2.0**-20
+"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+
+
+def without_residue(entries: Entries, terms: Array | float, lengths: Array, precision: float) -> Entries:
+    """A derivative that is nothing but the rounding of cancelled terms is not wrong.
+
+    `terms` is the largest magnitude that went into the sum, `lengths` (broadcast to the entries) the products of the
+    steps by which it is divided: a residue of a few units in the last place of terms / lengths is rounding.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        residue = EXCLUSION * ULPS * precision * terms / np.broadcast_to(lengths, entries.status.shape)
+        small = (entries.status == MISMATCH) & (np.abs(entries.autodiff - entries.difference) <= residue)
+    allowed = np.where(small, np.maximum(entries.allowed, residue), entries.allowed)
+    return replace(entries, status=np.where(small, AGREE, entries.status), allowed=allowed)
+
+
+def without_aliases(entries: Entries, finer: Estimate) -> Entries:
+    """Where a much finer row contradicts the differences, their row had aliased the function: nobody can tell."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(finer.value - entries.difference) > finer.bound + entries.bound
+    aliased = (entries.status == MISMATCH) & apart & np.isfinite(finer.bound)
+    status = np.where(aliased, INCONCLUSIVE, entries.status)
+    return replace(entries, status=status, code=np.where(aliased, code_of(Reason.ILL_CONDITIONED), entries.code))
