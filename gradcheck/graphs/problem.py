@@ -104,7 +104,8 @@ class GraphProblem:
     def _alone(self, point: Array) -> Array:
         try:
             if self.anchored:
-                return self._batch(np.stack([self.point, point]))[1]
+                row: Array = self._batch(np.stack([self.point, point]))[1]
+                return row
             return to_coordinates(self._forward(self._split(point))[0].numpy())
         except tf.errors.OpError:
             return np.full(coordinate_count(self.shape, self.dtype), np.nan)

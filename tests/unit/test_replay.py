@@ -17,8 +17,11 @@ def test_differences_start_from_the_step_on_which_a_straight_through_operation_s
     np.testing.assert_allclose(slope, [2 * round(0.3 / step) * step, 2 * round(0.25 / step) * step], rtol=1e-9)
     (curvature,) = differences(STAIRS, 2, weights, [literal([1.0, 0.5])])
     np.testing.assert_allclose(curvature, [2.0, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(derivative(STAIRS, 1, weights)[0], slope, rtol=1e-9)
-    np.testing.assert_allclose(derivative(STAIRS, 2, weights, [literal([1.0, 0.5])])[0], [2.0, 1.0], rtol=1e-9)
+    (first,), (second,) = derivative(STAIRS, 1, weights), derivative(STAIRS, 2, weights, [literal([1.0, 0.5])])
+    assert first is not None
+    assert second is not None
+    np.testing.assert_allclose(first, slope, rtol=1e-9)
+    np.testing.assert_allclose(second, [2.0, 1.0], rtol=1e-9)
 
 
 def test_differences_of_samples_follow_the_distribution_function() -> None:

@@ -48,10 +48,10 @@ def truncated_normal(z: Any, mean: Any, deviation: Any, low: Any, high: Any) -> 
 
 
 DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
-    "gamma": gamma,
     "stateless_gamma": gamma,
     "stateless_gamma_v2": gamma,
     "stateless_truncated_normal": truncated_normal,
+    "stateless_truncated_normal_of_bounds": lambda z, low, high: truncated_normal(z, 0.5, 1.5, low, high),
 }
 
 
