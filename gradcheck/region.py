@@ -45,6 +45,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "several": lambda groups: groups.shape[-1] > 1,
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "empty": lambda groups: groups.size == 0,
+    "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
     "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
 }

@@ -16,7 +16,7 @@ from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.observation import along, erratic_gap, measured_rounding, moved_autodiff, observe, ulp_rounding
-from gradcheck.verdict.refutation import FINER, without_aliases, without_residue
+from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
 
@@ -101,9 +101,7 @@ def _examine(
     entries = _both(*(settle(autodiff, slope_estimate(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
     if not problem.smooth:
         entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
-    # A function that is constant, such as a vanishing imaginary part, does not show its terms: take the inputs' size.
-    hidden = np.where(constant(samples[0]), np.max(np.abs(problem.point)), 0.0)
-    terms = np.maximum(problem.terms, hidden) * np.max(np.abs(cotangents), axis=1, initial=0.0)
+    terms = hidden_terms(problem, samples[0]) * np.max(np.abs(cotangents), axis=1, initial=0.0)
     entries = without_residue(entries, terms, samples[0].step[:, None], problem.precision)
     if entries.any(MISMATCH):
         finer = slope_estimate(observe(problem, doubtful, cotangents, shrink=FINER))

@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.problem import Problem
 from gradcheck.finding import Reason
 from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.directions import magnitudes
+from gradcheck.numerics.staircase import constant
+from gradcheck.numerics.stencil import Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, code_of
 
 Array = np.ndarray[Any, Any]
@@ -16,6 +20,16 @@ Array = np.ndarray[Any, Any]
 ULPS = 8.0
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+
+
+def hidden_terms(problem: Problem, sample: Sample) -> Array:
+    """The magnitude of what may have cancelled in the function's value, on every line and row (k, l) of a sample.
+
+    A function that is constant there, such as a vanishing imaginary part, does not show its terms: the inputs' size
+    then stands in for them.
+    """
+    size = float(np.max(magnitudes(problem.point)))
+    return np.where(constant(sample), max(problem.terms, size), problem.terms)
 
 
 def without_residue(entries: Entries, terms: Array | float, lengths: Array, precision: float) -> Entries:

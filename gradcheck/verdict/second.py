@@ -24,7 +24,7 @@ from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.first import settle, slope_estimate
 from gradcheck.verdict.observation import observe, ulp_rounding
-from gradcheck.verdict.refutation import FINER, without_aliases, without_residue
+from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
 
@@ -81,7 +81,7 @@ def _examined(
     again = _natural(slope_estimate(_gradient_sample(problem, directions, cotangent, CONFIRM)), values, problem)
     first = settle(products.values, _estimate(entries), tolerance, rounding, factor=EXCLUSION)
     entries = _confirmed(first, settle(products.values, again, tolerance, rounding, factor=EXCLUSION))
-    terms = problem.terms * float(np.max(np.abs(cotangent), initial=0.0))
+    terms = hidden_terms(problem, values) * float(np.max(np.abs(cotangent), initial=0.0))
     lengths = values.step[:, None] * magnitudes(problem.point)
     entries = without_residue(entries, terms, lengths, problem.precision)
     if entries.any(MISMATCH):
@@ -90,6 +90,7 @@ def _examined(
     blunt = second_difference(values, first_difference(values))
     slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
     check = _confirmed(check, settle(check.autodiff, blunt, Tolerance(), slack, factor=EXCLUSION))
+    check = without_residue(check, terms, values.step[:, None] ** 2, problem.precision)
     entries, check, alone = _triangulated(entries, check, directions)
     entries, check = _not_checked(entries, rough), _not_checked(check, rough)
     code = np.where(

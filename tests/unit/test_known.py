@@ -198,6 +198,7 @@ def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order
         ("2 zeros", [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]),
         ("singular", [1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 5.0]),
         ("empty", [], [2.0]),
+        ("large", [-1e5], [999.0]),
         ("huge", [1e200], [1e50]),
         ("tiny", [1e-200], [0.0]),
         ("always", [2.0], None),
