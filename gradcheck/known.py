@@ -154,7 +154,11 @@ def _inside(discovery: Discovery, defect: Defect) -> bool:
     nodes = dict(discovery.graph.positions())
     node = nodes[discovery.position]
     arguments = [discovery.values[parent].array() for parent in node.parents]
-    producers = [nodes[parent].op for parent in node.parents if parent in nodes]
+    behind = set(node.parents)
+    for position in sorted(nodes, reverse=True):
+        if position in behind:
+            behind.update(nodes[position].parents)
+    producers = [nodes[position].op for position in behind if position in nodes]
     return excludes(node.op, node.attributes, arguments, discovery.order, producers, defects=[defect]) is not None
 
 

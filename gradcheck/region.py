@@ -65,7 +65,7 @@ class Region:
     None: the whole argument is one group), or in the groups that the attribute `segments` makes of its first dimension;
     or else the values of `indices`, names of attributes, are, as one group. Of each group the `elements` count; the
     `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With `producers`, one
-    of these operations has to have made one of the arguments.
+    of these operations has to stand somewhere before the arguments.
     """
 
     op: str
@@ -95,7 +95,7 @@ class Region:
     ) -> bool:
         """Whether an operation with these attributes and argument values lies in the region, at this order.
 
-        `producers` are the operations that made the arguments, as far as they are nodes.
+        `producers` are the operations that stand before the arguments.
         """
         if op != self.op or order not in self.orders or self.argument >= len(arguments):
             return False

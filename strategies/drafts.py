@@ -67,7 +67,11 @@ class Draft:
     def node(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
         """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
         values = [argument.value for argument in arguments]
-        producers = [argument.source.op for argument in arguments if isinstance(argument.source, Node)]
+        behind = 0
+        for argument in arguments:
+            behind |= argument.ancestors
+        ancestors = (position.source for position in self.positions if behind >> position.number & 1)
+        producers = [source.op for source in ancestors if isinstance(source, Node)]
         if self.known is not None and self.known(op, attributes, values, self.order, producers):
             self._refuse("known")
             return None

@@ -56,7 +56,7 @@ OPERATIONS = (
         ("Erfc", "Tanh"),
         attributes=lambda shape: {"approximate": BOOL},
     ),
-    OpSpec("crelu", "nn", "tf.nn.crelu({0})", ("Relu", "ConcatV2"), shapes=_vectors, kinks=lambda x: np.abs(x)),
+    OpSpec("crelu", "nn", "tf.nn.crelu({0})", ("Relu", "ConcatV2"), shapes=_vectors, kinks=lambda x: np.abs([x, x])),
     OpSpec("softmax", "nn", "tf.nn.softmax({0})", ("Softmax",), shapes=_vectors),
     OpSpec("log_softmax", "nn", "tf.nn.log_softmax({0})", ("LogSoftmax",), shapes=_vectors, domains=(LOGITS,)),
     OpSpec(

@@ -124,6 +124,7 @@ OPERATIONS = (
         gradients=("Svd",),
         attributes=lambda shape: {"which": Choice((1, 2))},
         singular=gaps_of_singular_values,
+        orders=(1,),  # near equal singular values a second derivative is their gap to the power of -3 in rounding
     ),
     _square(
         "eigenvalues",
