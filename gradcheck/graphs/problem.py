@@ -131,8 +131,16 @@ class GraphProblem:
             columns = self._columns_at(weight, rows)
         except tf.errors.OpError:
             # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
-            return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
+            return np.stack([self._gradient_alone(cotangent, point) for point in points])
         return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
+
+    def _gradient_alone(self, cotangent: Array, point: Array) -> Array:
+        """The gradient (n,) at one point; NaN where it or the function throws, as they may beyond the domain."""
+        try:
+            row: Array = self.gradients(cotangent[None, :], point).values[0]
+        except (DerivativeRaisedError, tf.errors.OpError):
+            return np.full(point.shape, np.nan)
+        return row
 
     def _columns_at(self, weight: Any, points: Array) -> list[Array]:
         inputs = self._split(points)

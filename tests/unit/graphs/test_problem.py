@@ -49,6 +49,13 @@ def test_gradients_in_one_batch_are_those_point_by_point() -> None:
     assert np.allclose(batch, single, rtol=1e-14)
 
 
+def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:
+    graph = Graph((Input((1,), (0.5,)),), (Node.of("check_numerics", 0), Node.of("asin", 1)))
+    found = GraphProblem(graph, (1,), "float64", True).gradients_at(np.ones(1), np.array([[0.5], [1.5]]))
+    assert np.allclose(found[0], 1 / np.sqrt(0.75))
+    assert np.isnan(found[1]).all()
+
+
 def test_products_are_those_of_the_hessian() -> None:
     weights = np.array([1.0, 0.0, 0.0])
     found = problem(weights).products(np.ones(1), np.eye(4)[[0, 3]]).values
