@@ -20,7 +20,7 @@ from gradcheck.graphs.graph import Graph, Node
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
 from gradcheck.numerics.directions import magnitudes, probe_directions
-from gradcheck.verdict.entries import Entries, Tolerance
+from gradcheck.verdict.entries import Tolerance
 from gradcheck.verdict.explanation import SecondExplanation
 from gradcheck.verdict.probing import Table, first_order
 from gradcheck.verdict.second import compare_second
@@ -137,9 +137,9 @@ class _Bench:
         problem = self._problem(projected=True)
         found = compare_second(problem, direction(problem.point)[None, :], np.ones(1), Tolerance())
         count = problem.point.size
-        tables = [Table(_turned(found.entries), tuple(range(count)), (None,))]
+        tables = [Table(found.entries.turned, tuple(range(count)), (None,))]
         if found.alone == "differences of function values":
-            tables.append(Table(_turned(found.along), (None,), (None,)))
+            tables.append(Table(found.along.turned, (None,), (None,)))
         explain = SecondExplanation(found.alone, given=False)
         return summarise(2, tables, _names(problem), explain=explain), _ratio(tables)
 
@@ -147,10 +147,6 @@ class _Bench:
         dtype = str(self.output.dtype)
         weights = cotangent(coordinate_count(self.output.shape, dtype)) if projected else None
         return GraphProblem(self.graph, tuple(self.output.shape), dtype, self.stands.smooth, weights, self.largest)
-
-
-def _turned(entries: Entries) -> Entries:
-    return Entries(*(getattr(entries, name).T for name in Entries.__dataclass_fields__))
 
 
 def _ratio(tables: list[Table]) -> float:

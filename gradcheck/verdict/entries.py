@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,11 @@ class Entries:
         """The kinds of mismatch, the most severe first."""
         codes = np.unique(self.code[self.status == MISMATCH])
         return tuple(KINDS[int(code)] for code in codes)
+
+    @property
+    def turned(self) -> Entries:
+        """The table with lines and columns exchanged."""
+        return Entries(*(getattr(self, field.name).T for field in fields(self)))
 
     def excess(self) -> Array:
         """The error over what is allowed: below 1 unless something is wrong (inf where autodiff is not finite)."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.numerics.directions import axes, cotangents, magnitudes, probe_directions
-from gradcheck.verdict.entries import MISMATCH, Entries, Tolerance
+from gradcheck.verdict.entries import MISMATCH, Tolerance
 from gradcheck.verdict.probing import Table
 from gradcheck.verdict.second import compare_second
 
@@ -33,11 +31,7 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[l
     for row in rows:
         found = compare_second(problem, directions, row, tolerance)
         alone = alone or found.alone
-        tables.append(Table(_turned(found.entries), tuple(range(n)), (None,) * len(directions)))
+        tables.append(Table(found.entries.turned, tuple(range(n)), (None,) * len(directions)))
         if found.along.any(MISMATCH) and not found.entries.any(MISMATCH):
-            tables.append(Table(_turned(found.along), (None,), (None,) * len(directions)))
+            tables.append(Table(found.along.turned, (None,), (None,) * len(directions)))
     return tables, alone
-
-
-def _turned(entries: Entries) -> Entries:
-    return Entries(*(getattr(entries, field.name).T for field in fields(Entries)))
