@@ -117,8 +117,7 @@ def excludes(
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
-    `arguments` are arrays (the values, not the shapes), `producers` the operations that made them, as far as they are
-    nodes; `defects` are those of the installed TensorFlow unless given.
+    `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects` are those of the installed TensorFlow unless given.
     """
     for defect in current() if defects is None else defects:
         if any(region.contains(op, attrs, arguments, order, producers) for region in defect.regions):
@@ -154,10 +153,7 @@ def _inside(discovery: Discovery, defect: Defect) -> bool:
     nodes = dict(discovery.graph.positions())
     node = nodes[discovery.position]
     arguments = [discovery.values[parent].array() for parent in node.parents]
-    behind = set(node.parents)
-    for position in sorted(nodes, reverse=True):
-        if position in behind:
-            behind.update(nodes[position].parents)
+    behind = discovery.graph.ancestors(discovery.position) - {discovery.position}
     producers = [nodes[position].op for position in behind if position in nodes]
     return excludes(node.op, node.attributes, arguments, discovery.order, producers, defects=[defect]) is not None
 

@@ -91,12 +91,17 @@ class Graph:
                 counts[parent] += 1
         return tuple(counts)
 
+    def ancestors(self, position: int) -> set[int]:
+        """The positions that a position depends on, itself included."""
+        found = {position}
+        for place, node in reversed(list(self.positions())):
+            if place in found:
+                found.update(node.parents)
+        return found
+
     def pruned(self) -> Graph:
         """The same graph without the positions that the output does not depend on."""
-        alive = {self.size - 1}
-        for position, node in reversed(list(self.positions())):
-            if position in alive:
-                alive.update(node.parents)
+        alive = self.ancestors(self.size - 1)
         renumbered = {old: new for new, old in enumerate(sorted(alive))}
         return Graph(
             tuple(value for position, value in enumerate(self.inputs) if position in alive),

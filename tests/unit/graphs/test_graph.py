@@ -56,6 +56,11 @@ def test_uses_count_a_value_used_twice() -> None:
     assert Graph((X,), (Node.of("mul", 0, 0), Node.of("add", 1, 0))).uses() == (3, 1, 0)
 
 
+def test_ancestors_are_what_a_position_depends_on() -> None:
+    graph = Graph((X, X), (Node.of("sin", 0), Node.of("cos", 1), Node.of("exp", 2)))
+    assert graph.ancestors(4) == {0, 2, 4}
+
+
 def test_pruning_leaves_out_what_the_output_does_not_need() -> None:
     graph = Graph((X, X), (Node.of("sin", 0), Node.of("cos", 1), Node.of("exp", 3)))
     pruned = graph.pruned()
