@@ -117,8 +117,8 @@ def excludes(
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
-    `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects` are
-    those of the installed TensorFlow unless given.
+    `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects`
+    are those of the installed TensorFlow unless given.
     """
     for defect in current() if defects is None else defects:
         if any(region.contains(op, attrs, arguments, order, producers) for region in defect.regions):
