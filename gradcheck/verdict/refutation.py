@@ -17,7 +17,7 @@ from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, 
 
 Array = np.ndarray[Any, Any]
 
-ULPS = 8.0
+ULPS = 2.0
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
