@@ -154,13 +154,15 @@ class _Inspection:
     def _first(self) -> OrderResult:
         tables = first_order(self._problem, self.tolerance, self.probes)
         notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(1, tables, self._names, notes=notes, explain=Explanation(self.function, self.gradient))
+        return summarise(
+            1, tables, Names.of(self.function.sources), notes=notes, explain=Explanation(self.function, self.gradient)
+        )
 
     def _second(self) -> OrderResult:
         tables, alone = second_order(self._problem, self.tolerance, self.probes)
         notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
         explain = SecondExplanation(alone, self.gradient is not None)
-        return summarise(2, tables, self._names, notes=notes, explain=explain)
+        return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
 
     @cached_property
     def _problem(self) -> TapeProblem:
@@ -178,15 +180,6 @@ class _Inspection:
         except DerivativeRaisedError:
             return ()
         return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)
-
-    @property
-    def _names(self) -> Names:
-        sources = self.function.sources
-        return Names(
-            tuple(source.name for source in sources),
-            tuple(source.shape for source in sources),
-            tuple(source.value.dtype for source in sources),
-        )
 
 
 def explained(message: str) -> str:

@@ -8,14 +8,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from hypothesis import event, target
 
 from gradcheck import known, trial
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
 from gradcheck.coverage import COMPOSED, KINK, Coverage
 from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
-from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.report.discovery import Discovery, literal, trigger
@@ -84,7 +83,7 @@ def failure_class(kind: Kind, culprit: str, order: int) -> type[Found]:
 def discovery(checked: Trial, order: int) -> Discovery:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
-    values = [value.numpy() for value in forward(graph, [tf.constant(value.array()) for value in graph.inputs])]
+    values = values_of(graph)
     position = trial.culprit(graph, order)
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]

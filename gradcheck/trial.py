@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
@@ -15,7 +14,7 @@ from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame
 from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.evaluation import forward
+from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
@@ -59,7 +58,7 @@ def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
     (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
     convention, not checked.
     """
-    values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+    values = values_of(graph)
     stands = standing(graph, values)
     bench = _Bench(graph, stands, values[-1], max(float(np.max(np.abs(value), initial=0.0)) for value in values))
     outcomes = {order: bench.order(order) for order in orders}
@@ -73,7 +72,7 @@ def culprit(graph: Graph, order: int) -> int | None:
     At order 2 a node is tried with its square behind it, too: a linear operation shows a wrong second derivative only
     where what comes from above depends on the inputs.
     """
-    values = [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+    values = values_of(graph)
 
     def wrong(node: Graph) -> bool:
         tried = (node, squared(node)) if order == 2 else (node,)
@@ -127,7 +126,7 @@ class _Bench:
     def _first(self) -> tuple[OrderResult, float]:
         problem = self._problem(projected=not self.stands.kinks)
         tables = first_order(problem, Tolerance(), PROBES)
-        result = summarise(1, tables, _names(problem))
+        result = summarise(1, tables, Names.of(problem.sources))
         if self.stands.elements > 1 and result.verdict == MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
             return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
@@ -141,7 +140,7 @@ class _Bench:
         if found.alone == "differences of function values":
             tables.append(Table(found.along.turned, (None,), (None,)))
         explain = SecondExplanation(found.alone, given=False)
-        return summarise(2, tables, _names(problem), explain=explain), _ratio(tables)
+        return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
 
     def _problem(self, *, projected: bool) -> GraphProblem:
         dtype = str(self.output.dtype)
@@ -151,11 +150,3 @@ class _Bench:
 
 def _ratio(tables: list[Table]) -> float:
     return max(float(np.max(table.entries.excess(), initial=0.0)) for table in tables)
-
-
-def _names(problem: GraphProblem) -> Names:
-    return Names(
-        tuple(source.name for source in problem.sources),
-        tuple(source.shape for source in problem.sources),
-        tuple(source.value.dtype for source in problem.sources),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from gradcheck.graphs.catalogue import CATALOGUE
@@ -22,6 +23,11 @@ def forward(graph: Graph, inputs: Sequence[Any], *, reference: bool = False) -> 
         function = single(CATALOGUE[node.op], reference=reference)
         values.append(function(*(values[parent] for parent in node.parents), **node.attributes))
     return values
+
+
+def values_of(graph: Graph) -> list[np.ndarray[Any, Any]]:
+    """The values at all positions of the graph, at its literal inputs."""
+    return [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
 
 
 def forward_points(graph: Graph, inputs: Sequence[Any], *, reference: bool = True) -> list[Any]:

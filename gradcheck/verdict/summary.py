@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count, element_of
+from gradcheck.autodiff.sources import Source
 from gradcheck.finding import AGREE as AGREES
 from gradcheck.finding import INCONCLUSIVE as UNKNOWN
 from gradcheck.finding import MISMATCH as WRONG
@@ -26,6 +27,15 @@ class Names:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[Any, ...]
+
+    @staticmethod
+    def of(sources: Sequence[Source]) -> Names:
+        """The names of these sources."""
+        return Names(
+            tuple(source.name for source in sources),
+            tuple(source.shape for source in sources),
+            tuple(source.value.dtype for source in sources),
+        )
 
     def place(self, coordinate: int | None) -> tuple[str, tuple[int, ...] | None]:
         """The source (with the part of a complex number) and the element behind a coordinate."""
