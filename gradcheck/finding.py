@@ -39,12 +39,59 @@ class Reason(str, Enum):
     TOO_EXPENSIVE = "too expensive"
 
 
+class Cause(str, Enum):
+    """Why a gradient is None, zero, partial or wrong, in the words of the reports."""
+
+    OUTSIDE_TAPE = "computed outside the tape"
+    NOT_WATCHED = "not watched"
+    NON_TRAINABLE = "not trainable"
+    REPLACED = "variable replaced by a tensor"
+    NUMPY = "went through NumPy or Python numbers"
+    DTYPE = "integer, boolean or string on the path"
+    STATE = "went through state"
+    NO_GRADIENT = "no gradient registered"
+    NOT_DIFFERENTIABLE = "not differentiable"
+    STOP_GRADIENT = "stop_gradient"
+    TAKEN_OUTSIDE = "derivative taken outside the tape that had to record it"
+    USED_TAPE = "tape already used"
+    CUSTOM_GRADIENT = "wrong custom gradient"
+    CHANGED_AFTERWARDS = "changed after it was taken"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of somebody's code, and the operation that it runs."""
+
+    file: str
+    line: int
+    code: str
+    operation: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.code}"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a gradient was lost: the cause, how we know, what to do, and the line at which the path is cut.
+
+    `lost` is the part of the derivative that is missing, where it could be told.
+    """
+
+    cause: Cause
+    evidence: str
+    remedy: str
+    place: Place | None = None
+    lost: float | None = None
+
+
 @dataclass(frozen=True)
 class Finding:
     """One derivative that is wrong, at its worst element.
 
     `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
-    them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains.
+    them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains. `diagnosis`
+    says why, where the code told.
     """
 
     kind: Kind
@@ -57,6 +104,7 @@ class Finding:
     bound: float | None
     allowed: float | None
     reason: str
+    diagnosis: Diagnosis | None = None
 
     @property
     def element(self) -> str:

@@ -20,6 +20,7 @@ LAYERS = (
     ("numerics",),
     ("autodiff",),
     ("graphs",),
+    ("programs",),
     ("verdict",),
     ("diagnosis",),
     ("report",),
@@ -27,6 +28,7 @@ LAYERS = (
     ("known",),
     ("coverage",),
     ("trial", "hunt", "check"),
+    ("explain", "step"),
     ("pytest_plugin", "__main__"),
     ("__init__",),
 )
