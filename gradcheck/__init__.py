@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         GradientPartial,
         GradientRaises,
         GradientWrongShape,
+        GradientWrongUpdate,
         GradientWrongValue,
         InconclusiveWarning,
     )
@@ -44,6 +45,7 @@ _HOME = {
     "GradientPartial": "gradcheck.verdict.failure",
     "GradientRaises": "gradcheck.verdict.failure",
     "GradientWrongShape": "gradcheck.verdict.failure",
+    "GradientWrongUpdate": "gradcheck.verdict.failure",
     "GradientWrongValue": "gradcheck.verdict.failure",
     "InconclusiveWarning": "gradcheck.verdict.failure",
 }
@@ -59,6 +61,7 @@ __all__ = [
     "GradientPartial",
     "GradientRaises",
     "GradientWrongShape",
+    "GradientWrongUpdate",
     "GradientWrongValue",
     "InconclusiveWarning",
     "Kind",

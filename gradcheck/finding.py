@@ -23,6 +23,7 @@ class Kind(str, Enum):
     NON_FINITE = "non-finite"
     WRONG_VALUE = "wrong value"
     SUBDIFFERENTIAL = "outside the subdifferential"
+    UPDATE = "wrong update"
     MODES = "modes disagree"
 
 

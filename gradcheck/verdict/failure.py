@@ -53,6 +53,10 @@ class GradientOutsideSubdifferential(GradientMismatch):
     """At a kink, the value does not lie between the one-sided slopes."""
 
 
+class GradientWrongUpdate(GradientMismatch):
+    """A training step moves a variable otherwise than its gradients say."""
+
+
 class GradientModesDisagree(GradientMismatch):
     """Two ways of running the same derivative give different values."""
 
@@ -65,5 +69,6 @@ FAILURES: dict[Kind, type[GradientMismatch]] = {
     Kind.NON_FINITE: GradientNonFinite,
     Kind.WRONG_VALUE: GradientWrongValue,
     Kind.SUBDIFFERENTIAL: GradientOutsideSubdifferential,
+    Kind.UPDATE: GradientWrongUpdate,
     Kind.MODES: GradientModesDisagree,
 }

@@ -19,6 +19,7 @@ REMEDIES = {
     Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed "
     "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
     Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
+    Kind.UPDATE: "look at what moves the variable beside the optimizer, at the sign, the rate, and how often it is applied.",
     Kind.MODES: "run the derivative in the one mode that agrees with differences.",
 }
 
@@ -54,6 +55,8 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
     output = "" if finding.output is None else f" of output element {finding.output}"
     noun = "derivative" if finding.order == 1 else "second derivative"
     head = f"  order {finding.order}, {finding.kind.value}: the {noun}{output} with respect to {finding.element}"
+    if finding.kind is Kind.UPDATE:
+        head = f"  {finding.kind.value}: the move of {finding.element}"
     if finding.difference is None or finding.bound is None:
         return [head, f"    {finding.reason}"]
     given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
