@@ -24,6 +24,7 @@ COMPLAINT = {
     Kind.NON_FINITE: "is not finite at a point where the function is smooth",
     Kind.WRONG_VALUE: "has a wrong value",
     Kind.SUBDIFFERENTIAL: "lies outside of the one-sided slopes at a kink",
+    Kind.UPDATE: "is not what a variable moves by",
     Kind.MODES: "depends on how TensorFlow runs it",
 }
 

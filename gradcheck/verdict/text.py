@@ -19,7 +19,7 @@ REMEDIES = {
     Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed "
     "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
     Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
-    Kind.UPDATE: "look at what moves the variable beside the optimizer, at the sign, the rate, and how often it is applied.",
+    Kind.UPDATE: "look at the sign and the rate, at how often it is applied, and at what else moves the variable.",
     Kind.MODES: "run the derivative in the one mode that agrees with differences.",
 }
 
