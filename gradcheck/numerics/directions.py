@@ -16,11 +16,6 @@ def axes(n: int) -> Array:
     return np.eye(n, dtype=np.float64)
 
 
-def axis_directions(x_scale: Array) -> Array:
-    """The n axes, each as long as its coordinate's magnitude `x_scale` (n,), so that t is relative; shape (n, n)."""
-    return np.diag(np.asarray(x_scale, dtype=np.float64))
-
-
 def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Array:
     """Random directions, shape (count, n): a random sign times a magnitude uniform in [1/2, 1], times `scale` (n,).
 

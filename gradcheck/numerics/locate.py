@@ -116,27 +116,6 @@ def locate_entry(
     return None if output is None else (output, column)
 
 
-def partition(conclusive: Callable[[Array], bool], n: int, *, tests: int) -> tuple[list[Array], list[Array]]:
-    """Split n coordinates until the probe over each part is conclusive; returns the conclusive parts and the others.
-
-    `conclusive(mask)` says whether the difference along the masked coordinates (n,) has a narrow enough bound. Parts
-    are index arrays, halved breadth first; at most `tests` masks are tried, and what is left then counts as not
-    conclusive.
-    """
-    waiting, good, bad = [np.arange(n)] if n else [], [], []
-    for _ in range(tests):
-        if not waiting:
-            break
-        part = waiting.pop(0)
-        if conclusive(_mask(part, n)):
-            good.append(part)
-        elif len(part) == 1:
-            bad.append(part)
-        else:
-            waiting += [part[: len(part) // 2], part[len(part) // 2 :]]
-    return good, bad + waiting
-
-
 def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: Array) -> float:
     # A NaN outside of the masks must not spread through 0 * NaN.
     row = np.where(direction != 0.0, row, 0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,9 +49,8 @@ class Rounding:
     spans: Array
 
 
-@lru_cache(maxsize=4)
 def rounding_of(sample: Sample) -> Rounding:
-    """The error bounds of a sample's values; kept, since the second order asks for those of the first.
+    """The error bounds of a sample's values.
 
     A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and
     by the smallest normal number. Slopes f' between the steps are secants.

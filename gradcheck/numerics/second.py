@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from gradcheck.numerics.difference import Estimate, estimate
-from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.rounding import Rounding, rounding_of
 from gradcheck.numerics.stencil import Sample
 from gradcheck.numerics.tableau import choose
 
 
-def second_difference(sample: Sample, first: Estimate) -> Estimate:
+def second_difference(sample: Sample, first: Estimate, rounding: Rounding | None = None) -> Estimate:
     """The second derivative along every line, from second differences of the values in `sample`.
 
     Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that
-    has none, nothing can be said. Conclusive as for the first derivative, with the square of the radius.
+    has none, nothing can be said. Conclusive as for the first derivative, with the square of the radius. `rounding` is
+    that of the sample, if it is known already.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.difference import first_difference
@@ -25,7 +26,7 @@ def second_difference(sample: Sample, first: Estimate) -> Estimate:
     True
     """
     with np.errstate(all="ignore"):
-        rounding = rounding_of(sample)
+        rounding = rounding or rounding_of(sample)
         square = rounding.steps**2
         bends = np.where(rounding.steps <= first.radius, rounding.bends / square, np.nan)
         errors = 2 * (rounding.values + rounding.centre) / square

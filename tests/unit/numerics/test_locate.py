@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.directions import cotangents, probe_directions
-from gradcheck.numerics.locate import locate, locate_entry, partition, probe_tests
+from gradcheck.numerics.locate import locate, locate_entry, probe_tests
 
 Array = np.ndarray[Any, Any]
 
@@ -181,18 +181,3 @@ def test_not_a_number_is_located() -> None:
     oracle = Oracle(np.eye(16), wrong, rng)
     u, w = probe_directions(rng, 1, np.ones(16))[0], cotangents(rng, 1, np.ones(16))[0]
     assert locate_entry(oracle.difference, pullback, u, w, rng=rng) == (11, 3)
-
-
-def test_partition_isolates_the_coordinates_without_a_bound() -> None:
-    kinks = {5, 40}
-
-    def conclusive(mask: Array) -> bool:
-        return not kinks & set(np.flatnonzero(mask).tolist())
-
-    good, bad = partition(conclusive, 64, tests=100)
-    assert sorted(int(part[0]) for part in bad) == [5, 40]
-    assert sorted(np.concatenate([*good, *bad]).tolist()) == list(range(64))
-    good, bad = partition(conclusive, 64, tests=3)
-    assert sorted(np.concatenate([*good, *bad]).tolist()) == list(range(64))
-    assert all(conclusive(np.isin(np.arange(64), part)) for part in good)
-    assert partition(conclusive, 0, tests=5) == ([], [])

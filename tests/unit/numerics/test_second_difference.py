@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import sample
 from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
@@ -92,3 +93,12 @@ def test_lines_and_outputs_together_equal_one_by_one(stencil: Stencil) -> None:
             alone = second_difference(line, first_difference(line))
             np.testing.assert_allclose(together.value[i, j], alone.value[0, 0], rtol=1e-9)
             np.testing.assert_allclose(together.bound[i, j], alone.bound[0, 0], rtol=1e-2)
+
+
+def test_a_known_rounding_serves_both_orders() -> None:
+    lines = sample(np.exp, np.array([0.5]), np.eye(1))
+    rounding = rounding_of(lines)
+    first = first_difference(lines, rounding)
+    np.testing.assert_array_equal(first.bound, first_difference(lines).bound)
+    second = second_difference(lines, first, rounding)
+    np.testing.assert_array_equal(second.bound, second_difference(lines, first).bound)
