@@ -9,6 +9,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gradcheck.autodiff.structured import (
+        hermitian,
+        increasing,
+        lower_triangular,
+        positive_definite,
+        simplex,
+        symmetric,
+        upper_triangular,
+    )
     from gradcheck.check import assert_close, check
     from gradcheck.finding import Finding, Kind, OrderResult, Reason, Result
     from gradcheck.verdict.failure import (
@@ -31,6 +40,13 @@ __version__ = "0.1.0"
 _HOME = {
     "check": "gradcheck.check",
     "assert_close": "gradcheck.check",
+    "hermitian": "gradcheck.autodiff.structured",
+    "increasing": "gradcheck.autodiff.structured",
+    "lower_triangular": "gradcheck.autodiff.structured",
+    "positive_definite": "gradcheck.autodiff.structured",
+    "simplex": "gradcheck.autodiff.structured",
+    "symmetric": "gradcheck.autodiff.structured",
+    "upper_triangular": "gradcheck.autodiff.structured",
     "Finding": "gradcheck.finding",
     "Kind": "gradcheck.finding",
     "OrderResult": "gradcheck.finding",
@@ -70,6 +86,13 @@ __all__ = [
     "Result",
     "assert_close",
     "check",
+    "hermitian",
+    "increasing",
+    "lower_triangular",
+    "positive_definite",
+    "simplex",
+    "symmetric",
+    "upper_triangular",
 ]
 
 

@@ -92,7 +92,7 @@ class Finding:
 
     `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
     them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains. `diagnosis`
-    says why, where the code told.
+    says why, where the code told; `also` what moves together with the element, where the input stays in a set.
     """
 
     kind: Kind
@@ -106,11 +106,13 @@ class Finding:
     allowed: float | None
     reason: str
     diagnosis: Diagnosis | None = None
+    also: str = ""
 
     @property
     def element(self) -> str:
-        """The input and the element in it, such as `x[0, 1]`."""
-        return f"{self.input}[{', '.join(map(str, self.index))}]" if self.index else self.input
+        """The input and the element in it, such as `x[0, 1]`, or `x[1, 0] (and x[0, 1])` where two move together."""
+        element = f"{self.input}[{', '.join(map(str, self.index))}]" if self.index else self.input
+        return f"{element} ({self.also})" if self.also else element
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.precision import ROUNDOFF, WIDE
 from gradcheck.autodiff.pullback import Second, pullbacks, second_pullbacks
-from gradcheck.autodiff.sources import Arguments, Source
+from gradcheck.autodiff.source import Source, SourceWithin
+from gradcheck.autodiff.sources import Arguments
 
 Array = np.ndarray[Any, Any]
 
-ROUNDOFF = {
-    "float64": 2.0**-53,
-    "complex128": 2.0**-53,
-    "float32": 2.0**-24,
-    "complex64": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-}
-WIDE = {"float32": "float64", "float16": "float64", "bfloat16": "float64", "complex64": "complex128"}
+HALVINGS = 40
+"""So many times a step is halved before a point counts as one at the edge of its set."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ class Function:
     @cached_property
     def point(self) -> Array:
         """The coordinates of all sources, shape (n,)."""
-        return np.concatenate([to_coordinates(source.value) for source in self.sources])
+        return np.concatenate([source.coordinates(source.value) for source in self.sources])
 
     @cached_property
     def parts(self) -> tuple[slice, ...]:
@@ -75,7 +70,8 @@ class Function:
     def values(self, points: Array) -> Array:
         """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m).
 
-        NaN where `f` throws or returns something of another size: such a point lies outside of its domain.
+        NaN outside of the sets of the sources, and where `f` throws or returns something of another size: such a point
+        lies outside of its domain.
         """
         return np.stack([self._value_or_nan(point) for point in points])
 
@@ -85,11 +81,31 @@ class Function:
 
     def _value_or_nan(self, point: Array) -> Array:
         outside = np.full(self.output_parts[-1].stop, np.nan)
+        if not self.holds(point):
+            return outside
         try:
             value = self.value(point)
         except Exception:  # whatever it is that f throws, it says that f has no value here
             return outside
         return value if value.shape == outside.shape else outside
+
+    def holds(self, point: Array) -> bool:
+        """Whether every source lies in its set at a point."""
+        return all(source.holds(point[part]) for part, source in zip(self.parts, self.sources, strict=True))
+
+    def inside(self, directions: Array, steps: Array) -> Array:
+        """The steps (k,) along directions (k, n), halved until both ends of every line lie in the sets of the sources.
+
+        The sets are convex. A step that is not inside after HALVINGS stays as it was.
+        """
+        if not any(isinstance(source, SourceWithin) for source in self.sources):
+            return steps
+        return np.array([self._inside(*line) for line in zip(directions, steps, strict=True)])
+
+    def _inside(self, direction: Array, step: float) -> float:
+        shorter = step * 0.5 ** np.arange(HALVINGS)
+        fits = (s for s in shorter if self.holds(self.point + s * direction) and self.holds(self.point - s * direction))
+        return float(next(fits, step))
 
     def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
         """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
@@ -113,20 +129,29 @@ class Function:
         ]
 
     def direction(self, row: Array) -> list[Any]:
-        """Coordinates (n,) as tensors of the sources' shapes and dtypes."""
-        return [
-            tf.constant(from_coordinates(row[part], source.shape, tf.as_dtype(self._dtype(source)).as_numpy_dtype))
-            for part, source in zip(self.parts, self.sources, strict=True)
-        ]
+        """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""
+        return self._tensors([source.moved(row[part]) for part, source in zip(self.parts, self.sources, strict=True)])
 
     def tensors(self, point: Array) -> list[Any]:
         """The sources at a point; variables are assigned, which the caller undoes."""
-        tensors = self.direction(point)
+        tensors = self._tensors([source.at(point[part]) for part, source in zip(self.parts, self.sources, strict=True)])
         for position, source in enumerate(self.sources):
             if source.variable is not None:
                 source.variable.assign(tensors[position])
                 tensors[position] = source.variable
         return tensors
+
+    def coordinates(self, tensors: Sequence[Any]) -> Array:
+        """The coordinates (n,) of tensors of the sources."""
+        return np.concatenate(
+            [source.coordinates(tensor.numpy()) for tensor, source in zip(tensors, self.sources, strict=True)]
+        )
+
+    def _tensors(self, arrays: Sequence[Array]) -> list[Any]:
+        return [
+            tf.constant(array.astype(tf.as_dtype(self._dtype(source)).as_numpy_dtype, copy=False))
+            for array, source in zip(arrays, self.sources, strict=True)
+        ]
 
     def _dtype(self, source: Source) -> str:
         return WIDE.get(source.dtype, source.dtype) if self.wide else source.dtype

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.autodiff.sources import Source, paths
+from gradcheck.autodiff.source import Source
+from gradcheck.autodiff.sources import paths
 
 
 def given_gradient(function: Function, gradient: Any) -> Callable[[Sequence[Any]], list[Any]]:

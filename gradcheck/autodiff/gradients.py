@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.source import Source
 
 Array = np.ndarray[Any, Any]
 
@@ -57,4 +56,4 @@ def _coordinates(part: Any, source: Source) -> Array:
         tensor.dtype.is_floating or tensor.dtype.is_complex
     ):
         raise WrongShapeError(source.name, f"of dtype {tensor.dtype.name}", f"of dtype {source.dtype}")
-    return to_coordinates(tensor.numpy())
+    return source.pulled(tensor.numpy())

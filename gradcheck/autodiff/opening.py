@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.function import ROUNDOFF, WIDE, Function, Output
+from gradcheck.autodiff.function import Function, Output
+from gradcheck.autodiff.precision import ROUNDOFF, WIDE
 from gradcheck.autodiff.sources import take_apart
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
@@ -50,7 +51,7 @@ def widened(function: Function) -> Function | None:
         return None
     candidate = replace(function, wide=True)
     try:
-        results = _results(function.f(*function.arguments.rebuilt(candidate.direction(function.point))))
+        results = _results(function.f(*function.arguments.rebuilt(candidate.tensors(function.point))))
         outputs = tuple(_output(name, value) for name, value in results)
     except Exception:  # any refusal of float64, for whatever reason, means: stay with the dtype given
         return None

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError, differentiate
@@ -130,7 +129,7 @@ class TapeProblem:
         """
         if self.wide is None:
             return None
-        rounded = np.concatenate([to_coordinates(tensor.numpy()) for tensor in self.function.direction(point)])
+        rounded = self.function.coordinates(self.function.tensors(point))
         gap: Array = self.gradients(cotangents, rounded).values - self._wide_gradients(cotangents, rounded)
         return gap
 
@@ -139,7 +138,10 @@ class TapeProblem:
         return gradient_matrix(self.wide.pullbacks(cotangents, point), self.function.sources).values
 
     def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
-        """Beside the inputs given, a function that throws is outside of its domain: NaN."""
+        """Beside the inputs given, NaN where the function throws or a source leaves its set: outside of the domain."""
+        outside = np.full((count, self.point.size), np.nan)
+        if point is not None and not self.function.holds(point):
+            return Gradients(outside, np.ones(outside.shape, bool))
         try:
             taken = rows()
         except DerivativeRaisedError:
@@ -147,8 +149,7 @@ class TapeProblem:
         except Exception:
             if point is None:
                 raise
-            shape = (count, self.point.size)
-            return Gradients(np.full(shape, np.nan), np.ones(shape, bool))
+            return Gradients(outside, np.ones(outside.shape, bool))
         return gradient_matrix(taken, self.function.sources)
 
 
@@ -170,9 +171,11 @@ class GivenProblem(TapeProblem):
         return total
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        tensors = self.function.tensors(self.point if point is None else point)
-        row = self.given(tensors)
-        return gradient_matrix([row for _ in cotangents], self.function.sources).scaled(cotangents[:, 0])
+        def rows() -> list[list[Any]]:
+            row = self.given(self.function.tensors(self.point if point is None else point))
+            return [row for _ in cotangents]
+
+        return self._taken(rows, len(cotangents), point).scaled(cotangents[:, 0])
 
     def _wide_gradients(self, cotangents: Array, point: Array) -> Array:
         assert self.wide is not None

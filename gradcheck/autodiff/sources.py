@@ -1,4 +1,4 @@
-"""What a derivative is taken with respect to: the floating and complex leaves of the inputs, and variables."""
+"""A call's arguments taken apart: the floating and complex leaves of the inputs, and variables, become sources."""
 
 from __future__ import annotations
 
@@ -9,29 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import coordinate_count, to_coordinates
+from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.sets import Set
+from gradcheck.autodiff.source import Source, SourceWithin
+from gradcheck.autodiff.structured import Structured
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A tensor or variable with its name for messages, its value and its dtype (TensorFlow's name for it)."""
-
-    name: str
-    value: Array
-    dtype: str
-    variable: Any = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the value."""
-        return tuple(self.value.shape)
-
-    @property
-    def count(self) -> int:
-        """The number of real coordinates."""
-        return coordinate_count(self.value.shape, self.value.dtype)
 
 
 @dataclass(frozen=True)
@@ -69,7 +52,8 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
 
     Python floats, and lists of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep their dtype;
     integer, boolean and string leaves are handed through. Raises TypeError for a leaf that is no tensor and for a
-    variable that is not one, ValueError for NaN or Inf in a source and where nothing is floating.
+    variable that is not one, ValueError for NaN or Inf in a source, for a value outside of the set that it was given
+    with, and where nothing is floating.
     """
     inputs = tuple(_numbers(value) for value in inputs)
     named = [
@@ -81,24 +65,21 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
     places: list[int] = []
     found: list[Source] = []
     held: list[tuple[int, Source]] = []
-    for name, leaf in named:
+    for name, given in named:
+        leaf, within = _unwrapped(given)
         if isinstance(leaf, tf.Variable):
-            held.append((len(leaves), _variable_source(name, leaf)))
+            held.append((len(leaves), _variable_source(name, leaf, within)))
             leaves.append(leaf)
             continue
         tensor = _tensor(name, leaf)
-        if tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        if _differentiable(name, tensor, within):
             places.append(len(leaves))
-            found.append(_checked(Source(name, tensor.numpy(), tensor.dtype.name)))
+            found.append(_source(name, tensor.numpy(), tensor.dtype.name, None, within))
         leaves.append(leaf if tensor is None else tensor)
     listed = _variable_sources(variables)
     held += [(len(leaves) + position, source) for position, source in enumerate(listed)]
     if not found and not held:
-        kinds = ", ".join(sorted({_kind(leaf) for leaf in leaves})) or "nothing"
-        raise ValueError(
-            f"inputs hold {kinds}, nothing floating to differentiate with respect to; "
-            "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
-        )
+        raise _nothing_floating(leaves)
     unique = dict(reversed([(id(source.variable), (position, source)) for position, source in held]))
     variable_positions = sorted(unique.values(), key=lambda pair: pair[0])
     return Arguments(
@@ -118,6 +99,26 @@ def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         return [pair for index, item in enumerate(value) for pair in paths(f"{prefix}[{index}]", item)]
     return [(prefix, value)]
+
+
+def _nothing_floating(leaves: Sequence[Any]) -> ValueError:
+    kinds = ", ".join(sorted({_kind(leaf) for leaf in leaves})) or "nothing"
+    return ValueError(
+        f"inputs hold {kinds}, nothing floating to differentiate with respect to; "
+        "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
+    )
+
+
+def _unwrapped(leaf: Any) -> tuple[Any, Set | None]:
+    return (_numbers(leaf.value), leaf.within) if isinstance(leaf, Structured) else (leaf, None)
+
+
+def _differentiable(name: str, tensor: Any, within: Set | None) -> bool:
+    floating = tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex)
+    if within is not None and not floating:
+        kind = "None" if tensor is None else tensor.dtype.name
+        raise TypeError(f"{name} holds {kind}; an input that stays in a set has to be floating or complex (2.0, not 2)")
+    return floating
 
 
 def _numbers(value: Any) -> Any:
@@ -155,17 +156,18 @@ def _tensor(name: str, leaf: Any) -> Any:
 def _variable_sources(variables: Any) -> list[Source]:
     if variables is None:
         return []
-    if isinstance(variables, tf.Variable) or _variable(variables) is not None:
+    if isinstance(variables, (tf.Variable, Structured)) or _variable(variables) is not None:
         variables = [variables]
     sources = []
-    for position, item in enumerate(tf.nest.flatten(variables)):
+    for position, given in enumerate(tf.nest.flatten(variables)):
+        item, within = _unwrapped(given)
         variable = _variable(item)
         if variable is None:
             raise TypeError(
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
                 "(tensors go in as inputs: gradcheck.check(f, tensor))"
             )
-        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable))
+        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable, within))
     return sources
 
 
@@ -181,20 +183,25 @@ def _label(item: Any) -> str:
     return str(getattr(item, "path", None) or item.name)
 
 
-def _variable_source(name: str, variable: Any) -> Source:
+def _variable_source(name: str, variable: Any, within: Set | None = None) -> Source:
     if not (variable.dtype.is_floating or variable.dtype.is_complex):
         raise TypeError(f"{name} has dtype {variable.dtype.name}; only floating and complex variables have derivatives")
-    return _checked(Source(name, variable.numpy(), variable.dtype.name, variable))
+    return _source(name, variable.numpy(), variable.dtype.name, variable, within)
 
 
-def _checked(source: Source) -> Source:
-    bad = ~np.isfinite(to_coordinates(source.value))
+def _source(name: str, value: Array, dtype: str, variable: Any, within: Set | None) -> Source:
+    bad = ~np.isfinite(to_coordinates(value))
     if bad.any():
         raise ValueError(
-            f"{source.name} holds {int(bad.sum())} NaN or Inf of {bad.size} coordinates; "
+            f"{name} holds {int(bad.sum())} NaN or Inf of {bad.size} coordinates; "
             "derivatives are checked at finite points only, give a finite one"
         )
-    return source
+    if within is None:
+        return Source(name, value, dtype, variable)
+    complaint = within.complaint(name, value)
+    if complaint is not None:
+        raise ValueError(complaint)
+    return SourceWithin(name, value, dtype, variable, within=within)
 
 
 def _kind(leaf: Any) -> str:

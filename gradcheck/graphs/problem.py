@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError, pullbacks, second_pullbacks
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.source import Source
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph

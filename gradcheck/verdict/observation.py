@@ -29,13 +29,19 @@ def observe(
 
     `shrink` makes all steps smaller than usual.
     """
-    steps = shrink * largest_steps(problem.point, directions, stencil, eps=problem.roundoff)
+    steps = row_steps(problem, directions, stencil, problem.roundoff, shrink)
     values = problem.values(points(problem.point, directions, steps, stencil))
     if cotangents is not None:
         values = weighted(values, cotangents)
     return Sample(
         stencil, steps, gather(values, len(directions), stencil), magnitude(problem.point, directions), problem.roundoff
     )
+
+
+def row_steps(problem: Problem, directions: Array, stencil: Stencil, roundoff: float, shrink: float) -> Array:
+    """The largest step of each line, such that neither side leaves the sets of the inputs."""
+    steps = shrink * largest_steps(problem.point, directions, stencil, eps=roundoff)
+    return problem.function.inside(directions, steps) if isinstance(problem, TapeProblem) else steps
 
 
 def weighted(values: Array, cotangents: Array) -> Array:

@@ -20,10 +20,9 @@ from gradcheck.numerics.sampling import gather, magnitude, points
 from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Sample, Stencil
-from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
 from gradcheck.verdict.first import settle, slope_estimate
-from gradcheck.verdict.observation import observe, ulp_rounding
+from gradcheck.verdict.observation import observe, row_steps, ulp_rounding
 from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
@@ -169,7 +168,7 @@ def _gradient_sample(
     problem: Problem, directions: Array, cotangent: Array, stencil: Stencil, *, shrink: float = 1.0
 ) -> Sample:
     roundoff = problem.gradient_roundoff
-    steps = shrink * largest_steps(problem.point, directions, stencil, eps=roundoff)
+    steps = row_steps(problem, directions, stencil, roundoff, shrink)
     rows = problem.gradients_at(cotangent, points(problem.point, directions, steps, stencil))
     return Sample(
         stencil, steps, gather(rows, len(directions), stencil), magnitude(problem.point, directions), roundoff

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.coordinates import coordinate_count, element_of
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.source import Source
 from gradcheck.finding import AGREE as AGREES
 from gradcheck.finding import INCONCLUSIVE as UNKNOWN
 from gradcheck.finding import MISMATCH as WRONG
@@ -22,32 +21,24 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Names:
-    """The sources' names, shapes and NumPy dtypes, to say which element a coordinate is."""
+    """The sources, to say which element a coordinate is."""
 
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[Any, ...]
+    sources: tuple[Source, ...]
 
     @staticmethod
     def of(sources: Sequence[Source]) -> Names:
         """The names of these sources."""
-        return Names(
-            tuple(source.name for source in sources),
-            tuple(source.shape for source in sources),
-            tuple(source.value.dtype for source in sources),
-        )
+        return Names(tuple(sources))
 
-    def place(self, coordinate: int | None) -> tuple[str, tuple[int, ...] | None]:
-        """The source (with the part of a complex number) and the element behind a coordinate."""
+    def place(self, coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
+        """The source (with the part of a complex number), the element behind a coordinate, and what moves with it."""
         if coordinate is None:
-            return "a combination of inputs", None
+            return "a combination of inputs", None, ""
         rest = coordinate
-        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
-            count = coordinate_count(shape, dtype)
-            if rest < count:
-                index, part = element_of(rest, shape, dtype)
-                return name + part, index
-            rest -= count
+        for source in self.sources:
+            if rest < source.count:
+                return source.place(rest)
+            rest -= source.count
         raise IndexError(f"no source holds coordinate {coordinate}")
 
 
@@ -142,7 +133,7 @@ def _count(wrong: int, searched: bool) -> str:
 def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Finding:
     entries: Entries = table.entries
     kind = KINDS[int(entries.code[line, row])]
-    source, index = names.place(table.columns[line])
+    source, index, also = names.place(table.columns[line])
     autodiff = None if kind is Kind.MISSING else float(entries.autodiff[line, row])
     difference, bound = float(entries.difference[line, row]), float(entries.bound[line, row])
     given = "None" if autodiff is None else f"{autodiff:.10g}"
@@ -161,4 +152,5 @@ def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Fin
         bound=bound,
         allowed=float(entries.allowed[line, row]),
         reason=f"autodiff gives {given}, {said}",
+        also=also,
     )

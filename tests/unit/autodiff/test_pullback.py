@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.gradients import WrongShapeError, gradient_matrix
 from gradcheck.autodiff.pullback import DerivativeRaisedError, pullbacks, second_pullbacks
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.source import Source
 
 
 def c(value: Any) -> tf.Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gradcheck.autodiff.source import Source
 from gradcheck.finding import Finding, Kind, Reason, Result
 from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, KINK, MISMATCH, Entries, code_of
 from gradcheck.verdict.probing import Table
 from gradcheck.verdict.summary import Names, broken, summarise, undecided
 
-NAMES = Names(("x", "z"), ((2,), (1, 2)), ("float64", "complex128"))
+NAMES = Names.of((Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")))
 
 
 def table(status: list[int], code: list[int], *, searched: bool = False) -> Table:
@@ -23,10 +24,10 @@ def table(status: list[int], code: list[int], *, searched: bool = False) -> Tabl
 
 
 def test_places_of_coordinates() -> None:
-    assert NAMES.place(1) == ("x", (1,))
-    assert NAMES.place(2) == ("z (real part)", (0, 0))
-    assert NAMES.place(5) == ("z (imaginary part)", (0, 1))
-    assert NAMES.place(None) == ("a combination of inputs", None)
+    assert NAMES.place(1) == ("x", (1,), "")
+    assert NAMES.place(2) == ("z (real part)", (0, 0), "")
+    assert NAMES.place(5) == ("z (imaginary part)", (0, 1), "")
+    assert NAMES.place(None) == ("a combination of inputs", None, "")
     with pytest.raises(IndexError, match="coordinate 6"):
         NAMES.place(6)
 
