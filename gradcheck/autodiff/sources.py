@@ -156,12 +156,12 @@ def _tensor(name: str, leaf: Any) -> Any:
 def _variable_sources(variables: Any) -> list[Source]:
     if variables is None:
         return []
-    if isinstance(variables, (tf.Variable, Structured)) or _variable(variables) is not None:
+    if isinstance(variables, (tf.Variable, Structured)) or variable_of(variables) is not None:
         variables = [variables]
     sources = []
     for position, given in enumerate(tf.nest.flatten(variables)):
         item, within = _unwrapped(given)
-        variable = _variable(item)
+        variable = variable_of(item)
         if variable is None:
             raise TypeError(
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
@@ -171,8 +171,8 @@ def _variable_sources(variables: Any) -> list[Source]:
     return sources
 
 
-def _variable(item: Any) -> Any:
-    """The tf.Variable itself, or the one inside a Keras variable."""
+def variable_of(item: Any) -> Any:
+    """The tf.Variable itself, or the one inside a Keras variable; None for anything else."""
     if isinstance(item, tf.Variable):
         return item
     inner = getattr(item, "value", None)
