@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class Estimate:
     bound: Array
     conclusive: Array
     radius: Array
+
+    def lines(self, chosen: Array | slice) -> Estimate:
+        """The estimate on some of its lines."""
+        return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estimate:

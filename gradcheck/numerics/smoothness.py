@@ -33,6 +33,10 @@ class Smoothness(IntEnum):
     UNKNOWN = 5
 
 
+ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
+"""Where there is no derivative."""
+
+
 @dataclass(frozen=True)
 class OneSided:
     """One-sided derivatives on k lines of m outputs: every array has shape (k, m).
@@ -116,7 +120,7 @@ def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
     """
     with np.errstate(invalid="ignore"):
         kink = np.abs(coarse.right - coarse.left)
-    claimed = np.isin(coarse.kind, (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR))
+    claimed = np.isin(coarse.kind, ROUGH)
     sharp = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
     withdrawn = claimed & sharp & (finer.kind == Smoothness.SMOOTH)
     return OneSided(*(np.where(withdrawn, getattr(finer, x.name), getattr(coarse, x.name)) for x in fields(OneSided)))

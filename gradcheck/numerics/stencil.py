@@ -61,3 +61,7 @@ class Sample:
     values: Array
     magnitude: Array
     eps: float
+
+    def lines(self, chosen: Array | slice) -> Sample:
+        """The sample on some of its lines."""
+        return Sample(self.stencil, self.step[chosen], self.values[chosen], self.magnitude[chosen], self.eps)

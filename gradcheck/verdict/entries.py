@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,18 @@ class Entries:
     @property
     def turned(self) -> Entries:
         """The table with lines and columns exchanged."""
-        return Entries(*(getattr(self, field.name).T for field in fields(self)))
+        return combined(np.transpose, self)
+
+    def marked(self, mask: Array, status: int, cause: Kind | Reason) -> Entries:
+        """The table with this status, for this cause, where `mask` says so."""
+        code = np.where(mask, code_of(cause), self.code)
+        return replace(self, status=np.where(mask, status, self.status), code=code)
+
+    def named(self, missing: Array | bool = False) -> Entries:
+        """The wrong values by their names: missing where TensorFlow said None, non-finite, else as they are."""
+        wrong = self.status == MISMATCH
+        endless = wrong & (self.code == code_of(Kind.WRONG_VALUE)) & ~np.isfinite(self.autodiff)
+        return self.marked(endless, MISMATCH, Kind.NON_FINITE).marked(wrong & missing, MISMATCH, Kind.MISSING)
 
     def excess(self) -> Array:
         """The error over what is allowed: below 1 unless something is wrong (inf where autodiff is not finite)."""
@@ -87,9 +99,27 @@ def code_of(value: Kind | Reason) -> int:
 
 def stacked(tables: list[Entries]) -> Entries:
     """Several tables as one, flattened."""
-    return Entries(
-        *(
-            np.concatenate([np.ravel(getattr(table, name)) for table in tables])
-            for name in ("autodiff", "difference", "bound", "allowed", "status", "code")
-        )
-    )
+    return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *tables)
+
+
+def combined(function: Callable[..., Array], *tables: Entries) -> Entries:
+    """The table whose arrays are the function of the tables' arrays, name by name."""
+    return Entries(*(function(*(getattr(table, field.name) for table in tables)) for field in fields(Entries)))
+
+
+def chosen(mask: Array, first: Entries, second: Entries) -> Entries:
+    """The first table where `mask` says so, the second one elsewhere."""
+
+    def pick(one: Array, other: Array) -> Array:
+        return np.where(mask, one, other)
+
+    return combined(pick, first, second)
+
+
+def confirmed(first: Entries, second: Entries) -> Entries:
+    """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
+    rescued = (first.status == INCONCLUSIVE) & (second.status == AGREE)
+    table = chosen(rescued, second, first)
+    doubted = (first.status == MISMATCH) & (second.status != MISMATCH)
+    table = replace(table, status=np.where(doubted, second.status, table.status))
+    return table.marked(table.status == INCONCLUSIVE, INCONCLUSIVE, Reason.ILL_CONDITIONED)

@@ -11,11 +11,33 @@ from gradcheck.autodiff.gradients import Gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.finding import Kind, Reason
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.smoothness import OneSided, Smoothness, classify, subgradient_allows
+from gradcheck.numerics.directions import probe_directions
+from gradcheck.numerics.smoothness import ROUGH, OneSided, Smoothness, classify, subgradient_allows
 from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import CONFIRM, Sample
-from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, KINK, MISMATCH, Entries, Tolerance, code_of
-from gradcheck.verdict.observation import along, erratic_gap, measured_rounding, moved_autodiff, observe, ulp_rounding
+from gradcheck.verdict.entries import (
+    AGREE,
+    EXCLUSION,
+    INCONCLUSIVE,
+    KINK,
+    MISMATCH,
+    Entries,
+    Tolerance,
+    chosen,
+    code_of,
+    combined,
+    confirmed,
+)
+from gradcheck.verdict.observation import (
+    Lines,
+    along,
+    erratic_gap,
+    measured_rounding,
+    moved,
+    observe,
+    slopes,
+    ulp_rounding,
+)
 from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
 
 Array = np.ndarray[Any, Any]
@@ -43,27 +65,32 @@ class First:
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> First:
     """Hold autodiff's derivative of <w, f> along each direction against differences.
 
-    `directions` (k, n), `cotangents` (l, m). Cheap while everything agrees: one sample, one row of pullbacks. The
-    rounding of autodiff, a second tableau and the kind of point are only looked at where there is doubt. Raises
-    DerivativeRaisedError and WrongShapeError.
+    `directions` (k, n), `cotangents` (l, m). Raises DerivativeRaisedError and WrongShapeError.
     """
-    unit = cotangents.shape[0] == cotangents.shape[1] and np.array_equal(cotangents, np.eye(len(cotangents)))
+    lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
+    sample = lines.sample()
+    return hold_first(lines, gradients, sample, first_difference(sample))
+
+
+def hold_first(lines: Lines, gradients: Gradients, sample: Sample, difference: Estimate) -> First:
+    """Hold gradients (one a cotangent) against the first difference of a sample of the lines.
+
+    Cheap while everything agrees. The rounding of autodiff, a second tableau and the kind of point are only looked at
+    where there is doubt.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
-        autodiff = along(directions, gradients.values)
-    sample = observe(problem, directions, None if unit else cotangents)
-    estimate = slope_estimate(sample)
-    entries = settle(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+        autodiff = along(lines.directions, gradients.values)
+    estimate = with_constants(difference, sample)
+    rounding = ulp_rounding(autodiff, lines.problem.precision)
+    entries = settle(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = entries.status != AGREE
     if not doubt.any():
         return First(entries, gradients)
-    lines = np.flatnonzero(doubt.any(axis=1))
-    closer = _examine(problem, directions, cotangents, autodiff, sample, lines, tolerance)
-    merged = {
-        name: _overlaid(getattr(entries, name), lines, doubt, getattr(closer, name))
-        for name in Entries.__dataclass_fields__
-    }
-    return First(_named(Entries(**merged), gradients, directions), gradients)
+    doubtful = np.flatnonzero(doubt.any(axis=1))
+    closer = _examine(lines, autodiff, sample, doubtful)
+    merged = combined(lambda quick, close: _overlaid(quick, doubtful, doubt, close), entries, closer)
+    return First(merged.named(_missing(lines.directions, gradients)), gradients)
 
 
 def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Entries:
@@ -84,53 +111,48 @@ def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: 
     return Entries(autodiff, estimate.value, estimate.bound, allowed, status, code)
 
 
-def _examine(
-    problem: Problem,
-    directions: Array,
-    cotangents: Array,
-    autodiff: Array,
-    sample: Sample,
-    lines: Array,
-    tolerance: Tolerance,
-) -> Entries:
-    """A closer look at some of the lines."""
-    doubtful, autodiff = directions[lines], autodiff[lines]
-    rounding = measured_rounding(problem, cotangents, doubtful, autodiff)
-    rounding = np.maximum(rounding, erratic_gap(problem, cotangents, doubtful))
-    samples = (_lines(sample, lines), observe(problem, doubtful, cotangents, CONFIRM))
-    entries = _both(*(settle(autodiff, slope_estimate(s), tolerance, rounding, factor=EXCLUSION) for s in samples))
+def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Entries:
+    """A closer look at some of the lines, given autodiff's values and a sample on all of them."""
+    lines, autodiff, problem = whole.some(doubtful), autodiff[doubtful], whole.problem
+    rounding = measured_rounding(problem, autodiff, slopes(problem, lines.cotangents, lines.directions))
+    rounding = np.maximum(rounding, erratic_gap(problem, lines.cotangents, lines.directions))
+    samples = (sample.lines(doubtful), lines.sample(CONFIRM))
+    tables = [settle(autodiff, slope_estimate(s), lines.tolerance, rounding, factor=EXCLUSION) for s in samples]
+    entries = confirmed(*tables)
     if not problem.smooth:
-        entries = _without_loose_agreement(problem, doubtful, cotangents, samples[0], entries, rounding)
-    terms = hidden_terms(problem, samples[0]) * np.max(np.abs(cotangents), axis=1, initial=0.0)
+        entries = _without_loose_agreement(lines, samples[0], entries, rounding)
+    terms = hidden_terms(problem, samples[0]) * np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     entries = without_residue(entries, terms, samples[0].step[:, None], problem.precision)
     if entries.any(MISMATCH):
-        finer = slope_estimate(observe(problem, doubtful, cotangents, shrink=FINER))
-        entries = without_aliases(entries, finer)
+        entries = without_aliases(entries, slope_estimate(lines.sample(shrink=FINER)))
     if problem.smooth:
         return entries
     sides = [classify(s) for s in samples]
-    entries = _at_bends(entries, sides, tolerance, rounding, samples[0])
-    entries = _at_kinks(entries, sides, autodiff, rounding + tolerance.of(entries.difference))
+    entries = _at_bends(entries, sides, lines.tolerance, rounding, samples[0])
+    entries = _at_kinks(entries, sides, autodiff, rounding + lines.tolerance.of(entries.difference))
     if entries.any(MISMATCH):
-        entries = _without_staircases(problem, doubtful, cotangents, samples[0], entries)
+        entries = _without_staircases(lines, samples[0], entries)
     if entries.any(MISMATCH):
-        entries = _without_hidden_kinks(problem, directions, cotangents, classify(sample), entries)
+        entries = _without_hidden_kinks(whole, classify(sample), entries)
     return _off_the_domain(entries, samples[0])
 
 
 def slope_estimate(sample: Sample) -> Estimate:
-    """As `first_difference`; a function that is constant on the whole row has the derivative zero in any precision."""
-    estimate = first_difference(sample)
+    """The first difference of a sample, constants included."""
+    return with_constants(first_difference(sample), sample)
+
+
+def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
+    """A function that is constant on the whole row has the derivative zero in any precision."""
     return replace(estimate, conclusive=estimate.conclusive | (constant(sample) & np.isfinite(estimate.value)))
 
 
-def _without_loose_agreement(
-    problem: Problem, directions: Array, cotangents: Array, sample: Sample, entries: Entries, rounding: Array
-) -> Entries:
+def _without_loose_agreement(lines: Lines, sample: Sample, entries: Entries, rounding: Array) -> Entries:
     """Agreement that rests on autodiff's own rounding alone is none where that rounding is no smaller than autodiff.
 
     Where autodiff jumps between this value and one that agrees with the differences, its value at the point is wrong.
     """
+    problem = lines.problem
     error = np.abs(entries.autodiff - entries.difference)
     tight = EXCLUSION * (entries.bound + ulp_rounding(entries.autodiff, problem.precision))
     sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
@@ -138,14 +160,14 @@ def _without_loose_agreement(
     loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
     if not loose.any():
         return entries
-    moved = moved_autodiff(problem, cotangents, directions)
+    beside = moved(problem, slopes(problem, lines.cotangents, lines.directions))
     with np.errstate(invalid="ignore"):
-        right = np.abs(moved - entries.difference) <= tight
-        same = np.abs(moved - entries.autodiff) <= tight
+        right = np.abs(beside - entries.difference) <= tight
+        same = np.abs(beside - entries.autodiff) <= tight
     jumps = loose & right.any(axis=0) & (right | same).all(axis=0)
-    status = np.select([jumps, loose], [MISMATCH, INCONCLUSIVE], entries.status)
-    code = np.select([jumps, loose], [code_of(Kind.WRONG_VALUE), code_of(Reason.ILL_CONDITIONED)], entries.code)
-    return replace(entries, status=status, code=code, allowed=np.where(jumps, tight, entries.allowed))
+    entries = replace(entries, allowed=np.where(jumps, tight, entries.allowed))
+    entries = entries.marked(loose, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return entries.marked(jumps, MISMATCH, Kind.WRONG_VALUE)
 
 
 def _off_the_domain(entries: Entries, sample: Sample) -> Entries:
@@ -153,20 +175,7 @@ def _off_the_domain(entries: Entries, sample: Sample) -> Entries:
     count, fine = sample.stencil.count, sample.stencil.count // 2
     rows = np.isfinite(sample.values[:, 1 : 2 * count + 1])
     nowhere = ~(rows[:, fine:count].any(axis=1) | rows[:, count + fine :].any(axis=1))
-    code = np.where((entries.status == INCONCLUSIVE) & nowhere, code_of(Reason.NOT_FINITE), entries.code)
-    return replace(entries, code=code)
-
-
-def _both(first: Entries, second: Entries) -> Entries:
-    """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
-    status = first.status.copy()
-    status[(first.status == MISMATCH) & (second.status == AGREE)] = AGREE
-    status[(first.status == MISMATCH) & (second.status == INCONCLUSIVE)] = INCONCLUSIVE
-    rescued = (first.status == INCONCLUSIVE) & (second.status == AGREE)
-    status[rescued] = AGREE
-    pick = {n: np.where(rescued, getattr(second, n), getattr(first, n)) for n in ("difference", "bound", "allowed")}
-    code = np.where(status == INCONCLUSIVE, code_of(Reason.ILL_CONDITIONED), first.code)
-    return Entries(first.autodiff, pick["difference"], pick["bound"], pick["allowed"], status, code)
+    return entries.marked((entries.status == INCONCLUSIVE) & nowhere, INCONCLUSIVE, Reason.NOT_FINITE)
 
 
 def _at_bends(
@@ -181,50 +190,44 @@ def _at_bends(
     change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
     conclusive = bent & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
     table = settle(entries.autodiff, Estimate(value, bound, conclusive, bound), tolerance, rounding, factor=EXCLUSION)
-    return Entries(*(np.where(bent, getattr(table, n), getattr(entries, n)) for n in Entries.__dataclass_fields__))
+    return chosen(bent, table, entries)
 
 
 def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: Array) -> Entries:
     """Where one-sided slopes differ, autodiff has to lie between them; at jumps and infinite slopes nobody can tell."""
-    status, code = entries.status.copy(), entries.code.copy()
     kink = sides[0].kind == Smoothness.KINK
     certain = kink & (sides[1].kind == Smoothness.KINK)
     inside = subgradient_allows(sides[0], autodiff, slack) | subgradient_allows(sides[1], autodiff, slack)
-    status[kink & inside] = KINK
-    status[certain & ~inside] = MISMATCH
-    code[certain & ~inside] = code_of(Kind.SUBDIFFERENTIAL)
-    status[kink & ~certain & ~inside] = INCONCLUSIVE
-    code[kink & ~certain & ~inside] = code_of(Reason.ILL_CONDITIONED)
     broken = np.isin(sides[0].kind, (Smoothness.JUMP, Smoothness.SINGULAR))
-    status[broken] = INCONCLUSIVE
-    code[broken] = code_of(Reason.JUMP)
     middle = (sides[0].left + sides[0].right) / 2
-    difference = np.where(kink & np.isfinite(middle), middle, entries.difference)
     reach = np.abs(sides[0].right - sides[0].left) / 2 + np.maximum(sides[0].left_bound, sides[0].right_bound)
-    bound = np.where(kink & np.isfinite(reach), reach, entries.bound)
-    allowed = np.where(kink & np.isfinite(reach), reach + slack, entries.allowed)
-    return replace(entries, difference=difference, bound=bound, allowed=allowed, status=status, code=code)
+    entries = replace(
+        entries,
+        difference=np.where(kink & np.isfinite(middle), middle, entries.difference),
+        bound=np.where(kink & np.isfinite(reach), reach, entries.bound),
+        allowed=np.where(kink & np.isfinite(reach), reach + slack, entries.allowed),
+        status=np.where(kink & inside, KINK, entries.status),
+    )
+    entries = entries.marked(certain & ~inside, MISMATCH, Kind.SUBDIFFERENTIAL)
+    entries = entries.marked(kink & ~certain & ~inside, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return entries.marked(broken, INCONCLUSIVE, Reason.JUMP)
 
 
-def _without_staircases(
-    problem: Problem, directions: Array, cotangents: Array, sample: Sample, entries: Entries
-) -> Entries:
+def _without_staircases(lines: Lines, sample: Sample, entries: Entries) -> Entries:
     """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase."""
     flat = _flat_steps(sample)
     suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
-    status, code = entries.status.copy(), entries.code.copy()
+    stairs = np.zeros(suspects.shape, bool)
     for line, row in zip(*np.nonzero(suspects), strict=True):
-        weights = cotangents[row][:, None]
+        weights = lines.cotangents[row][:, None]
         wide = wide_slope(
-            lambda points, weights=weights: problem.values(points) @ weights,  # type: ignore[misc]
-            problem.point,
-            directions[line],
+            lambda points, weights=weights: lines.problem.values(points) @ weights,  # type: ignore[misc]
+            lines.problem.point,
+            lines.directions[line],
             float(sample.step[line] * sample.stencil.steps[-flat[line, row]]),
         )
-        autodiff = entries.autodiff[line, row]
-        if wide is not None and abs(wide[0][0] - autodiff) <= wide[1][0]:
-            status[line, row], code[line, row] = INCONCLUSIVE, code_of(Reason.STAIRCASE)
-    return replace(entries, status=status, code=code)
+        stairs[line, row] = wide is not None and abs(wide[0][0] - entries.autodiff[line, row]) <= wide[1][0]
+    return entries.marked(stairs, INCONCLUSIVE, Reason.STAIRCASE)
 
 
 def _flat_steps(sample: Sample) -> Array:
@@ -236,44 +239,32 @@ def _flat_steps(sample: Sample) -> Array:
     return flat
 
 
-def _without_hidden_kinks(
-    problem: Problem, directions: Array, cotangents: Array, sides: OneSided, entries: Entries
-) -> Entries:
+def _without_hidden_kinks(lines: Lines, sides: OneSided, entries: Entries) -> Entries:
     """Random directions beside the axes may show a kink along which the axes are flat.
 
     Coordinates that kink by themselves stay put, so that they cannot excuse a wrong derivative of another coordinate.
+    `lines` and `sides` are those of all directions, not only of those in doubt.
     """
+    directions = lines.directions
     rows = np.flatnonzero((entries.status == MISMATCH).any(axis=0))
-    rough = np.isin(sides.kind, (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)).any(axis=1)
+    rough = np.isin(sides.kind, ROUGH).any(axis=1)
     moving = ~np.any(directions[rough] != 0, axis=0) & np.any(directions != 0, axis=0)
     if moving.sum() < 2:
         return entries
-    rng = np.random.default_rng(1)
     scale = np.max(np.abs(directions), axis=0) * moving
-    shape = (DIRECTIONS_BEFORE_MISMATCH, problem.point.size)
-    oblique = rng.choice([-1.0, 1.0], size=shape) * rng.uniform(0.5, 1.0, size=shape) * scale
-    kinds = classify(observe(problem, oblique, cotangents[rows])).kind
-    hidden = np.isin(kinds, (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)).any(axis=0)
+    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
+    kinds = classify(observe(lines.problem, oblique, lines.cotangents[rows])).kind
+    hidden = np.isin(kinds, ROUGH).any(axis=0)
     excused = np.zeros(entries.status.shape, bool)
     excused[:, rows[hidden]] = True
     excused &= (entries.status == MISMATCH) & (entries.code != code_of(Kind.SUBDIFFERENTIAL))
-    status = np.where(excused, INCONCLUSIVE, entries.status)
-    code = np.where(excused, code_of(Reason.COMPOSED_KINK), entries.code)
-    return replace(entries, status=status, code=code)
+    return entries.marked(excused, INCONCLUSIVE, Reason.COMPOSED_KINK)
 
 
-def _named(entries: Entries, gradients: Gradients, directions: Array) -> Entries:
-    """Name the mismatches: missing where TensorFlow said None, non-finite, else as they are."""
+def _missing(directions: Array, gradients: Gradients) -> Array:
+    """Where TensorFlow said None for every coordinate that a line moves, (k, l)."""
     touched = np.abs(directions) > 0
-    missing = ~((touched.astype(float) @ gradients.connected.T.astype(float)) > 0)
-    wrong = (entries.status == MISMATCH) & (entries.code == code_of(Kind.WRONG_VALUE))
-    code = np.where(wrong & ~np.isfinite(entries.autodiff), code_of(Kind.NON_FINITE), entries.code)
-    code = np.where((entries.status == MISMATCH) & missing, code_of(Kind.MISSING), code)
-    return replace(entries, code=code)
-
-
-def _lines(sample: Sample, lines: Array) -> Sample:
-    return Sample(sample.stencil, sample.step[lines], sample.values[lines], sample.magnitude[lines], sample.eps)
+    return np.asarray(~((touched.astype(float) @ gradients.connected.T.astype(float)) > 0))
 
 
 def _overlaid(quick: Array, lines: Array, doubt: Array, closer: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import numpy as np
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.problem import Problem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.numerics.sampling import gather, magnitude, points
+from gradcheck.numerics.sampling import sample
 from gradcheck.numerics.stencil import FIRST, Sample, Stencil
 from gradcheck.numerics.step import largest_steps
+from gradcheck.verdict.entries import Tolerance
 
 Array = np.ndarray[Any, Any]
 
@@ -22,6 +25,29 @@ NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
 
+@dataclass(frozen=True)
+class Lines:
+    """What is held against differences: the derivatives of <w, f> along directions.
+
+    `directions` (k, n), `cotangents` w (l, m).
+    """
+
+    problem: Problem
+    directions: Array
+    cotangents: Array
+    tolerance: Tolerance
+
+    def some(self, lines: Array) -> Lines:
+        """The question for some of the directions."""
+        return replace(self, directions=self.directions[lines])
+
+    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
+        """The values (k, points, l) of <w, f>."""
+        count = len(self.cotangents)
+        unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
+        return observe(self.problem, self.directions, None if unit else self.cotangents, stencil, shrink=shrink)
+
+
 def observe(
     problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST, *, shrink: float = 1.0
 ) -> Sample:
@@ -29,19 +55,38 @@ def observe(
 
     `shrink` makes all steps smaller than usual.
     """
-    steps = row_steps(problem, directions, stencil, problem.roundoff, shrink)
-    values = problem.values(points(problem.point, directions, steps, stencil))
-    if cotangents is not None:
-        values = weighted(values, cotangents)
-    return Sample(
-        stencil, steps, gather(values, len(directions), stencil), magnitude(problem.point, directions), problem.roundoff
-    )
+
+    def evaluate(points: Array) -> Array:
+        values = problem.values(points)
+        return values if cotangents is None else weighted(values, cotangents)
+
+    return _sampled(evaluate, problem, directions, stencil, problem.roundoff, shrink)
 
 
-def row_steps(problem: Problem, directions: Array, stencil: Stencil, roundoff: float, shrink: float) -> Array:
-    """The largest step of each line, such that neither side leaves the sets of the inputs."""
-    steps = shrink * largest_steps(problem.point, directions, stencil, eps=roundoff)
-    return problem.function.inside(directions, steps) if isinstance(problem, TapeProblem) else steps
+def observe_gradient(
+    problem: Problem, directions: Array, cotangent: Array, stencil: Stencil = FIRST, *, shrink: float = 1.0
+) -> Sample:
+    """The same for the n coordinates of the gradient of <w, f>, for one cotangent w (m,)."""
+
+    def evaluate(points: Array) -> Array:
+        return problem.gradients_at(cotangent, points)
+
+    return _sampled(evaluate, problem, directions, stencil, problem.gradient_roundoff, shrink)
+
+
+def _sampled(
+    evaluate: Callable[[Array], Array],
+    problem: Problem,
+    directions: Array,
+    stencil: Stencil,
+    eps: float,
+    shrink: float,
+) -> Sample:
+    """A sample on lines of which neither side leaves the sets of the inputs."""
+    steps = shrink * largest_steps(problem.point, directions, stencil, eps=eps)
+    if isinstance(problem, TapeProblem):
+        steps = problem.function.inside(directions, steps)
+    return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
 
 
 def weighted(values: Array, cotangents: Array) -> Array:
@@ -70,12 +115,31 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
     return granted
 
 
-def measured_rounding(problem: Problem, cotangents: Array, directions: Array, autodiff: Array, draws: int = 4) -> Array:
-    """How far the same gradient moves when every input moves by one unit in the last place, (k, l)."""
+def measured_rounding(problem: Problem, autodiff: Array, derivative: Callable[[Array], Array]) -> Array:
+    """How far autodiff's values move when every input moves by one unit in the last place, in their shape.
+
+    `derivative` gives the values at a point (n,).
+    """
     with np.errstate(invalid="ignore", over="ignore"):
-        change = np.abs(moved_autodiff(problem, cotangents, directions, draws) - autodiff)
+        change = np.abs(moved(problem, derivative) - autodiff)
     spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
     return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+
+
+def moved(problem: Problem, derivative: Callable[[Array], Array], draws: int = 4) -> Array:
+    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(draws):
+        ulps = 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape)
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows.append(derivative(problem.point * (1 + ulps)))
+    return np.stack(rows)
+
+
+def slopes(problem: Problem, cotangents: Array, directions: Array) -> Callable[[Array], Array]:
+    """Autodiff's derivatives (k, l) of <w, f> along directions, as a function of the point."""
+    return lambda point: along(directions, problem.gradients(cotangents, point).values)
 
 
 def erratic_gap(problem: Problem, cotangents: Array, directions: Array, draws: int = 6) -> Array:
@@ -97,14 +161,3 @@ def erratic_gap(problem: Problem, cotangents: Array, directions: Array, draws: i
         lines = np.stack([along(directions, gap) for gap in gaps if gap is not None])
         spread = np.max(np.abs(lines - lines[0]), axis=0)
     return np.where(np.isfinite(spread), spread, 0.0)
-
-
-def moved_autodiff(problem: Problem, cotangents: Array, directions: Array, draws: int = 4) -> Array:
-    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, (draws, k, l)."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for _ in range(draws):
-        moved = problem.point * (1 + 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape))
-        with np.errstate(invalid="ignore", over="ignore"):
-            rows.append(along(directions, problem.gradients(cotangents, moved).values))
-    return np.stack(rows)

@@ -12,10 +12,10 @@ from gradcheck.finding import Reason
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.directions import axes, cotangents, magnitudes, probe_directions
 from gradcheck.numerics.locate import locate_entry, probe_tests
-from gradcheck.numerics.smoothness import Smoothness, classify
-from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of
+from gradcheck.numerics.smoothness import ROUGH, classify
+from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of, combined
 from gradcheck.verdict.first import compare_first, settle
-from gradcheck.verdict.observation import erratic_gap, measured_rounding, observe, ulp_rounding
+from gradcheck.verdict.observation import erratic_gap, measured_rounding, observe, slopes, ulp_rounding
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,6 @@ ROWS = 64
 SPLITS = 256
 ROUNDING = 0.01
 SEARCHES = 4
-ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,8 @@ class _Probing:
 
     def _rounding(self, weights: Array, table: Table) -> Array:
         """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
-        measured = measured_rounding(self.problem, weights, self.directions, table.entries.autodiff)
+        derivative = slopes(self.problem, weights, self.directions)
+        measured = measured_rounding(self.problem, table.entries.autodiff, derivative)
         erratic = erratic_gap(self.problem, weights, self.directions)
         rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
         return rounding
@@ -215,7 +215,13 @@ class _Probing:
             line = (direction * np.isin(np.arange(n), part))[None, :]
             entries, clear = self._glance(line, rows[still], pulled[still])
             if clear.any():
-                tables.append(Table(_columns(entries, clear), (None,), tuple(int(o) for o in outputs[still[clear]])))
+                tables.append(
+                    Table(
+                        combined(lambda array, keep=clear: array[:, keep], entries),
+                        (None,),
+                        tuple(int(o) for o in outputs[still[clear]]),
+                    )
+                )
             if not clear.all():
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
@@ -234,10 +240,6 @@ class _Probing:
         entries = settle(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
         clear: Array = (entries.status[0] == AGREE) & ~np.isin(classify(sample).kind[0], ROUGH)
         return entries, clear
-
-
-def _columns(entries: Entries, keep: Array) -> Entries:
-    return Entries(*(getattr(entries, name)[:, keep] for name in Entries.__dataclass_fields__))
 
 
 def _unseen(count: int) -> Table:

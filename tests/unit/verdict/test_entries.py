@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 
 from gradcheck.finding import Kind, Reason
+from gradcheck.numerics.difference import Estimate
 from gradcheck.verdict.entries import (
     AGREE,
     EXCLUSION,
     INCONCLUSIVE,
+    KINDS,
     KINK,
     MISMATCH,
     Entries,
     Tolerance,
     code_of,
+    confirmed,
     stacked,
 )
+from gradcheck.verdict.first import settle
 
 
 def entries(**changes: object) -> Entries:
@@ -29,6 +33,13 @@ def entries(**changes: object) -> Entries:
         "code": np.array([[0, code_of(Kind.WRONG_VALUE)], [code_of(Kind.MISSING), code_of(Reason.STAIRCASE)]]),
     }
     return Entries(**{**table, **changes})  # type: ignore[arg-type]
+
+
+def settled(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Entries:
+    values = np.array(difference)
+    whole = np.full(values.shape, bound)
+    estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape))
+    return settle(np.array(autodiff), estimate, Tolerance(), np.zeros(values.shape), factor=1.0)
 
 
 def test_the_design_asks_for_a_factor_of_ten() -> None:
@@ -62,3 +73,29 @@ def test_stacked_flattens_all_tables() -> None:
 @pytest.mark.parametrize("value", [*Kind, *Reason])
 def test_codes_are_places_in_the_order_of_severity(value: Kind | Reason) -> None:
     assert list(type(value))[code_of(value)] is value
+
+
+def test_a_rescued_entry_carries_the_difference_that_rescued_it() -> None:
+    vague = settled([1.0], [0.0], np.inf, conclusive=False)
+    sharp = settled([1.0], [1.0], 1e-9, conclusive=True)
+    table = confirmed(vague, sharp)
+    assert table.status.tolist() == [AGREE]
+    assert (table.difference[0], table.bound[0]) == (1.0, 1e-9)
+    assert table.allowed[0] == sharp.allowed[0]
+
+
+def test_a_mismatch_needs_both_tableaux() -> None:
+    wrong = settled([1.0], [2.0], 1e-9, conclusive=True)
+    right = settled([1.0], [1.0], 1e-9, conclusive=True)
+    vague = settled([1.0], [2.0], 1e-9, conclusive=False)
+    assert confirmed(wrong, wrong).status.tolist() == [MISMATCH]
+    assert confirmed(wrong, right).status.tolist() == [AGREE]
+    assert confirmed(wrong, vague).reasons() == (Reason.ILL_CONDITIONED,)
+    assert confirmed(right, wrong).status.tolist() == [AGREE]
+
+
+def test_wrong_values_get_their_names() -> None:
+    wrong = settled([1.0, np.nan, 0.0], [2.0, 2.0, 2.0], 1e-9, conclusive=True)
+    named = wrong.named(np.array([False, False, True]))
+    assert [KINDS[code] for code in named.code] == [Kind.WRONG_VALUE, Kind.NON_FINITE, Kind.MISSING]
+    assert wrong.named().kinds() == (Kind.NON_FINITE, Kind.WRONG_VALUE)
