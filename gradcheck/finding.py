@@ -85,6 +85,11 @@ class Diagnosis:
     place: Place | None = None
     lost: float | None = None
 
+    def __str__(self) -> str:
+        lines = [f"cause     {self.cause.value}"]
+        lines += [] if self.place is None else [f"where     {self.place}"]
+        return "\n".join([*lines, f"evidence  {self.evidence}", f"remedy    {self.remedy}"])
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -151,10 +156,47 @@ class OrderResult:
 
 
 @dataclass(frozen=True)
+class SourceResult:
+    """What one source of a derivative that somebody took has for a gradient.
+
+    `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
+    TensorFlow returned, as text. `right` is None where nobody can tell. `note` says more about a right one, `finding`
+    what is wrong.
+    """
+
+    call: Place | None
+    name: str
+    gradient: str
+    right: bool | None
+    note: str = ""
+    finding: Finding | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """Why it is wrong, where that could be told."""
+        return None if self.finding is None else self.finding.diagnosis
+
+    def __str__(self) -> str:
+        said = {True: "right", False: "wrong", None: "nobody can tell"}[self.right]
+        if self.finding is not None:
+            said = self.finding.kind.value
+        lines = [f"{self.name}: {self.gradient}, {said}" + (f" ({self.note})" if self.note else "")]
+        if self.diagnosis is not None:
+            lines += str(self.diagnosis).split("\n")
+        elif self.finding is not None:
+            lines += [self.finding.reason]
+        return "\n    ".join(lines)
+
+
+@dataclass(frozen=True)
 class Result:
-    """What `check` found, order by order; printing it is meant for people."""
+    """What `check` found, order by order; printing it is meant for people.
+
+    `sources` is what `explain` says of each source of each derivative.
+    """
 
     orders: Mapping[int, OrderResult]
+    sources: tuple[SourceResult, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -172,4 +214,16 @@ class Result:
         return {number: order.resolution for number, order in self.orders.items()}
 
     def __str__(self) -> str:
+        if self.sources:
+            return "\n".join([f"gradcheck: {self.verdict}", *_by_call(self.sources)])
         return "\n".join([f"gradcheck: {self.verdict}", *(str(order) for order in self.orders.values())])
+
+
+def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
+    lines, call = [], None
+    for source in sources:
+        if source.call is not None and source.call != call:
+            lines.append(str(source.call))
+        call = source.call
+        lines += [f"  {line}" for line in str(source).split("\n")]
+    return lines

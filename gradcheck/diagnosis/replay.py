@@ -1,0 +1,153 @@
+"""Somebody's code once more, with its sources moved, up to the derivative that is in question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.bystanders import restored
+from gradcheck.diagnosis.exits import watched_exits
+from gradcheck.diagnosis.lines import Line, called
+from gradcheck.diagnosis.operations import intercepted, run_eagerly
+from gradcheck.diagnosis.origins import Origin
+from gradcheck.diagnosis.record import Derivative, Event, Operation, Record
+from gradcheck.diagnosis.recorder import Recorder, restore
+from gradcheck.diagnosis.tapes import watched_tapes
+
+
+class Reached(BaseException):
+    """The derivative in question was asked for; not an Exception, so that somebody's code does not catch it."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Somebody's code, its inputs, and the record of its first run."""
+
+    f: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    record: Record
+
+
+@dataclass(frozen=True)
+class Move:
+    """A source that is moved by `delta` (None: it stays where it is)."""
+
+    origin: Origin
+    delta: Any
+
+
+def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: bool = False, answer: bool = False) -> Any:
+    """Run the code with moved sources until the call; returns the Replay, whose `target` is None if it never came.
+
+    `events` records all operations on the way, `answer` lets the derivative be computed first.
+    """
+    moves = [move for move in moves if move.delta is not None]
+    replay = Replay(moves, call.number, answer)
+    whole = events or any(move.origin.within for move in moves)
+    leaves = list(code.record.inputs)
+    for move in moves:
+        if move.origin.input is not None:
+            leaves[move.origin.input] = leaves[move.origin.input] + move.delta
+    inputs = tf.nest.pack_sequence_as(code.inputs, leaves)
+    with restored(), put_back(code.record, moves):
+        for move in moves:
+            if move.origin.at_start:
+                move.origin.variable.assign_add(move.delta)
+        with replay.watching(whole):
+            try:
+                called(code.f, inputs)
+            except Reached:
+                pass
+            except Exception as error:  # whatever it is, the code has no value at this point
+                replay.error = error
+    return replay
+
+
+@contextmanager
+def put_back(record: Record, moves: Sequence[Move]) -> Iterator[None]:
+    """Leave the variables that the code assigns, and those that are moved, as they were."""
+    with ExitStack() as stack:
+        for move in moves:
+            if move.origin.variable is not None:
+                variable = move.origin.variable
+                stack.callback(restore, [(variable.handle, tf.identity(variable.read_value()))])
+        stack.callback(restore, record.before)
+        yield
+
+
+class Replay(Recorder):
+    """Watches a run in which sources are moved."""
+
+    def __init__(self, moves: Sequence[Move], number: int, answer: bool) -> None:
+        super().__init__()
+        self.stop, self.answer = number, answer
+        self.target: Any = None
+        self.results: tuple[Any, ...] | None = None
+        self.error: Exception | None = None
+        self.count = 0
+        self.outputs = {m.origin.output: m.delta for m in moves if m.origin.output is not None}
+        self.captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
+        self.sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
+
+    @contextmanager
+    def watching(self, whole: bool) -> Iterator[None]:
+        """Watch the block: the tapes, and if `whole` the operations."""
+        with ExitStack() as stack:
+            if whole:
+                stack.enter_context(intercepted(self))
+                stack.enter_context(watched_exits(self.left))
+            else:
+                stack.enter_context(run_eagerly())
+            stack.enter_context(watched_tapes(self))
+            try:
+                yield
+            finally:
+                self.busy = True
+                restore(self.before.values())
+
+    def starts(self, name: str, inputs: list[Any]) -> list[Any]:
+        inputs = super().starts(name, inputs)
+        return [self.captured.get(id(tensor), tensor) for tensor in inputs] if self.captured else inputs
+
+    def ran(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+        if not self._elsewhere():
+            for position, tensor in enumerate(outputs):
+                delta = self.outputs.get((self.count, position))
+                if delta is not None:
+                    with self._apart():
+                        outputs[position] = tensor + delta
+            self._shift(inputs)
+        return super().ran(name, inputs, outputs, attrs)
+
+    def left(self, tensor: Any, method: str) -> Any:
+        return self.captured.get(id(super().left(tensor, method)), tensor)
+
+    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[[], Any]) -> Any:
+        if self._elsewhere() or self.call is not None or self.calls != self.stop:
+            return super().asked(tape, method, arguments, answer)
+        self.target = tuple(tf.nest.flatten(arguments["target"]))
+        if self.answer:
+            super().asked(tape, method, arguments, answer)
+            (self.results,) = [event.results for event in self.events if isinstance(event, Derivative)][-1:]
+        raise Reached
+
+    def _shift(self, inputs: Sequence[Any]) -> None:
+        value, delta = self.sets.get(self.count, (None, None))
+        if delta is not None and np.array_equal(inputs[1]._numpy(), value):
+            with self._apart():
+                tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
+
+    def note(self, event: Event) -> None:
+        super().note(event)
+        self.count += isinstance(event, Operation)
+
+    def _line(self) -> Line | None:
+        return None
+
+    def _cover(self, tensors: Sequence[Any]) -> None:
+        pass

@@ -1,0 +1,78 @@
+"""What the sources of a derivative are called in the line that takes it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from gradcheck.diagnosis.lines import Line
+from gradcheck.diagnosis.record import Derivative
+
+POSITION = {"gradient": 1, "jacobian": 1, "batch_jacobian": 1}
+
+
+def source_names(call: Derivative) -> list[str]:
+    """A name for each source, no two alike: as written in the code, else the variable's own, else its number."""
+    written = _written(call)
+    names = written if len(written) == len(call.sources) else [""] * len(call.sources)
+    found: list[str] = []
+    for position, (name, source) in enumerate(zip(names, call.sources, strict=True)):
+        name = name or _own_name(source) or f"sources[{position}]"
+        found.append(name if name not in found else f"{name} (sources[{position}])")
+    return found
+
+
+def _own_name(source: Any) -> str:
+    """A variable's name, where somebody gave it one."""
+    if not hasattr(source, "handle"):
+        return ""
+    name = str(getattr(source, "path", None) or source.name).split(":")[0]
+    return "" if name == "Variable" else name
+
+
+def _written(call: Derivative) -> list[str]:
+    """The expressions for the sources in the call's source text; empty where it cannot be read."""
+    if call.line is None:
+        return []
+    node = _call(call.line, call.method)
+    if node is None:
+        return []
+    named = [k.value for k in node.keywords if k.arg in ("sources", "source")]
+    argument = named[0] if named else node.args[1] if len(node.args) > 1 else None
+    return [] if argument is None else _expressions(argument)
+
+
+def _expressions(node: ast.expr) -> list[str]:
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [text for item in node.elts for text in _expressions(item)]
+    if isinstance(node, ast.Dict):
+        # TensorFlow flattens a dict in the order of its keys.
+        keys = [ast.unparse(name) if name is not None else "" for name in node.keys]
+        pairs = sorted(zip(keys, node.values, strict=True), key=lambda pair: pair[0])
+        return [text for _, value in pairs for text in _expressions(value)]
+    return [ast.unparse(node)]
+
+
+def _call(line: Line, method: str) -> ast.Call | None:
+    """The call of the method that stands on a line."""
+    tree = _tree(line[0], tuple(linecache.getlines(line[0])))
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == method
+        and node.lineno <= line[1] <= (node.end_lineno or node.lineno)
+    ]
+    return min(calls, key=lambda node: (node.end_lineno or 0) - node.lineno) if len(calls) == 1 else None
+
+
+@lru_cache(maxsize=32)
+def _tree(filename: str, lines: Sequence[str]) -> ast.AST:
+    try:
+        return ast.parse("".join(lines), filename)
+    except SyntaxError:
+        return ast.Module([], [])
