@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 
+from gradcheck import files
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
 from gradcheck.report.json_report import json_text
@@ -32,7 +30,7 @@ def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation |
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return tuple(_replace(folder / (discovery.name + suffix), text) for suffix, text in contents.items())
+        return tuple(files.replace(folder / (discovery.name + suffix), text) for suffix, text in contents.items())
     except OSError as error:
         raise ReportError(
             f"the report {discovery.name} could not be written to {folder} ({error.strerror or error}); "
@@ -51,19 +49,3 @@ def text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
         )
     lines += ["", f"report {discovery.name}; script:", "", discovery.script]
     return "\n".join(lines)
-
-
-def _replace(path: Path, content: str) -> Path:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}-", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return path

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Each layer may import those before it; members of one layer may import one another, but not in a circle.
 LAYERS = (
-    ("runtime",),
+    ("runtime", "files"),
     ("finding",),
     ("numerics",),
     ("autodiff",),
@@ -28,7 +28,8 @@ LAYERS = (
     ("known",),
     ("coverage",),
     ("trial", "hunt", "check"),
-    ("explain", "step"),
+    ("explain", "stepping", "step"),
+    ("commands",),
     ("pytest_plugin", "__main__"),
     ("__init__",),
 )

@@ -121,7 +121,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gradcheck.report.writer.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
     with pytest.raises(ReportError, match="Permission denied"):
         write(FOUND, tmp_path)
 
@@ -134,7 +134,7 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
     def refuse(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.report.writer.os.fsync", refuse)
+    monkeypatch.setattr("gradcheck.files.os.fsync", refuse)
     with pytest.raises(ReportError, match="No space left"):
         write(FOUND, tmp_path, Confirmation(1, "other"))
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".py"]
