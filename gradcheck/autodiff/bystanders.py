@@ -11,6 +11,8 @@ import numpy as np
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from gradcheck.autodiff.touched import Touched, touched
+
 
 @contextmanager
 def restored(variables: Sequence[Any] = ()) -> Iterator[None]:
@@ -21,6 +23,28 @@ def restored(variables: Sequence[Any] = ()) -> Iterator[None]:
         for variable in variables:
             stack.callback(variable.assign, variable.numpy())
         yield
+
+
+@contextmanager
+def undone() -> Iterator[Touched]:
+    """Leave every variable that is read or assigned inside, and the generators, as they were, whatever happens.
+
+    For one call of somebody's code that changes its own state: moving averages, counters, optimizer slots, the states
+    of a SeedGenerator. A variable made inside keeps the value that it was first touched with. What was computed inside
+    stays connected for a tape around the block.
+
+    >>> import tensorflow as tf
+    >>> calls = tf.Variable(0)
+    >>> with undone():
+    ...     _ = calls.assign_add(1)
+    >>> int(calls)
+    0
+    """
+    with restored(), touched() as seen:
+        try:
+            yield seen
+        finally:
+            seen.put_back()
 
 
 def _snapshots() -> list[Callable[[], Any]]:
