@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from gradcheck.check import assert_close, check
     from gradcheck.finding import Finding, Kind, OrderResult, Reason, Result
+    from gradcheck.step import assert_step
     from gradcheck.verdict.failure import (
         GradientInconclusive,
         GradientMismatch,
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _HOME = {
     "check": "gradcheck.check",
     "assert_close": "gradcheck.check",
+    "assert_step": "gradcheck.step",
     "hermitian": "gradcheck.autodiff.structured",
     "increasing": "gradcheck.autodiff.structured",
     "lower_triangular": "gradcheck.autodiff.structured",
@@ -85,6 +87,7 @@ __all__ = [
     "Reason",
     "Result",
     "assert_close",
+    "assert_step",
     "check",
     "hermitian",
     "increasing",

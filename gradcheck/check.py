@@ -94,12 +94,22 @@ def assert_close(
     >>> assert_close(tf.tanh, [0.5, -1.0], order=2)
     """
     __tracebackhide__ = True
+    refuse_mode(inconclusive)
+    result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
+    label = "autodiff" if gradient is None else "given"
+    raise_unless_good(getattr(f, "__name__", type(f).__name__), result, label, inconclusive)
+
+
+def refuse_mode(inconclusive: str | None) -> None:
+    """Raise ValueError for an `inconclusive` that is none of the modes."""
     if inconclusive not in (None, *MODES):
         raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {', '.join(map(repr, MODES))}")
-    result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
-    name = getattr(f, "__name__", type(f).__name__)
+
+
+def raise_unless_good(name: str, result: Result, label: str, inconclusive: str | None) -> None:
+    """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller."""
+    __tracebackhide__ = True
     if result.verdict == MISMATCH:
-        label = "autodiff" if gradient is None else "given"
         raise FAILURES[result.findings[0].kind](failure(name, result, label), result) from None
     if result.verdict != INCONCLUSIVE or inconclusive == "ignore":
         return
@@ -107,7 +117,7 @@ def assert_close(
     nothing_seen = first.verdict == INCONCLUSIVE and first.compared == 0
     if inconclusive == "raise" or (inconclusive is None and nothing_seen):
         raise GradientInconclusive(doubt(name, result), result) from None
-    warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=2)
+    warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def failure(name: str, result: Result, label: str = "autodiff") -> str:
 
     `label` says whose gradient was held against the differences.
     """
-    lines = [f"the gradient of {name} is wrong", ""]
+    noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
+    lines = [f"the {noun} of {name} is wrong", ""]
     for finding in result.findings:
         lines += _paragraph(finding, label)
     lines += ["", *(_order(order) for order in result.orders.values())]

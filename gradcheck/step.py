@@ -1,0 +1,57 @@
+"""The front door for training steps: `assert_step`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradcheck.check import raise_unless_good, refuse_mode
+from gradcheck.finding import Result
+from gradcheck.stepping.opening import open_step
+from gradcheck.stepping.verdict import StepCheck
+
+
+def assert_step(
+    step: Callable[..., Any],
+    *inputs: Any,
+    variables: Any = None,
+    learning_rate: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    probes: int = 8,
+    inconclusive: str | None = None,
+) -> Result:
+    """Raise a GradientMismatch unless a training step's gradients and update are those of its loss.
+
+    `step` is called as step(*inputs), eagerly or as a tf.function, and returns the loss (a scalar) and its gradients,
+    one for each of `variables`, or hands the gradients to an optimizer of Keras or TensorFlow 1. Then it may return the
+    loss alone, or (loss, anything); a Keras model's train_step will do: assert_step(model.train_step, (x, y)). Without
+    `variables`, all trainable variables count that the step uses. The gradients are held against differences of the
+    loss, as `assert_close` does it, and the variables have to move as the optimizer moves them for these gradients, or
+    by -`learning_rate` times the gradient where no optimizer is used. Clipping and averaging are told in the notes of
+    the Result, which is returned. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
+
+    Every variable that the step touches, and the generators of Python, NumPy and TensorFlow, are left as they were.
+    Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's state that makes two calls
+    differ, files), TypeError for a step that gives no loss or no gradients, RuntimeError where the step raises.
+
+    >>> import tensorflow as tf
+    >>> x = tf.Variable(3.0)
+    >>> def step():
+    ...     with tf.GradientTape() as tape:
+    ...         loss = x**2
+    ...     return loss, [tape.gradient(loss, x)]
+    >>> assert_step(step, variables=[x]).verdict
+    'agree'
+    """
+    __tracebackhide__ = True
+    refuse_mode(inconclusive)
+    runner, found = open_step(step, inputs, variables)
+    tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
+    result = StepCheck(runner, found, tolerance, learning_rate).result()
+    raise_unless_good(_name(step), result, "given", inconclusive)
+    return result
+
+
+def _name(step: Any) -> str:
+    return str(getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__)

@@ -1,0 +1,113 @@
+"""What became of the gradients between the tape and their use: the step's own tapes, and a tape around all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.finding import Cause, Diagnosis, Finding, Kind
+from gradcheck.stepping.changes import averaging, clipping, factor, pairs, unchanged
+from gradcheck.stepping.optimizers import learning_rate_of
+from gradcheck.stepping.run import Run, Runner, dense
+
+Array = np.ndarray[Any, Any]
+AFTERWARDS = Cause.CHANGED_AFTERWARDS.value
+NEAR = 1e-4
+REMEDY = "hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run of a step and the names of its variables; `used` are the gradients that stand for the step."""
+
+    runner: Runner
+    run: Run
+    names: Sequence[str]
+
+    @cached_property
+    def used(self) -> list[Array | None]:
+        """The gradients that the step returned or handed over."""
+        return [dense(gradient) for gradient in self.run.gradients]
+
+    @cached_property
+    def whole(self) -> list[Array | None] | None:
+        """The gradients of the step's loss under a tape around all of it; None where TensorFlow cannot take them."""
+        variables = self.runner.variables
+        try:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(variables)
+                loss = self.runner.run().loss
+            gradients = tape.gradient(loss, variables)
+        except Exception:  # whatever the step's operations raise, there is no such gradient then
+            return None
+        return None if all(gradient is None for gradient in gradients) else [dense(gradient) for gradient in gradients]
+
+    def change(self, taken: Sequence[Array | None], used: Sequence[Array | None]) -> str | None:
+        """How gradients were clipped or averaged, if they were."""
+        found = pairs(taken, used)
+        if found is None or unchanged(found):
+            return None
+        return clipping(found, self.run.recording.clips) or averaging(found, self._counts())
+
+    def named(self, finding: Finding) -> Finding:
+        """The finding with what the step did to a gradient that was right when its tape gave it."""
+        position = next((i for i, name in enumerate(self.names) if finding.input.startswith(name)), None)
+        if position is None or self.whole is None:
+            return finding
+        asked, taken = self._taken(position)
+        numbers = finding.reason.split("; ")[0]
+        if not asked and finding.kind is Kind.MISSING and self.run.recording.taken:
+            return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient")
+        found = pairs([self.whole[position]], [taken])
+        if not found or not unchanged(found) or taken is None:
+            return finding
+        said = self._told(float(taken[finding.index or ()].real), finding.autodiff)
+        kind = Kind.MISSING if finding.kind is Kind.MISSING else Kind.WRONG_VALUE
+        diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, said, REMEDY)
+        return replace(finding, kind=kind, reason=f"{numbers}; {said}", diagnosis=diagnosis)
+
+    def _told(self, taken: float, used: float | None) -> str:
+        giver = "the optimizer was handed" if self.run.given is None else "the step returns"
+        said = f"the step's tape gave {taken:.10g}, {giver} {'None' if used is None else f'{used:.10g}'}"
+        found = pairs(self.whole or [], self.used)
+        ratio = None if found is None else factor(found)
+        return said if ratio is None else f"{said}; all gradients were multiplied by {ratio:.6g}{self._meaning(ratio)}"
+
+    def _taken(self, position: int) -> tuple[bool, Array | None]:
+        """Whether the step's tapes were asked for a variable's gradient, and what they said if they were asked once."""
+        found = [
+            dense(gradient)
+            for taken in self.run.recording.taken
+            for source, gradient in zip(taken.sources, taken.gradients, strict=True)
+            if variable_of(source) is self.runner.variables[position]
+        ]
+        return bool(found), found[0] if len(found) == 1 else None
+
+    def _counts(self) -> dict[int, str]:
+        """How many samples and gradients there are to average over."""
+        counts: dict[int, str] = {}
+        for position, value in enumerate(self.runner.inputs):
+            for leaf in tf.nest.flatten(value):
+                shape = tuple(getattr(leaf, "shape", ()))
+                if shape:
+                    counts.setdefault(int(shape[0]), f"the {shape[0]} samples of inputs[{position}]")
+        calls = len(self.run.recording.taken)
+        return {**counts, calls: f"{calls} gradients"}
+
+    def _meaning(self, ratio: float) -> str:
+        """Where a factor may come from."""
+        rates = [learning_rate_of(handover.optimizer) for handover in self.run.recording.handovers]
+        if any(rate is not None and abs(abs(ratio) - rate) <= NEAR * rate for rate in rates):
+            return ", the learning rate, by which the optimizer multiplies, too"
+        if abs(ratio + 1) < NEAR:
+            return ": the sign is wrong"
+        for count, of in self._counts().items():
+            if count > 1 and abs(abs(ratio) / count - 1) < NEAR:
+                return f", as many as {of}"
+        return ""

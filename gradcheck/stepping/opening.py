@@ -1,0 +1,127 @@
+"""From a step to a Runner: run three times, its variables found, refused where two runs from one state differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager.record import VariableWatcher
+
+from gradcheck.autodiff.precision import ROUNDOFF
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.stepping.python_state import PythonState
+from gradcheck.stepping.refusals import RefusedStepError, refuse_iterators
+from gradcheck.stepping.run import Run, Runner, dense
+
+Array = np.ndarray[Any, Any]
+SLACK = 1e3
+
+
+def open_step(step: Callable[..., Any], inputs: Sequence[Any], variables: Any) -> tuple[Runner, list[Any]]:
+    """A Runner for the step, and the variables (as somebody would name them) that it is checked for.
+
+    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Raises TypeError for a
+    step that is not callable or gives no loss or gradients, RefusedStepError for what cannot be put back.
+    """
+    if not callable(step):
+        raise TypeError(
+            f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
+            "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
+        )
+    refuse_iterators(step, inputs)
+    state = PythonState(step)
+    try:
+        runner = Runner(step, inputs)
+        found = _first_run(runner, variables)
+        between = PythonState(step)
+        one, two = (runner.run(keep_python=True) for _ in range(2))
+        _refuse_difference(one, two, between.changed())
+    finally:
+        state.put_back()
+    if variables is None:
+        found = _used(runner, found, two)
+    return runner, found
+
+
+def _first_run(runner: Runner, variables: Any) -> list[Any]:
+    """The variables to check; the first run may build layers, slots and functions."""
+    if variables is not None:
+        found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
+        runner.variables = tuple(variable_of(variable) for variable in found)
+        wrong = [item for item, variable in zip(found, runner.variables, strict=True) if variable is None]
+        if wrong or not found:
+            kind = type(wrong[0]).__name__ if wrong else "nothing"
+            raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
+        runner.run(keep_python=True)
+        return found
+    with VariableWatcher() as watcher:
+        first = runner.run(keep_python=True)
+    found = _ordered(first, watcher.watched_variables())
+    runner.variables = tuple(variable_of(variable) for variable in found)
+    if not found:
+        raise ValueError(
+            "the step uses no trainable floating variable; give those to check as variables=[...], "
+            "or check a function of tensors with gradcheck.assert_close(f, x)"
+        )
+    return found
+
+
+def _ordered(run: Run, watched: Sequence[Any]) -> list[Any]:
+    """The variables in the order in which gradients come: an optimizer's, or a tape's; then the others."""
+    recording = run.recording
+    listed = [variable for handover in recording.handovers for variable in handover.variables]
+    if not listed and recording.taken:
+        listed = [source for source in recording.taken[-1].sources if variable_of(source) is not None]
+    unique = {id(variable_of(variable)): variable for variable in (*watched, *listed)}
+    order = dict.fromkeys(id(variable_of(variable)) for variable in (*listed, *watched))
+    return [unique[key] for key in order if variable_of(unique[key]).dtype.name in ROUNDOFF]
+
+
+def _refuse_difference(first: Run, second: Run, changed: Sequence[str]) -> None:
+    """Two runs from the same variables and generators must do the same."""
+    pairs = [(first.loss, second.loss), *zip(first.gradients, second.gradients, strict=True)]
+    arrays = [(dense(one), dense(two)) for one, two in pairs] + list(zip(first.after, second.after, strict=True))
+    if all(_alike(one, two) for one, two in arrays):
+        return
+    if changed:
+        raise RefusedStepError(
+            f"two runs of the step from the same state differ, and it changes {', '.join(changed)}; "
+            "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
+        )
+    raise RefusedStepError(
+        f"two runs of the step from the same state differ (losses {float(first.loss):.10g} and "
+        f"{float(second.loss):.10g}): it depends on something that is neither a variable nor one of the generators of "
+        "TensorFlow, NumPy and Python, such as a random operation inside of a tf.function, a file or the clock; hand "
+        "that over as an input, or use stateless random operations"
+    )
+
+
+def _alike(one: Array | None, two: Array | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    size = max((float(np.max(np.abs(value), initial=0.0)) for value in (one, two)), default=0.0)
+    slack = SLACK * ROUNDOFF.get(one.dtype.name, 0.0) * (size if np.isfinite(size) else 0.0)
+    if one.shape != two.shape:
+        return False
+    same = (one == two) | (np.isnan(one) & np.isnan(two))
+    return bool(np.all(same | (np.abs(one - two) <= slack)))
+
+
+def _used(runner: Runner, found: Sequence[Any], run: Run) -> list[Any]:
+    """The variables without those that have no gradient and do not matter for the loss."""
+    kept = []
+    for variable, gradient in zip(found, run.gradients, strict=True):
+        inner = variable_of(variable)
+        before = inner.numpy()
+        if gradient is None:
+            try:
+                inner.assign(before * 1.25 + 0.125)
+                if _alike(dense(runner.run().loss), dense(run.loss)):
+                    continue
+            finally:
+                inner.assign(before)
+        kept.append(variable)
+    runner.variables = tuple(variable_of(variable) for variable in kept)
+    return kept

@@ -1,0 +1,163 @@
+"""What a step hands to its optimizers, asks of its tapes and clips, written down while it runs, in a graph or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.diagnosis.patches import Wrapper, patched
+from gradcheck.stepping.functions import FUNCTION, StandIns
+from gradcheck.stepping.optimizers import METHODS, applied_again, owners, pairs_of
+
+Array = np.ndarray[Any, Any]
+CLIPS = (
+    *((module, name) for module in (tf, tf.compat.v1) for name in ("clip_by_value", "clip_by_norm", "norm")),
+    *((module, "clip_by_global_norm") for module in (tf, tf.compat.v1)),
+    *((tf.linalg, name) for name in ("norm", "global_norm")),
+)
+"""Where gradients are clipped, or measured to be clipped by hand."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
+
+    `again` gives the optimizer other pairs of a gradient and a variable in the same way.
+    """
+
+    optimizer: Any
+    variables: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    again: Callable[[Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a tape gave: the gradients (tensors, IndexedSlices or None) of a scalar with respect to sources."""
+
+    loss: Any
+    sources: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one run did; `clips` names the functions that gradients went through, such as clip_by_norm."""
+
+    handovers: list[Handover] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    clips: list[str] = field(default_factory=list)
+
+
+class Recorder:
+    """Watches runs of a step, each of which fills a Recording."""
+
+    def __init__(self) -> None:
+        self.now = Recording()
+        self._stand_ins = StandIns()
+        self._depth = 0
+        self._taken: list[Any] = []
+        self._clipped: list[tuple[str, list[Any]]] = []
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Write down what happens inside the block."""
+        self.now, self._depth = Recording(), 0
+        self._taken, self._clipped = [], []
+        patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._stand_ins.call)]
+        patches += [(owner, method, self._applying(method)) for method in METHODS for owner in owners(method)]
+        patches += [(module, name, self._clipping(name)) for module, name in CLIPS]
+        with patched(*patches, (tf.GradientTape, "gradient", self._differentiating)):
+            yield self.now
+
+    def _applying(self, method: str) -> Wrapper:
+        def apply(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth:
+                return original(optimizer, *args, **kwargs)
+            pairs, args, kwargs = pairs_of(optimizer, method, args, kwargs)
+            self._hand_over(optimizer, pairs, applied_again(optimizer, original, method, args, kwargs))
+            self._depth += 1
+            try:
+                return original(optimizer, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return apply
+
+    def _hand_over(self, optimizer: Any, pairs: Sequence[tuple[Any, Any]], again: Callable[..., Any]) -> None:
+        gradients = [pair[0] for pair in pairs]
+        variables = tuple(pair[1] for pair in pairs)
+        clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
+
+        def note(*found: Any) -> None:
+            self.now.handovers.append(Handover(optimizer, variables, found, again))
+            self.now.clips.extend(clips)
+
+        _noted(note, gradients)
+
+    def _differentiating(self, original: Any, tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(tape, target, sources, *args, **kwargs)
+        self._taken += _tensors(result)
+        parts = [part for part in tf.nest.flatten(target) if tf.is_tensor(part) and part.dtype.is_floating]
+        if parts:
+            flat = tuple(tf.nest.flatten(sources))
+            loss = tf.add_n([tf.reduce_sum(part) for part in parts]) if len(parts) > 1 else tf.reduce_sum(parts[0])
+
+            def note(loss: Any, *gradients: Any) -> None:
+                self.now.taken.append(Taken(loss, flat, gradients))
+
+            _noted(note, [loss, *tf.nest.flatten(result)])
+        return result
+
+    def _clipping(self, name: str) -> Wrapper:
+        def clip(original: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._clipped.append((name, _tensors(result)))
+            if _share(_tensors((args, kwargs)), self._taken):
+                _noted(lambda: self.now.clips.append(name), [])
+            return result
+
+        return clip
+
+
+def _noted(note: Callable[..., None], values: Sequence[Any]) -> None:
+    """Calls `note` with the values (tensors, IndexedSlices, None) whenever this code runs, in a graph or out of it."""
+    if tf.executing_eagerly():
+        note(*values)
+        return
+    parts = [_parts(value) for value in values]
+
+    def unpacked(*arrays: Array) -> None:
+        rest = iter(arrays)
+        note(*(_rebuilt(value, [next(rest) for _ in own]) for value, own in zip(values, parts, strict=True)))
+
+    tf.numpy_function(unpacked, [part for own in parts for part in own], [])
+
+
+def _parts(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, tf.IndexedSlices):
+        return [part for part in (value.values, value.indices, value.dense_shape) if part is not None]
+    return [tf.convert_to_tensor(value)]
+
+
+def _rebuilt(value: Any, arrays: list[Array]) -> Any:
+    tensors = [tf.constant(array) for array in arrays]
+    if value is None:
+        return None
+    return tf.IndexedSlices(*tensors) if isinstance(value, tf.IndexedSlices) else tensors[0]
+
+
+def _tensors(structure: Any) -> list[Any]:
+    """The tensors in a nested structure, those inside of IndexedSlices too."""
+    return [part for part in tf.nest.flatten(structure, expand_composites=True) if tf.is_tensor(part)]
+
+
+def _share(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return bool({id(part) for part in _tensors(list(some))} & {id(part) for part in others})
