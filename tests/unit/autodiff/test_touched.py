@@ -80,10 +80,15 @@ def test_everything_is_put_back_whatever_is_raised(x: tf.Variable, error: type[B
 
     handle, call = VARIABLE.handle, FUNCTION._call_flat
     first: list[float] = []
-    with pytest.raises(error), undone():
-        first += drawn()
-        x.assign_add([1.0, 1.0, 1.0])
-        raise error
+
+    def interrupted() -> None:
+        with undone():
+            first.extend(drawn())
+            x.assign_add([1.0, 1.0, 1.0])
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
     assert x.numpy().tolist() == [1.0, 2.0, 3.0]
     assert drawn() == first
     assert (VARIABLE.handle, FUNCTION._call_flat) == (handle, call)
