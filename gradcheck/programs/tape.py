@@ -1,0 +1,152 @@
+"""tf.GradientTape in plain Python: entering, leaving, stopping, resetting, and the three derivatives.
+
+Rules of tensorflow/python/eager/backprop.py (class GradientTape).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gradcheck.programs import errors
+from gradcheck.programs.operations import IDENTITY, NoGradientError, first_row
+from gradcheck.programs.prediction import Part
+from gradcheck.programs.reverse import gradient
+from gradcheck.programs.seen import Seen
+from gradcheck.programs.tensor import Record, Tensor, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradcheck.programs.stage import Stage
+
+Value = Tensor | Variable
+
+
+class ModelTape:
+    """One tape; `record` is None before the first `with` and after a non-persistent tape gave its derivative."""
+
+    def __init__(self, stage: Stage, persistent: bool, accessed: bool) -> None:
+        self.stage, self.persistent, self.accessed = stage, persistent, accessed
+        self.record: Record | None = None
+        self.recording = False
+
+    def push(self) -> None:
+        """Start, or go on recording. Raises RaisedError while it records."""
+        if self.recording:
+            raise errors.entered_twice()
+        self.record = self.record or Record(self.accessed)
+        self.stage.active.append(self.record)
+        self.recording = True
+
+    def pop(self) -> None:
+        """Pause. Raises RaisedError unless it records."""
+        if not self.recording or self.record is None:
+            raise errors.not_recording()
+        self.stage.active.remove(self.record)
+        self.recording = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """`with tape:`"""
+        self.push()
+        yield
+        if self.recording:
+            self.pop()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """`with tape.stop_recording():`, after which a tape that gave its derivative inside records anew."""
+        if self.record is None:
+            raise errors.stopped_without_tape()
+        self.pop()
+        yield
+        self.push()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.pop()
+        self.record = None
+        self.push()
+
+    def watch(self, value: Value) -> None:
+        """Follow a tensor, or every read of a variable."""
+        if self.record is None:
+            raise errors.watched_without_tape()
+        self.record.watch(handle_or_self(value))
+
+    def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Part]:
+        """What gradient, jacobian or batch_jacobian gives, one part a source. Raises RaisedError."""
+        if self.record is None:
+            raise errors.used(method)
+        try:
+            if method == "gradient":
+                return self._gradient(targets, sources, zeros)
+            return self._jacobian(method, targets[0], sources, zeros)
+        except NoGradientError as error:
+            raise errors.unregistered(error, method, self.stage.traced) from error
+
+    def _gradient(self, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Part]:
+        ends, starts = [handle_or_self(t) for t in targets], [handle_or_self(s) for s in sources]
+        found, record = self._reverse(ends, starts)
+        return [
+            Part.of(tensor, Seen(record, tuple(ends), start, "gradient"), zeros)
+            for tensor, start in zip(found, starts, strict=True)
+        ]
+
+    def _reverse(self, targets: list[Tensor], sources: list[Tensor]) -> tuple[list[Tensor | None], Record]:
+        """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
+        record = self.record
+        if record is None:
+            raise errors.used("gradient")
+        if self.recording and not self.persistent:
+            self.pop()
+        found = gradient(record, targets, sources, self.stage.apply)
+        if not self.persistent:
+            self.record = None
+        return found, record
+
+    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Part]:
+        """The target is read, and its rows are taken, while the tape records; all rows are alike, one tells."""
+        starts = [handle_or_self(source) for source in sources]
+        batch = method == "batch_jacobian"
+        if batch:
+            _refuse_shapes(handle_or_self(target).shape, starts[0].shape)
+        # TensorFlow asks the shape of a variable by reading it, which other tapes see.
+        self.stage.tensor(sources[0] if batch else target)
+        with self._recording():
+            flat = self.stage.apply(IDENTITY, self.stage.tensor(target))
+        with self._recording():
+            one = self.stage.apply(first_row(len(flat.shape), batch), flat)
+        found, record = self._reverse([one], starts)
+        # An unconnected batch_jacobian is made of zeros, asked for or not, and of the target's dtype.
+        dtype = flat.value.dtype if batch and not zeros else None
+        return [
+            Part.of(tensor, Seen(record, (flat,), start, method), zeros or batch, dtype)
+            for tensor, start in zip(found, starts, strict=True)
+        ]
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        if self.recording:
+            yield
+            return
+        self.push()
+        yield
+        self.pop()
+
+
+def handle_or_self(value: Value) -> Tensor:
+    """What tapes follow: a variable's handle."""
+    return value.handle if isinstance(value, Variable) else value
+
+
+def _refuse_shapes(target: tuple[int, ...], source: tuple[int, ...]) -> None:
+    if not target:
+        raise errors.scalar_batch()
+    for shape in (target, source):
+        if len(shape) < 2:
+            raise errors.low_rank(shape)
+    if target[0] != source[0]:
+        raise errors.other_batch()
