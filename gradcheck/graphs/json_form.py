@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from gradcheck.graphs.catalogue import CATALOGUE
@@ -111,8 +112,11 @@ def input_to_json(value: Input) -> dict[str, Any]:
     return {"dtype": value.dtype, "shape": list(value.shape), "values": _numbers(value)}
 
 
-def input_from_json(data: Any, place: str) -> Input:
-    """The literal tensor at a place of a document; raises GraphFormatError."""
+def input_from_json(data: Any, place: str, read: Callable[[Any, str], float] | None = None) -> Input:
+    """The literal tensor at a place of a document, its real numbers taken by `read` (None: finite ones only).
+
+    Raises GraphFormatError.
+    """
     keys(data, place, ("dtype", "shape", "values"))
     if not isinstance(data["dtype"], str) or data["dtype"] not in DTYPES:
         raise GraphFormatError(f"{place}.dtype", data["dtype"], f"one of {', '.join(DTYPES)}")
@@ -125,9 +129,10 @@ def input_from_json(data: Any, place: str) -> Input:
         raise GraphFormatError(
             f"{place}.values", Words(f"{len(values)} values"), f"{math.prod(shape)}, as shape {shape} holds"
         )
-    read = _complex if data["dtype"] == "complex128" else number
-    literal = Input(shape, tuple(read(x, f"{place}.values[{i}]") for i, x in enumerate(values)), data["dtype"])
-    if data["dtype"] == "float32" and any(abs(x) > 3.4028235e38 for x in literal.values):
+    real = read or number
+    scalar = partial(_complex, real=real) if data["dtype"] == "complex128" else real
+    literal = Input(shape, tuple(scalar(x, f"{place}.values[{i}]") for i, x in enumerate(values)), data["dtype"])
+    if data["dtype"] == "float32" and any(3.4028235e38 < abs(x) < math.inf for x in literal.values):
         raise GraphFormatError(f"{place}.values", Words("a value beyond float32"), "values that float32 can hold")
     return literal
 
@@ -169,11 +174,11 @@ def number(data: Any, place: str) -> float:
     return float(data)
 
 
-def _complex(data: Any, place: str) -> complex:
+def _complex(data: Any, place: str, real: Callable[[Any, str], float]) -> complex:
     pair = items(data, place, 2)
     if len(pair) != 2:
         raise GraphFormatError(place, data, "[real part, imaginary part]")
-    return complex(number(pair[0], f"{place}[0]"), number(pair[1], f"{place}[1]"))
+    return complex(real(pair[0], f"{place}[0]"), real(pair[1], f"{place}[1]"))
 
 
 def _node(data: Any, place: int, inputs: int) -> Node:

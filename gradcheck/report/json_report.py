@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict
 from typing import Any
 
-from gradcheck.finding import Finding
-from gradcheck.graphs.json_form import input_to_json, to_json
+from gradcheck.graphs.json_form import MAX_ELEMENTS
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
+from gradcheck.report.record_json import encode
 
 FORMAT = "gradcheck report"
 VERSION = 1
@@ -18,35 +16,29 @@ VERSION = 1
 
 def json_text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
     """The report as strict JSON; numbers that JSON does not know are the texts "nan", "inf" and "-inf"."""
-    signature = discovery.signature
-    data = {
+    return json.dumps(to_json(discovery, confirmation), indent=2, allow_nan=False) + "\n"
+
+
+def to_json(discovery: Discovery, confirmation: Confirmation | None = None) -> dict[str, Any]:
+    """The same as plain dictionaries, lists, numbers and texts; `reading.from_json` reads it.
+
+    The values at the positions are left out where they have more than 4,096 elements together. Raises GraphFormatError
+    for a graph that has no JSON form.
+    """
+    few = sum(len(value.values) for value in discovery.values) <= MAX_ELEMENTS
+    return {
         "format": FORMAT,
         "version": VERSION,
         "name": discovery.name,
-        "signature": {**asdict(signature), "kind": signature.kind.value},
+        "signature": encode(discovery.signature),
         "position": discovery.position,
-        "graph": to_json(discovery.graph),
+        "graph": encode(discovery.graph),
         "order": discovery.order,
-        "cotangent": input_to_json(discovery.cotangent),
-        "direction": [input_to_json(vector) for vector in discovery.direction],
-        "findings": [_finding(finding) for finding in discovery.findings],
-        "values": [input_to_json(value) for value in discovery.values],
-        "nodes": [asdict(node) for node in discovery.nodes],
-        "environment": None if discovery.environment is None else asdict(discovery.environment),
-        "confirmation": None if confirmation is None else asdict(confirmation),
+        "cotangent": encode(discovery.cotangent),
+        "direction": encode(discovery.direction),
+        "findings": encode(discovery.findings),
+        "values": encode(discovery.values) if few else [],
+        "nodes": encode(discovery.nodes),
+        "environment": encode(discovery.environment),
+        "confirmation": encode(confirmation),
     }
-    return json.dumps(_strict(data), indent=2, allow_nan=False) + "\n"
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {**asdict(finding), "kind": finding.kind.value}
-
-
-def _strict(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _strict(value) for name, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_strict(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return repr(data)
-    return data

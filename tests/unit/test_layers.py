@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("runtime", "files"),
     ("finding",),
+    ("coverage",),
     ("numerics",),
     ("autodiff",),
     ("graphs",),
@@ -26,7 +27,6 @@ LAYERS = (
     ("report",),
     ("region", "replay"),
     ("known",),
-    ("coverage",),
     ("trial", "hunt", "check"),
     ("explain", "stepping", "step"),
     ("commands",),
