@@ -1,11 +1,43 @@
-"""Writing a file whole or not at all."""
+"""Reading a file that somebody else may have made, and writing one whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+
+class FileRefusedError(OSError):
+    """A path is no file to read: a link, a device, a folder, too large or no text; names it and what is expected."""
+
+
+def read(path: Path, limit: int) -> str:
+    """The text of a regular file of at most `limit` bytes of UTF-8.
+
+    Raises FileRefusedError for anything else, a symbolic link and a named pipe (which nobody may ever write to)
+    included, and OSError where the file is missing or cannot be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read(replace(Path(folder, "a.txt"), "whole"), 1000)
+    'whole'
+    """
+    about = path.lstat()
+    if stat.S_ISLNK(about.st_mode):
+        raise FileRefusedError(f"{path}: is a symbolic link; expected a file. Name the file that it points to")
+    if not stat.S_ISREG(about.st_mode):
+        raise FileRefusedError(f"{path}: is no regular file; expected one")
+    if about.st_size > limit:
+        raise FileRefusedError(f"{path}: has {about.st_size} bytes; expected at most {limit}")
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(handle, "rb") as file:
+        content = file.read(limit)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileRefusedError(f"{path}: is no text in UTF-8; expected one") from None
 
 
 def replace(path: Path, content: str) -> Path:

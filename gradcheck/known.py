@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck import runtime
+from gradcheck import files, runtime
 from gradcheck.finding import Kind
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.json_form import (
+    MAX_TEXT,
     GraphFormatError,
     Words,
     from_json,
@@ -87,7 +88,7 @@ def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
         return ()
     if not place.is_dir():
         raise KnownDefectError(f"{place}: no such folder; name the folder of the known defects, such as reports/known")
-    return tuple(_read(path) for path in sorted(place.glob("*.json")))
+    return tuple(read(path) for path in sorted(place.glob("*.json")))
 
 
 def find(start: Path) -> Path | None:
@@ -159,10 +160,11 @@ def _inside(discovery: Discovery, defect: Defect) -> bool:
     return excludes(node.op, node.attributes, arguments, discovery.order, producers, defects=[defect]) is not None
 
 
-def _read(path: Path) -> Defect:
+def read(path: Path) -> Defect:
+    """The defect of one file; raises KnownDefectError, which names the file, the place in it and the fix."""
     try:
-        return _defect(parse(path.read_text(encoding="utf-8")))
-    except (GraphFormatError, UnicodeDecodeError, OSError) as error:
+        return _defect(parse(files.read(path, MAX_TEXT)))
+    except (GraphFormatError, OSError) as error:
         raise KnownDefectError(
             f"{path}: not a known defect of this format: {error}. Correct the file or take it out of the folder; "
             f"reports/README.md describes the format"
