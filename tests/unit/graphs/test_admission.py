@@ -34,7 +34,7 @@ def test_every_known_defect_is_admitted(defect: object) -> None:
     [
         (
             Graph((TWO,), (Node.of("tile", 0, multiples=(2**40,)),)),
-            r"node 1 \(tile\): multiples was \(1099511627776,\)",
+            r"\(tile\): multiples was \(1099511627776,\)",
         ),
         (Graph((TWO,), (Node.of("reduce_prod", 0, axis=7, keepdims=False),)), "axis was 7; expected one of"),
         (Graph((TWO,), (Node.of("cumprod", 0, exclusive=1, reverse=False),)), "exclusive was 1; expected one of"),
@@ -56,6 +56,6 @@ def test_a_chain_that_would_fill_the_memory_stops_early() -> None:
 
 
 def test_what_an_operation_raises_is_raised() -> None:
-    graph = Graph((literal([[1.0, 1.0], [1.0, 1.0]]),), (Node.of("inverse", 0),))
+    graph = Graph((literal([[1.0, 1.0], [1.0, 1.0]]),), (Node.of("inverse", 0, adjoint=False),))
     with pytest.raises(tf.errors.InvalidArgumentError):
         admit(graph)
