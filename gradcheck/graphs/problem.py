@@ -156,9 +156,15 @@ class GraphProblem:
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""
+        return self.derivatives(cotangent, directions, point)[1]
+
+    def derivatives(
+        self, cotangent: Array, directions: Array, point: Array | None = None
+    ) -> tuple[Gradients, Gradients]:
+        """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         tensors = [self._split(row) for row in directions]
         second = second_pullbacks(self._forward, self._tensors(point), [self._output(cotangent)], tensors)
-        return gradient_matrix(second.products, self.sources)
+        return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
 
     def _forward(self, inputs: Sequence[Any]) -> list[Any]:
         return [forward(self.graph, inputs)[-1]]

@@ -37,7 +37,7 @@ class Lines:
     cotangents: Array
     tolerance: Tolerance
 
-    def some(self, lines: Array) -> Lines:
+    def some(self, lines: Array | slice) -> Lines:
         """The question for some of the directions."""
         return replace(self, directions=self.directions[lines])
 

@@ -123,3 +123,19 @@ def test_a_gradient_that_can_be_taken_once_is_taken_from_a_tape_each() -> None:
     checked = trial.run(graph, (1,))
     assert checked.kinks == 1
     assert checked.result.verdict == AGREE
+
+
+def test_both_orders_at_once_say_what_each_says_by_itself() -> None:
+    for checked in (SMOOTH, graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False))):
+        together = trial.run(checked).result.orders
+        for order in (1, 2):
+            alone = trial.run(checked, (order,)).result.orders[order]
+            assert together[order].verdict == alone.verdict
+            assert [finding.index for finding in together[order].findings] == [f.index for f in alone.findings]
+            assert together[order].resolution == pytest.approx(alone.resolution, rel=0.1)
+
+
+def test_a_second_derivative_that_raises_leaves_the_first_order_its_verdict() -> None:
+    checked = trial.run(graph([[1.0, 2.0]], Node.of("py_function", 0), Node.of("sin", 1))).result.orders
+    assert checked[1].verdict == AGREE
+    assert [finding.kind for finding in checked[2].findings] == [Kind.RAISES]
