@@ -32,11 +32,16 @@ class EventFile:
     def write(self, event: Event) -> None:
         """Adds an event; raises ValueError for one that could not be read back, OSError where the disk is full."""
         line = (to_line(event) + "\n").encode()
-        written = os.write(self._descriptor, line)
-        while written < len(line):
-            written += os.write(self._descriptor, line[written:])
-        if isinstance(event, SYNCED):
-            os.fsync(self._descriptor)
+        before = os.fstat(self._descriptor).st_size
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            if isinstance(event, SYNCED):
+                os.fsync(self._descriptor)
+        except OSError:
+            # The next line must not be glued to a half of this one.
+            os.ftruncate(self._descriptor, before)
+            raise
 
     def close(self) -> None:
         """Ends the file; closing it again does nothing."""

@@ -85,7 +85,7 @@ def read(*folders: Path | str) -> Run:
 def read_file(path: Path) -> tuple[list[Event], list[str]]:
     """The events of one file, and a remark if its last line is half-written."""
     events: list[Event] = []
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_TEXT + 2), ""), 1):
             if not line.endswith("\n") and len(line) < MAX_TEXT + 2:
                 return events, [f"{path.name}: line {number} is half-written; its process was killed"]

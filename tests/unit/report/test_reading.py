@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.report.json_report import json_text, to_json
+from gradcheck.report.reading import Report, from_json, read
+from gradcheck.report.writer import write
+
+
+def changed(data: Any, path: str, value: Any) -> Any:
+    """The document with the value at a path such as `graph.nodes.0.op` replaced; `...` takes it out."""
+    *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    inner = data
+    for part in way:
+        inner = inner[part]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return data
+
+
+def test_what_is_written_is_read_back(report: Report, tmp_path: Path) -> None:
+    path = write(report.discovery, tmp_path, report.confirmation)[0]
+    back = read(path)
+    assert json_text(back.discovery, back.confirmation) == path.read_text() == json_text(*parts(report))
+    assert back.discovery.graph == report.discovery.graph
+    assert back.discovery.findings[0].diagnosis == report.discovery.findings[0].diagnosis
+    assert back.confirmation == report.confirmation
+    assert back.discovery.script == report.discovery.script
+
+
+def parts(report: Report) -> tuple[Any, Any]:
+    return report.discovery, report.confirmation
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("format", "other", "$.format: 'other' was given"),
+        ("version", 2, "version 1"),
+        ("version", True, "version 1"),
+        ("name", "../../etc/passwd", "$.name: '../../etc/passwd' was given"),
+        ("name", "<img src=x onerror=alert(1)>", "$.name: '<img src=x onerror=alert(1)>' was given"),
+        ("name", ..., "an object without 'name'"),
+        ("surprise", 1, "the name 'surprise'"),
+        ("graph.nodes.0.op", "os.system", "'os.system' was given; expected the name of an operation of the catalogue"),
+        ("graph.nodes.0.op", ["sin"], "expected the name of an operation of the catalogue"),
+        ("graph.nodes.0.parents", [7], "expected an integer from 0 to 0"),
+        ("graph.nodes.1.attrs.exclusive", "__import__('os')", "plain word"),
+        ("graph.nodes.1.attrs.exclusive", [[[[[[[0]]]]]]], "was given"),
+        ("graph.nodes", [{"op": "sin", "parents": [0], "attrs": {}}] * 1_000_000, "a list of 1000000"),
+        ("graph.inputs.0.values.0", "nan", "expected a finite number"),
+        ("graph.inputs.0.values.0", float("nan"), "expected a finite number"),
+        ("graph.inputs.0.shape", [-2], "an integer from 0"),
+        ("signature.culprit", "sin", "expected the operation at the position"),
+        ("signature.kind", "wrong value", "$.signature"),
+        ("signature.kind", "murder", "expected one of raises"),
+        ("signature.trigger", 3, "$.signature.trigger: 3 was given; expected a text"),
+        ("position", 0, "expected a node, from 1 to 2"),
+        ("position", 9**20, "an integer that float64 holds exactly"),
+        ("order", 3, "expected 1 or 2"),
+        ("order", True, "was given"),
+        ("cotangent.values.0", "inf", "finite numbers"),
+        ("cotangent.dtype", "object", "expected one of float64"),
+        ("direction", [{"dtype": "float64", "shape": [1], "values": [1.0]}], "one like each input at order 2"),
+        ("findings", [], "at least one finding"),
+        ("findings", {"0": 1}, "expected a list"),
+        ("findings.0.autodiff", "1e3", "expected a finite number"),
+        ("findings.0.autodiff", [1.0], "expected a finite number"),
+        ("findings.0.index", [0.5], "an integer"),
+        ("findings.0.reason", "\ud800", "halves of characters"),
+        ("findings.0.reason", "x" * 60_000, "a text of 60000 characters"),
+        ("findings.0.diagnosis.cause", "bad luck", "expected one of computed outside the tape"),
+        ("findings.0.diagnosis.place.line", "3", "an integer"),
+        ("values", [{"dtype": "float64", "shape": [], "values": [0.0]}], "expected none, or 3"),
+        ("nodes.0.position", 77, "a position that is no node"),
+        ("environment.intra_op_threads", "1; rm", "an integer"),
+        ("environment.host", "x", "the name 'host'"),
+        ("confirmation.returncode", "1", "an integer"),
+        ("confirmation", 1, "expected an object"),
+    ],
+)
+def test_a_forged_report_is_refused(report: Report, path: str, value: Any, complaint: str) -> None:
+    data = changed(json.loads(json_text(*parts(report))), path, value)
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("forge", "complaint"),
+    [
+        (lambda text: "[" * 100_000 + text, "deep nesting"),
+        (lambda text: text.replace("9.0", "NaN"), "finite numbers only"),
+        (lambda text: text.replace('"order": 1', '"order": 1, "order": 1', 1), "each name once"),
+        (lambda text: text.replace("9.0", "9" * 5000), "not JSON"),
+        (lambda text: text + " " * 1_000_000, "a text of 1000001 characters"),
+        (lambda text: text[:-9], "not JSON"),
+        (lambda text: "", "not JSON"),
+    ],
+)
+def test_a_damaged_file_is_refused_and_named(
+    report: Report, tmp_path: Path, forge: Callable[[str], str], complaint: str
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(forge(json_text(*parts(report))))
+    with pytest.raises(ValueError, match=re.escape(complaint)) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}: not a report of this project: ")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(b"\x80\x04\x95pickle")
+    with pytest.raises(ValueError, match="not a report of this project"):
+        read(tmp_path / "report.json")
+
+
+def test_a_refused_report_has_no_effect(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("something was executed")
+
+    data = json.loads(json_text(*parts(report)))
+    data["graph"]["nodes"][1]["attrs"]["exclusive"] = "__import__('os').system('touch /tmp/forged')"
+    before = set(sys.modules)
+    for name in ("builtins.eval", "builtins.exec", "os.system", "subprocess.Popen"):
+        monkeypatch.setattr(name, forbidden)
+    with pytest.raises(ValueError, match="plain word"):
+        from_json(data)
+    assert set(sys.modules) == before
+
+
+def test_values_of_many_elements_are_left_out(report: Report) -> None:
+    import dataclasses
+
+    from gradcheck.report.discovery import literal
+
+    large = dataclasses.replace(report.discovery, values=(*report.discovery.values[:2], literal([0.5] * 5000)))
+    data = to_json(large)
+    assert data["values"] == []
+    assert from_json(data).discovery.values == ()
