@@ -53,16 +53,19 @@ class Trial:
         return bool(self.standing.singular)
 
 
-def run(graph: Graph, orders: tuple[int, ...] = (1, 2)) -> Trial:
+def run(
+    graph: Graph, orders: tuple[int, ...] = (1, 2), *, weights: Array | None = None, vector: Array | None = None
+) -> Trial:
     """Check a graph's derivatives at its literal inputs.
 
     No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
     (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
-    convention, not checked.
+    convention, not checked. The coordinates `weights` and `vector` stand in for the random cotangent and direction.
     """
     values = values_of(graph)
     stands = standing(graph, values)
-    bench = _Bench(graph, stands, values[-1], max(float(np.max(np.abs(value), initial=0.0)) for value in values))
+    largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
+    bench = _Bench(graph, stands, values[-1], largest, weights, vector)
     outcomes = bench.outcomes(orders)
     ratio = max(ratio for _, ratio in outcomes.values())
     return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), stands, ratio)
@@ -108,6 +111,8 @@ class _Bench:
     stands: Standing
     output: Array
     largest: float
+    weights: Array | None
+    vector: Array | None
 
     def outcomes(self, orders: tuple[int, ...]) -> dict[int, Outcome]:
         """Each order's result with its error ratio."""
@@ -140,7 +145,7 @@ class _Bench:
 
     def _both(self) -> dict[int, Outcome]:
         problem = self._problem(projected=True)
-        first, second = compare_both(problem, direction(problem.point), np.ones(1), Tolerance())
+        first, second = compare_both(problem, self._direction(problem.point), np.ones(1), Tolerance())
         table = Table(first.entries, tuple(range(problem.point.size)), (0,))
         return {1: (summarise(1, [table], Names.of(problem.sources)), _ratio([table])), 2: _told(problem, second)}
 
@@ -155,12 +160,16 @@ class _Bench:
 
     def _second(self) -> Outcome:
         problem = self._problem(projected=True)
-        return _told(problem, compare_second(problem, direction(problem.point)[None, :], np.ones(1), Tolerance()))
+        return _told(problem, compare_second(problem, self._direction(problem.point)[None, :], np.ones(1), Tolerance()))
 
     def _problem(self, *, projected: bool) -> GraphProblem:
         dtype = str(self.output.dtype)
-        weights = cotangent(coordinate_count(self.output.shape, dtype)) if projected else None
-        return GraphProblem(self.graph, tuple(self.output.shape), dtype, self.stands.smooth, weights, self.largest)
+        weights = cotangent(coordinate_count(self.output.shape, dtype)) if self.weights is None else self.weights
+        shape = tuple(self.output.shape)
+        return GraphProblem(self.graph, shape, dtype, self.stands.smooth, weights if projected else None, self.largest)
+
+    def _direction(self, point: Array) -> Array:
+        return direction(point) if self.vector is None else self.vector
 
 
 def _told(problem: GraphProblem, found: Second) -> Outcome:
