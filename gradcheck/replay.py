@@ -14,6 +14,7 @@ from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph, Input
 
 Array = np.ndarray[Any, Any]
+Values = tuple[tuple[float, ...] | None, ...]
 STEP = 2.0**-10
 
 
@@ -81,9 +82,22 @@ def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[
     return results
 
 
-def values(parts: Sequence[Array | None]) -> tuple[tuple[float, ...] | None, ...]:
+def values(parts: Sequence[Array | None]) -> Values:
     """Arrays as tuples in row-major order, complex elements as real part, imaginary part."""
     return tuple(None if part is None else tuple(_reals(part)) for part in parts)
+
+
+def close(one: Values, other: Values, rtol: float) -> bool:
+    """Whether two derivatives agree to `rtol`, relative above 1 and absolute below; NaN agrees with NaN.
+
+    >>> close(((1.0, float("nan")), None), ((1.0, float("nan")), None), 1e-9)
+    True
+    """
+    return len(one) == len(other) and all(
+        (a is None and b is None)
+        or (a is not None and b is not None and np.allclose(a, b, rtol=rtol, atol=rtol, equal_nan=True))
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _reals(part: Array) -> list[float]:

@@ -16,19 +16,11 @@ from gradcheck.finding import Kind
 from gradcheck.graphs.evaluation import forward
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.known import Defect, Values, excludes, load
-from gradcheck.replay import derivative, differences, values
+from gradcheck.replay import close, derivative, differences, values
 from gradcheck.report.discovery import literal
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
-
-
-def close(one: Values, other: Values, rtol: float) -> bool:
-    return len(one) == len(other) and all(
-        (a is None and b is None)
-        or (a is not None and b is not None and np.allclose(a, b, rtol=rtol, atol=rtol, equal_nan=True))
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 def replayed(defect: Defect) -> Values:

@@ -1,0 +1,97 @@
+"""Whether a finding or a known defect is still wrong on the TensorFlow that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradcheck import trial
+from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult
+from gradcheck.graphs.admission import admit
+from gradcheck.graphs.graph import Graph, Input
+from gradcheck.known import Defect, Values
+from gradcheck.replay import close, derivative, values
+from gradcheck.report.discovery import Discovery
+from gradcheck.report.events import State
+
+SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """What became of it, and in a few words what was seen; `changed`: it is wrong, but not as it was."""
+
+    state: State
+    message: str
+    changed: bool = False
+
+
+def of_report(found: Discovery) -> Recheck:
+    """Hold the derivative that a report is about against differences again; nothing is raised."""
+    return _guarded(lambda: _checked(found.graph, found.order, found.cotangent, found.direction, found.signature.kind))
+
+
+def of_defect(defect: Defect) -> Recheck:
+    """Compare TensorFlow's derivative with what a known defect calls wrong and right; nothing is raised.
+
+    Where it is neither, differences decide.
+    """
+
+    def look() -> Recheck:
+        admit(defect.graph)
+        now = taken(defect.graph, defect.order, defect.cotangent, defect.direction)
+        if close(now, defect.right, SAME):
+            return Recheck(State.FIXED, "gives the right derivative")
+        if close(now, defect.given, SAME):
+            return Recheck(State.STILL, f"{defect.kind.value}, as recorded")
+        checked = _checked(defect.graph, defect.order, defect.cotangent, defect.direction, defect.kind)
+        if checked.state is not State.STILL:
+            return checked
+        return Recheck(State.STILL, f"{checked.message}; not the value that is recorded", changed=True)
+
+    return _guarded(look)
+
+
+def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Values:
+    """TensorFlow's derivative, as a known defect records it: empty where it raises or has another shape."""
+    try:
+        return values(derivative(graph, order, cotangent, direction))
+    except (DerivativeRaisedError, WrongShapeError):
+        return ()
+
+
+def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> OrderResult:
+    """The verdict on the derivative at an order, for this cotangent and, at order 2, along this direction.
+
+    Raises AdmissionError for a graph that could not have been drawn, and what its operations raise.
+    """
+    output = admit(graph)[-1]
+    if cotangent.shape != output.shape:
+        raise ValueError(f"the cotangent is of shape {cotangent.shape}; expected the output's, {output.shape}")
+    vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
+    weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
+    return trial.run(graph, (order,), weights=weights, vector=vector).result.orders[order]
+
+
+def _checked(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], kind: Kind) -> Recheck:
+    result = held(graph, order, cotangent, direction)
+    if result.verdict == MISMATCH:
+        now = result.findings[0].kind
+        return Recheck(State.STILL, now.value if now == kind else f"{now.value}, was {kind.value}", now != kind)
+    if result.verdict == AGREE:
+        return Recheck(State.FIXED, "agrees with differences")
+    reasons = ", ".join(reason.value for reason in result.reasons)
+    return Recheck(State.CANNOT_RUN, f"nobody can tell ({reasons or 'nothing could be compared'})")
+
+
+def _guarded(look: Callable[[], Recheck]) -> Recheck:
+    try:
+        return look()
+    except Exception as error:
+        first = str(error).strip().split("\n")[0]
+        return Recheck(State.CANNOT_RUN, f"{type(error).__name__}: {first[:300]}")
