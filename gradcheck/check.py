@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,10 @@ from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.opening import open_function, widened
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.diagnosis.checked import Checked
+from gradcheck.diagnosis.explanation import Explanation, SecondExplanation
 from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.verdict.entries import Tolerance
-from gradcheck.verdict.explanation import Explanation, SecondExplanation
 from gradcheck.verdict.failure import FAILURES, GradientInconclusive, InconclusiveWarning
 from gradcheck.verdict.probing import first_order
 from gradcheck.verdict.second_order import second_order
@@ -157,7 +158,10 @@ class _Inspection:
         try:
             return self._first() if number == 1 else self._second()
         except DerivativeRaisedError as error:
-            return broken(number, Kind.RAISES, "the inputs", explained(str(error)))
+            result = broken(number, Kind.RAISES, "the inputs", str(error))
+            (finding,) = result.findings
+            answer = Checked(self.function, self.gradient).error(number)
+            return replace(result, findings=(replace(finding, diagnosis=answer),))
         except WrongShapeError as error:
             return broken(number, Kind.SHAPE, error.source, str(error))
 
@@ -171,7 +175,7 @@ class _Inspection:
     def _second(self) -> OrderResult:
         tables, alone = second_order(self._problem, self.tolerance, self.probes)
         notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        explain = SecondExplanation(alone, self.gradient is not None)
+        explain = SecondExplanation(self.function, self.gradient, alone)
         return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
 
     @cached_property
@@ -190,13 +194,6 @@ class _Inspection:
         except DerivativeRaisedError:
             return ()
         return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)
-
-
-def explained(message: str) -> str:
-    """What TensorFlow raised, with the remedy where there is a well-known one."""
-    if "non-persistent GradientTape" in message:
-        return message + " Remedy: open a second tape, or make this one persistent: tf.GradientTape(persistent=True)."
-    return message
 
 
 def _arguments(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:

@@ -85,10 +85,11 @@ class Diagnosis:
     place: Place | None = None
     lost: float | None = None
 
-    def __str__(self) -> str:
-        lines = [f"cause     {self.cause.value}"]
-        lines += [] if self.place is None else [f"where     {self.place}"]
-        return "\n".join([*lines, f"evidence  {self.evidence}", f"remedy    {self.remedy}"])
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """What there is to print, each with its label."""
+        where = [] if self.place is None else [("where", str(self.place))]
+        return [("cause", self.cause.value), *where, ("evidence", self.evidence), ("remedy", self.remedy)]
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class SourceResult:
             said = self.finding.kind.value
         lines = [f"{self.name}: {self.gradient}, {said}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
-            lines += str(self.diagnosis).split("\n")
+            lines += [f"{label:<8}  {text}" for label, text in self.diagnosis.lines]
         elif self.finding is not None:
             lines += [self.finding.reason]
         return "\n    ".join(lines)

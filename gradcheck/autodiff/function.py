@@ -77,7 +77,7 @@ class Function:
 
     def value(self, point: Array) -> Array:
         """The outputs' coordinates at one point, shape (m,)."""
-        return _flat(self._call(self.tensors(point)))
+        return _flat(self.called(self.tensors(point)))
 
     def _value_or_nan(self, point: Array) -> Array:
         outside = np.full(self.output_parts[-1].stop, np.nan)
@@ -110,7 +110,7 @@ class Function:
     def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
         """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
         sources = self.tensors(self.point if point is None else point)
-        return pullbacks(self._call, sources, [self.cotangent(row) for row in cotangents])
+        return pullbacks(self.called, sources, [self.cotangent(row) for row in cotangents])
 
     def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> Second:
         """The gradient for one cotangent (m,), and its pullbacks along directions (k, n).
@@ -119,7 +119,7 @@ class Function:
         """
         vectors = [self.direction(row) for row in directions]
         sources = self.tensors(self.point if point is None else point)
-        return second_pullbacks(self._call, sources, self.cotangent(cotangent), vectors)
+        return second_pullbacks(self.called, sources, self.cotangent(cotangent), vectors)
 
     def cotangent(self, row: Array) -> list[Any]:
         """Coordinates (m,) as tensors of the outputs' shapes and dtypes."""
@@ -156,7 +156,8 @@ class Function:
     def _dtype(self, source: Source) -> str:
         return WIDE.get(source.dtype, source.dtype) if self.wide else source.dtype
 
-    def _call(self, sources: list[Any]) -> list[Any]:
+    def called(self, sources: list[Any]) -> list[Any]:
+        """The outputs, flat, for tensors (and the variables themselves) in the order of the sources."""
         perturbed = [tensor for tensor, source in zip(sources, self.sources, strict=True) if source.variable is None]
         result: list[Any] = tf.nest.flatten(self.f(*self.arguments.rebuilt(perturbed)))
         return result

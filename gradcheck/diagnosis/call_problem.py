@@ -1,4 +1,4 @@
-"""A derivative that somebody's code took, as a problem for the verdict: replays for values, its answer as the gradient."""
+"""A derivative that somebody's code took, as a problem: replays give the values, its answer is the gradient."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.function import ROUNDOFF
 from gradcheck.autodiff.gradients import Gradients, WrongShapeError
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.precision import ROUNDOFF
+from gradcheck.autodiff.source import Source
 from gradcheck.diagnosis.origins import Origin
 from gradcheck.diagnosis.record import Derivative
 from gradcheck.diagnosis.replay import Code, Move, replayed
@@ -79,8 +79,12 @@ class CallProblem:
             shape = (len(cotangents), self.point.size)
             return Gradients(np.full(shape, np.nan), np.ones(shape, bool))
         parts = [self._matrix(results[place], source) for place, source in zip(self.places, self.sources, strict=True)]
-        connected = np.concatenate([np.full(p.shape[1], results[i] is not None) for p, i in zip(parts, self.places, strict=True)])
-        return Gradients(cotangents @ np.concatenate(parts, axis=1), np.broadcast_to(connected, (len(cotangents), self.point.size)))
+        connected = np.concatenate(
+            [np.full(p.shape[1], results[i] is not None) for p, i in zip(parts, self.places, strict=True)]
+        )
+        return Gradients(
+            cotangents @ np.concatenate(parts, axis=1), np.broadcast_to(connected, (len(cotangents), self.point.size))
+        )
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
@@ -144,5 +148,5 @@ def _spread(value: Array, source: Source) -> Array:
     rank = value.ndim - len(source.shape) + 1
     whole = np.zeros((*value.shape[:rank], count, *value.shape[rank:]), value.dtype)
     for row in range(count):
-        whole[(row, *(slice(None),) * (rank - 1), row)] = value[row]
+        np.moveaxis(whole[row], rank - 1, 0)[row] = value[row]
     return whole

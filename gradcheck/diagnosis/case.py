@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from gradcheck.diagnosis.cuts import Cut
-from gradcheck.diagnosis.lines import Line, place_of, shown
+from gradcheck.diagnosis.lines import Line, place_of
 from gradcheck.diagnosis.origins import Origin
 from gradcheck.diagnosis.paths import Paths
 from gradcheck.diagnosis.record import Derivative, Event, Operation, Record, Turn
@@ -34,10 +34,10 @@ class Loss:
     @property
     def words(self) -> str:
         """How much is lost, as a sentence begins."""
-        if self.lost is None or self.wanted is None or self.steps:
+        if not self.lost or self.wanted is None or self.steps:
             return "TensorFlow sees no path"
         lost, wanted = number(self.lost), number(self.wanted)
-        return f"all of it is lost, {lost}" if lost == wanted else f"{lost} of {wanted} is lost"
+        return f"all of it is lost, {lost}" if self.given is None else f"{lost} of {wanted} is lost"
 
     @property
     def covering(self) -> str:
@@ -81,11 +81,10 @@ class Case:
                 found.append((count, event.line))
         return found
 
-    def diagnosis(self, cause: Cause, evidence: str, remedy: str, cut: Cut | None = None) -> Diagnosis:
-        """The diagnosis at a cut (the first, unless another one is given)."""
-        operation = (cut or self.first).operation
+    def diagnosis(self, cause: Cause, evidence: str, remedy: str, where: Place | None = None) -> Diagnosis:
+        """The diagnosis at a place (that of the first cut, unless another one is given)."""
         lost = None if self.loss.steps else self.loss.lost
-        return Diagnosis(cause, evidence, remedy, place(operation), lost)
+        return Diagnosis(cause, evidence, remedy, where or place(self.first.operation), lost)
 
 
 def place(operation: Operation) -> Place | None:
@@ -95,13 +94,18 @@ def place(operation: Operation) -> Place | None:
 
 def at(line: Line | None) -> str:
     """A line as a sentence refers to it, such as ` at train.py:12`; empty where it is not known."""
-    return "" if line is None else f" at {shown(line[0])}:{line[1]}"
+    return "" if line is None else f" at {_short(line)}"
 
 
 def code_at(line: Line | None) -> str:
     """The text of a line in quotes, with where it stands."""
     found = place_of(line)
-    return "the step" if found is None else f"`{found.code}` ({found.file}:{found.line})"
+    return "the step" if found is None or line is None else f"`{found.code}` ({_short(line)})"
+
+
+def _short(line: Line) -> str:
+    # The whole path stands beside it, where the path is cut.
+    return f"{Path(line[0]).name}:{line[1]}"
 
 
 def number(value: float) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradcheck.diagnosis.edges import passes
 from gradcheck.diagnosis.paths import Paths, written
-from gradcheck.diagnosis.record import Derivative, Event, Operation, Turn, Watch, key
+from gradcheck.diagnosis.record import Event, Operation, Turn, Watch, key
 
 
 @dataclass(frozen=True)
 class Cut:
     """An operation on the path that no gradient comes through.
 
-    `unseen`: the tape did not follow the source when the operation used it. `recorded`: the tape recorded the operation.
+    `unseen`: the tape did not follow the source when the operation used it. `recorded`: the tape recorded the
+    operation.
     """
 
     number: int
@@ -26,7 +27,20 @@ class Cut:
 
 def cuts(events: Sequence[Event], path: Paths, tape: int | None) -> list[Cut]:
     """The cuts for a tape, in order; for None those for a tape that records and watches everything."""
-    return _Follower(path, tape).run(events)
+    operations = [event for event in events if isinstance(event, Operation)]
+    return [_spoken(cut, operations, path) for cut in _Follower(path, tape).run(events)]
+
+
+def _spoken(cut: Cut, operations: Sequence[Operation], path: Paths) -> Cut:
+    """Reading a variable is nothing that a person wrote: the operation that uses what was read."""
+    if cut.operation.name != "ReadVariableOp":
+        return cut
+    (value,) = cut.operation.outputs
+    for number in path.operations:
+        user = operations[number]
+        if number > cut.number and user.tapes == cut.operation.tapes and any(value is one for one in user.inputs):
+            return replace(cut, number=number, operation=user)
+    return cut
 
 
 class _Follower:

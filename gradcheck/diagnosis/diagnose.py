@@ -68,4 +68,4 @@ def _restored(loss: Loss) -> bool:
         return False
     missing = abs(loss.wanted - loss.covered)
     gained = abs(loss.covered - (loss.given or 0.0))
-    return gained > missing or missing <= CLOSE * abs(loss.wanted) and gained > 0
+    return gained > missing or (missing <= CLOSE * abs(loss.wanted) and gained > 0)

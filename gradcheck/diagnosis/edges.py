@@ -47,9 +47,7 @@ def _answers(operation: Operation, tensor: Any, outputs: list[Any]) -> bool:
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(tensor)
         if operation.backward is not None:
-            record.record_operation(
-                operation.name, list(operation.outputs), list(operation.inputs), operation.backward
-            )
+            record.record_operation(operation.name, list(operation.outputs), list(operation.inputs), operation.backward)
         else:
             execute.record_gradient(operation.name, operation.inputs, operation.attrs, list(operation.outputs))
     try:

@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.source import Source
 from gradcheck.diagnosis.call_problem import CallProblem
-from gradcheck.diagnosis.case import Loss, at
+from gradcheck.diagnosis.case import Loss
 from gradcheck.diagnosis.diagnose import covered, diagnose
-from gradcheck.diagnosis.influence import Influence, influence
+from gradcheck.diagnosis.explanation import diagnosed
+from gradcheck.diagnosis.influence import influence
 from gradcheck.diagnosis.lines import place_of
 from gradcheck.diagnosis.origins import Origin, origin_of
-from gradcheck.diagnosis.record import Derivative
+from gradcheck.diagnosis.record import Derivative, key
 from gradcheck.diagnosis.replay import Code
-from gradcheck.diagnosis.rules.usage import raised
+from gradcheck.diagnosis.rules.usage import integer_source, raised
 from gradcheck.diagnosis.source_names import source_names
-from gradcheck.finding import INCONCLUSIVE, MISMATCH, Cause, Diagnosis, Finding, Kind, OrderResult, SourceResult
-from gradcheck.verdict.entries import Tolerance
-from gradcheck.verdict.probing import SMALL, first_order
+from gradcheck.diagnosis.unconnected import unconnected
+from gradcheck.finding import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResult, SourceResult
+from gradcheck.verdict.entries import INCONCLUSIVE, Tolerance
+from gradcheck.verdict.probing import SMALL, Table, first_order
 from gradcheck.verdict.summary import Names, broken, summarise
 
-NOTHING = "the target does not depend on it"
-BRANCH = "it only decides which way the code goes"
+FEW = 12
+"""Gradients of so many elements are printed as numbers."""
 
 
 @dataclass(frozen=True)
@@ -74,45 +75,143 @@ class _Explaining:
 
     def explained(self) -> Explained:
         named = self._named()
-        floating = [one for one in named if one.source is not None]
-        orders = self._orders(floating)
-        findings = {finding.input: finding for order in orders for finding in order.findings}
-        results = [self._source(one, findings.get(one.name.split(" (")[0]) or findings.get(one.name), orders) for one in named]
-        return Explained(merged([*orders, *(_found(one) for one in results if one.finding is not None)]), tuple(results))
+        answers = self.call.results or ()
+        connected = [one for one in named if one.source is not None and answers[one.place] is not None]
+        orders, findings, undecided = self._orders(connected)
+        results = []
+        for one in named:
+            if one in connected:
+                note, finding = "", findings.get(one.place)
+            else:
+                note, finding = self._none(one)
+                orders.append(_order_of(finding))
+            if finding is None and one in connected and self._zeros(one):
+                note, finding = unconnected(self._problem([one]), one.name)
+                orders += [] if finding is None else [_order_of(finding)]
+            results.append(self._result(one, None if one.place in undecided else True, note, finding))
+        return Explained(merged(orders), tuple(results))
 
     def _named(self) -> list[_Named]:
         found: dict[int, _Named] = {}
-        for place, (name, tensor) in enumerate(zip(source_names(self.call), self.call.sources, strict=True)):
+        before = self.code.record.derivatives[: self.call.number]
+        earlier = sum((one.line, one.method) == (self.call.line, self.call.method) for one in before)
+        for place, (name, tensor) in enumerate(zip(source_names(self.call, earlier), self.call.sources, strict=True)):
             origin = origin_of(self.code.record, self.call, tensor)
             dtype = tf.as_dtype(tensor.dtype)
-            source = None
-            if dtype.is_floating or dtype.is_complex:
-                source = Source(name, np.asarray(origin.value), dtype.name)
-            found.setdefault(id(getattr(tensor, "handle", tensor)), _Named(place, name, origin, source))
+            floating = dtype.is_floating or dtype.is_complex
+            source = Source(name, np.asarray(origin.value), dtype.name) if floating else None
+            found.setdefault(key(tensor), _Named(place, name, origin, source))
         return list(found.values())
 
-    def _orders(self, floating: Sequence[_Named]) -> list[OrderResult]:
-        """All sources together while they are few, or agree; else each by itself, so that the wrong one is named."""
-        if not floating:
-            return []
-        whole = self._order(floating)
-        counts = [coordinate_count(one.source.shape, one.source.value.dtype) for one in floating if one.source]
-        if sum(counts) <= SMALL or whole.verdict != MISMATCH or len(floating) == 1:
-            return [whole]
-        return [self._order([one]) for one in floating]
+    def _orders(self, named: Sequence[_Named]) -> tuple[list[OrderResult], dict[int, Finding], set[int]]:
+        """All sources together while they are few, or agree; else each by itself, so that the wrong one is named.
 
-    def _order(self, floating: Sequence[_Named]) -> OrderResult:
-        sources = tuple(one.source for one in floating if one.source is not None)
-        origins = tuple(one.origin for one in floating)
-        problem = CallProblem(self.code, self.call, sources, origins, tuple(one.place for one in floating))
-        by_name = {one.name: one for one in floating}
+        With the verdicts go the worst finding for each source (by its place in the call), and the undecided places.
+        """
+        if not named:
+            return [], {}, set()
+        together = self._order(named)
+        count = sum(one.source.count for one in named if one.source)
+        if count <= SMALL or together[0].verdict != MISMATCH or len(named) == 1:
+            return [together[0]], *together[1:]
+        each = [self._order([one]) for one in named]
+        findings = {place: finding for _, found, _ in each for place, finding in found.items()}
+        return [order for order, _, _ in each], findings, {place for _, _, places in each for place in places}
+
+    def _order(self, named: Sequence[_Named]) -> tuple[OrderResult, dict[int, Finding], set[int]]:
+        problem = self._problem(named)
+        ends = np.cumsum([source.count for source in problem.sources])
+        findings: dict[int, Finding] = {}
+
+        def owner(coordinate: int) -> int:
+            return int(np.searchsorted(ends, coordinate, side="right"))
 
         def explain(finding: Finding, coordinate: int | None) -> Finding:
-            name = finding.input.split(" (real part)")[0].split(" (imaginary part)")[0]
-            return self._diagnosed(by_name[name], finding) if name in by_name else finding
+            if coordinate is None and len(named) > 1:
+                return finding
+            position = 0 if coordinate is None else owner(coordinate)
+            inside = None if coordinate is None else coordinate - int(ends[position]) + problem.sources[position].count
+            finding = self._diagnosed(named[position], finding, inside)
+            findings.setdefault(named[position].place, finding)
+            return finding
 
         try:
             tables = first_order(problem, self.tolerance, self.probes)
         except WrongShapeError as error:
-            return broken(1, Kind.SHAPE, error.source, str(error))
-        return summarise(1, tables, Names.of(sources), explain=explain)
+            return broken(1, Kind.SHAPE, error.source, str(error)), {}, set()
+        doubtful = {column for table in tables for column in _doubtful(table)}
+        owners = {owner(column) for column in doubtful if column is not None}
+        places = {one.place for p, one in enumerate(named) if None in doubtful or p in owners}
+        return summarise(1, tables, Names.of(problem.sources), explain=explain), findings, places
+
+    def _problem(self, named: Sequence[_Named]) -> CallProblem:
+        sources = tuple(one.source for one in named if one.source is not None)
+        return CallProblem(
+            self.code, self.call, sources, tuple(one.origin for one in named), tuple(one.place for one in named)
+        )
+
+    def _diagnosed(self, one: _Named, finding: Finding, coordinate: int | None) -> Finding:
+        """The finding with its cause; what a wider tape or another step would give is a part that is lost."""
+        row = finding.output or 0
+        whole = None if coordinate is None else covered(self.code, self.call, one.origin, row, coordinate)
+        loss = Loss(finding.autodiff, finding.difference, whole)
+        seen = influence(self.code, self.call, one.origin)
+        answer = diagnose(self.code, self.call, one.name, one.origin, seen, loss)
+        return diagnosed(replace(finding, output=None if self.call.method == "gradient" else finding.output), answer)
+
+    def _zeros(self, one: _Named) -> bool:
+        """Whether the answer may be the zeros that stand for None."""
+        answer = (self.call.results or ())[one.place]
+        return self.call.zeros and not np.any(tf.convert_to_tensor(answer).numpy())
+
+    def _none(self, one: _Named) -> tuple[str, Finding | None]:
+        """What there is to say of a source without a gradient."""
+        if one.source is not None:
+            return unconnected(self._problem([one]), one.name)
+        answer = integer_source(self.code.record, one.name, one.origin)
+        reason = f"autodiff gives None, {answer.evidence}"
+        return "", Finding(Kind.MISSING, 1, one.name, None, None, None, None, None, None, reason, answer)
+
+    def _result(self, one: _Named, right: bool | None, note: str, finding: Finding | None) -> SourceResult:
+        where = place_of(self.call.line, self.call.method)
+        given = shown_gradient((self.call.results or ())[one.place])
+        return SourceResult(where, one.name, given, False if finding else right, note, finding)
+
+
+def _doubtful(table: Table) -> set[int | None]:
+    """The columns of a table with undecided entries."""
+    lines = np.flatnonzero((table.entries.status == INCONCLUSIVE).any(axis=1))
+    return {table.columns[int(line)] for line in lines}
+
+
+def _order_of(finding: Finding | None) -> OrderResult:
+    verdict = AGREE if finding is None else MISMATCH
+    return OrderResult(1, verdict, () if finding is None else (finding,), compared=1)
+
+
+def merged(orders: Sequence[OrderResult]) -> OrderResult:
+    """Several verdicts on first derivatives as one."""
+    if not orders:
+        return OrderResult(1, AGREE)
+    resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
+    return OrderResult(
+        order=1,
+        verdict=max((order.verdict for order in orders), key=SEVERITY.index),
+        findings=tuple(finding for order in orders for finding in order.findings),
+        reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
+        notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
+        resolution=max(resolutions, default=float("nan")),
+        compared=sum(order.compared for order in orders),
+        inconclusive=sum(order.inconclusive for order in orders),
+    )
+
+
+def shown_gradient(given: Any) -> str:
+    """A gradient as text: the numbers while they are few, else the shape."""
+    if given is None:
+        return "None"
+    value = np.asarray(tf.convert_to_tensor(given).numpy())
+    if value.size > FEW:
+        return f"a gradient of shape {value.shape}"
+    text = np.array2string(value, separator=", ", formatter={"float_kind": lambda number: f"{number:.6g}"})
+    return " ".join(text.split())

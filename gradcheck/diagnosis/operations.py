@@ -21,9 +21,6 @@ from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
 from gradcheck.diagnosis.patches import patched
 
-READS = {"ReadVariableOp", "VarIsInitializedOp", "DestroyResourceOp", "VarHandleOp", "VariableShape"}
-READS |= {"ResourceGather", "ResourceGatherNd"}
-
 
 class Watcher(Protocol):
     """What is told of operations; it may put other tensors in place of inputs and outputs."""
@@ -115,17 +112,3 @@ def run_eagerly(eagerly: bool = True) -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
-
-
-def is_variable_handle(tensor: Any) -> bool:
-    """Whether this is the resource behind a variable."""
-    data = getattr(tensor, "_handle_data", None)
-    return bool(data is not None and data.is_set and len(data.shape_and_type) == 1 and tensor.dtype == tf.resource)
-
-
-def read_handle(handle: Any) -> Any:
-    """The value behind a variable's handle, None where there is none yet."""
-    dtype = tf.as_dtype(handle._handle_data.shape_and_type[0].dtype)
-    if not bool(tf.raw_ops.VarIsInitializedOp(resource=handle)._numpy()):
-        return None
-    return tf.identity(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))

@@ -11,10 +11,10 @@ from gradcheck.diagnosis.record import Derivative, Operation, Record, Turn, key
 
 @dataclass(frozen=True)
 class Origin:
-    """A source: an input by number, a variable, output (operation, position) of the record, or else a tensor made before.
+    """A source: an input by number, a variable, the output (operation, position) of a record, or a tensor made before.
 
-    A variable is moved at the start, unless the code sets it before the tape is opened (`late`); and again after each of
-    the assignments `sets` (operation: value) that set it to the same value although it was moved.
+    A variable is moved at the start, unless the code sets it before the tape is opened (`late`); and again after each
+    of the assignments `sets` (operation: value) that set it to the same value although it was moved.
     """
 
     tensor: Any

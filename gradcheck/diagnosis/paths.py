@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from gradcheck.diagnosis.operations import READS
-from gradcheck.diagnosis.record import Derivative, Event, Exit, Operation, key
+from gradcheck.diagnosis.record import Event, Exit, Operation, key
+
+READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
+"""Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
 
 
 class Oracle(Protocol):
@@ -43,7 +45,7 @@ def paths(events: Sequence[Event], targets: Sequence[Any], source: Any, oracle: 
     """Follow the source forward, then the targets back."""
     numbered = _numbered(events)
     dependent = _forward(numbered, key(source), oracle)
-    operations, hops = _backward(numbered, {key(target) for target in targets}, key(source), dependent)
+    operations, hops = _backward(numbered, {key(target) for target in targets}, key(source), dependent, oracle)
     return Paths(key(source), frozenset(dependent), operations, hops)
 
 
@@ -84,7 +86,7 @@ def _forward(numbered: Sequence[tuple[int, Event]], source: int, oracle: Oracle)
 
 
 def _backward(
-    numbered: Sequence[tuple[int, Event]], targets: set[int], source: int, dependent: set[int]
+    numbered: Sequence[tuple[int, Event]], targets: set[int], source: int, dependent: set[int], oracle: Oracle
 ) -> tuple[tuple[int, ...], dict[int, Exit | None]]:
     needed, found = {target for target in targets if target in dependent}, []
     hops: dict[int, Exit | None] = {}
@@ -92,19 +94,21 @@ def _backward(
         number, event = numbered[position]
         if not isinstance(event, Operation):
             continue
-        made = {key(tensor) for tensor in event.outputs} & needed
+        made = {key(tensor) for tensor in event.outputs} & needed - {source}
         states = {key(handle) for handle in written(event)} & needed
         if not made and not states:
             continue
         inputs = {key(tensor) for tensor in event.inputs} & dependent
         if states and not made and not inputs - states:
             continue
+        if not inputs and not any(oracle.changed(number, output) for output in range(len(event.outputs))):
+            continue
         found.append(number)
-        if not inputs - {source} and not inputs:
-            hops[number] = _left(numbered[:position], dependent)
-            inputs = {key(hop.tensor)} if (hop := hops[number]) is not None else set()
+        if not inputs:
+            hops[number] = left = _left(numbered[:position], dependent)
+            inputs = set() if left is None else {key(left.tensor)}
         elif event.backward is not None:
-            needed -= made - {source}
+            needed -= made
         if event.name == "AssignVariableOp":
             needed -= states - {source}
         needed |= inputs

@@ -116,8 +116,8 @@ Event = Operation | Exit | Watch | Access | Turn | Derivative
 class Record:
     """The events in order, the tapes by number, and what the code returned or raised.
 
-    `covering` is a persistent tape that recorded everything and watched everything. `before` holds the values of the
-    variables that were assigned, with their handles. `functions` says whether a tf.function was called.
+    `covering` is a persistent tape that recorded everything and watched everything. `functions` says whether a
+    tf.function was called, `variables` gives those that were touched, by the keys of their handles.
     """
 
     events: Sequence[Event]
@@ -126,7 +126,6 @@ class Record:
     result: Any = None
     error: BaseException | None = None
     covering: Any = None
-    before: Sequence[tuple[Any, Any]] = ()
     functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
 

@@ -10,10 +10,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 
-from gradcheck.autodiff.bystanders import restored
+from gradcheck.autodiff.bystanders import undone
+from gradcheck.autodiff.touched import Touched
 from gradcheck.diagnosis.exits import watched_exits
 from gradcheck.diagnosis.lines import Line, called, running_line
-from gradcheck.diagnosis.operations import READS, intercepted, is_variable_handle, read_handle, run_eagerly
+from gradcheck.diagnosis.operations import intercepted, run_eagerly
+from gradcheck.diagnosis.patches import patched
 from gradcheck.diagnosis.record import Access, CustomCall, Derivative, Event, Exit, Operation, Record, Tape, Turn, Watch
 from gradcheck.diagnosis.tapes import watched_tapes
 
@@ -25,7 +27,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> Record:
     """
     recorder = Recorder()
     result, error = None, None
-    with restored(), recorder.running(tf.nest.flatten(inputs)):
+    with undone(), recorder.running(tf.nest.flatten(inputs)):
         try:
             result = called(f, inputs)
         except Exception as raised:
@@ -40,7 +42,6 @@ class Recorder:
         self.events: list[Event] = []
         self.tapes: list[Tape] = []
         self.active: list[int] = []
-        self.before: dict[int, tuple[Any, Any]] = {}
         self.variables: dict[int, Any] = {}
         self.known: dict[int, Any] = {}
         self.covering = tf.GradientTape(persistent=True)
@@ -59,7 +60,6 @@ class Recorder:
             result=result,
             error=error,
             covering=self.covering,
-            before=tuple(self.before.values()),
             functions=self.functions,
             variables=self.variables,
         )
@@ -71,20 +71,26 @@ class Recorder:
     @contextmanager
     def running(self, inputs: Sequence[Any]) -> Iterator[None]:
         """Watch the block."""
-        try:
-            with self.covering:
-                self._cover(inputs)
-                with intercepted(self), watched_exits(self.left), watched_tapes(self):
-                    yield
-        finally:
-            restore(self.before.values())
+        with self.covering:
+            self._cover(inputs)
+            with intercepted(self), watched_exits(self.left), watched_tapes(self), self.discreet():
+                yield
+
+    @contextmanager
+    def discreet(self) -> Iterator[None]:
+        """What is done to put variables back is not written down."""
+
+        def note(original: Any, *args: Any) -> None:
+            with self._apart():
+                original(*args)
+
+        with patched((Touched, "note", note)):
+            yield
 
     def starts(self, name: str, inputs: list[Any]) -> list[Any]:
         if not self._elsewhere():
             with self._apart():
                 self._cover(inputs)
-                if name not in READS:
-                    self._save(inputs)
         return inputs
 
     def ran(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
@@ -113,9 +119,7 @@ class Recorder:
     ) -> None:
         line = self._line()
         tapes = self._recording()
-        self.note(
-            Operation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function)
-        )
+        self.note(Operation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function))
 
     def accessed(self, variable: Any) -> None:
         if self._elsewhere():
@@ -178,9 +182,7 @@ class Recorder:
         done = asked.answered(result, None)
         outputs = tuple(part for part in done.results or () if part is not None)
         self.known.update((id(tensor), tensor) for tensor in outputs)
-        operation = Operation(
-            done.method, done.targets, outputs, (), asked.line, self._recording(), asked.number
-        )
+        operation = Operation(done.method, done.targets, outputs, (), asked.line, self._recording(), asked.number)
         self.note(operation)
 
     @contextmanager
@@ -210,11 +212,11 @@ class Recorder:
     @contextmanager
     def _apart(self) -> Iterator[None]:
         """What we do ourselves is not written down."""
-        self.busy = True
+        before, self.busy = self.busy, True
         try:
             yield
         finally:
-            self.busy = False
+            self.busy = before
 
     def _cover(self, tensors: Sequence[Any]) -> None:
         """Let the covering tape watch what it has not seen being computed."""
@@ -224,20 +226,6 @@ class Recorder:
                 self.known[id(handle)] = handle
                 if tensor.dtype.is_floating or tensor.dtype.is_complex:
                     self.covering.watch(tensor)
-
-    def _save(self, inputs: Sequence[Any]) -> None:
-        """Keep the value of a variable before it is first assigned."""
-        for handle in inputs:
-            if id(handle) not in self.before and isinstance(handle, tf.Tensor) and is_variable_handle(handle):
-                value = read_handle(handle)
-                if value is not None:
-                    self.before[id(handle)] = (handle, value)
-
-
-def restore(before: Any) -> None:
-    """Give variables their values back, by their handles."""
-    for handle, value in before:
-        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
 class Asked:

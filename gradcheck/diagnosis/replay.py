@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.bystanders import restored
+from gradcheck.autodiff.bystanders import undone
 from gradcheck.diagnosis.exits import watched_exits
 from gradcheck.diagnosis.lines import Line, called
 from gradcheck.diagnosis.operations import intercepted, run_eagerly
 from gradcheck.diagnosis.origins import Origin
 from gradcheck.diagnosis.record import Derivative, Event, Operation, Record
-from gradcheck.diagnosis.recorder import Recorder, restore
+from gradcheck.diagnosis.recorder import Recorder
 from gradcheck.diagnosis.tapes import watched_tapes
 
 
@@ -54,7 +54,7 @@ def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: boo
         if move.origin.input is not None:
             leaves[move.origin.input] = leaves[move.origin.input] + move.delta
     inputs = tf.nest.pack_sequence_as(code.inputs, leaves)
-    with restored(), put_back(code.record, moves):
+    with undone():
         for move in moves:
             if move.origin.at_start:
                 move.origin.variable.assign_add(move.delta)
@@ -66,18 +66,6 @@ def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: boo
             except Exception as error:  # whatever it is, the code has no value at this point
                 replay.error = error
     return replay
-
-
-@contextmanager
-def put_back(record: Record, moves: Sequence[Move]) -> Iterator[None]:
-    """Leave the variables that the code assigns, and those that are moved, as they were."""
-    with ExitStack() as stack:
-        for move in moves:
-            if move.origin.variable is not None:
-                variable = move.origin.variable
-                stack.callback(restore, [(variable.handle, tf.identity(variable.read_value()))])
-        stack.callback(restore, record.before)
-        yield
 
 
 class Replay(Recorder):
@@ -104,11 +92,8 @@ class Replay(Recorder):
             else:
                 stack.enter_context(run_eagerly())
             stack.enter_context(watched_tapes(self))
-            try:
-                yield
-            finally:
-                self.busy = True
-                restore(self.before.values())
+            stack.enter_context(self.discreet())
+            yield
 
     def starts(self, name: str, inputs: list[Any]) -> list[Any]:
         inputs = super().starts(name, inputs)

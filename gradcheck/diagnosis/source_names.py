@@ -14,9 +14,12 @@ from gradcheck.diagnosis.record import Derivative
 POSITION = {"gradient": 1, "jacobian": 1, "batch_jacobian": 1}
 
 
-def source_names(call: Derivative) -> list[str]:
-    """A name for each source, no two alike: as written in the code, else the variable's own, else its number."""
-    written = _written(call)
+def source_names(call: Derivative, earlier: int = 0) -> list[str]:
+    """A name for each source, no two alike: as written in the code, else the variable's own, else its number.
+
+    `earlier`: so many calls of the method were made on this line before.
+    """
+    written = _written(call, earlier)
     names = written if len(written) == len(call.sources) else [""] * len(call.sources)
     found: list[str] = []
     for position, (name, source) in enumerate(zip(names, call.sources, strict=True)):
@@ -33,13 +36,14 @@ def _own_name(source: Any) -> str:
     return "" if name == "Variable" else name
 
 
-def _written(call: Derivative) -> list[str]:
+def _written(call: Derivative, earlier: int) -> list[str]:
     """The expressions for the sources in the call's source text; empty where it cannot be read."""
     if call.line is None:
         return []
-    node = _call(call.line, call.method)
-    if node is None:
+    nodes = _calls(call.line, call.method)
+    if not nodes:
         return []
+    node = nodes[earlier % len(nodes)]
     named = [k.value for k in node.keywords if k.arg in ("sources", "source")]
     argument = named[0] if named else node.args[1] if len(node.args) > 1 else None
     return [] if argument is None else _expressions(argument)
@@ -56,8 +60,8 @@ def _expressions(node: ast.expr) -> list[str]:
     return [ast.unparse(node)]
 
 
-def _call(line: Line, method: str) -> ast.Call | None:
-    """The call of the method that stands on a line."""
+def _calls(line: Line, method: str) -> list[ast.Call]:
+    """The calls of the method on a line, in the order in which they are written."""
     tree = _tree(line[0], tuple(linecache.getlines(line[0])))
     calls = [
         node
@@ -65,9 +69,10 @@ def _call(line: Line, method: str) -> ast.Call | None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == method
-        and node.lineno <= line[1] <= (node.end_lineno or node.lineno)
+        and node.func.end_lineno is not None
+        and node.lineno <= line[1] <= node.func.end_lineno
     ]
-    return min(calls, key=lambda node: (node.end_lineno or 0) - node.lineno) if len(calls) == 1 else None
+    return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
 
 
 @lru_cache(maxsize=32)

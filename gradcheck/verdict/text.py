@@ -34,8 +34,8 @@ def failure(name: str, result: Result, label: str = "autodiff") -> str:
     for finding in result.findings:
         lines += _paragraph(finding, label)
     lines += ["", *(_order(order) for order in result.orders.values())]
-    kinds = dict.fromkeys(finding.kind for finding in result.findings)
-    lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)]
+    kinds = dict.fromkeys(finding.kind for finding in result.findings if finding.diagnosis is None)
+    lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)] if kinds else []
     return "\n".join(lines)
 
 
@@ -58,8 +58,9 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
     head = f"  order {finding.order}, {finding.kind.value}: the {noun}{output} with respect to {finding.element}"
     if finding.kind is Kind.UPDATE:
         head = f"  {finding.kind.value}: the move of {finding.element}"
+    why = [] if finding.diagnosis is None else [f"    {label:<11}  {text}" for label, text in finding.diagnosis.lines]
     if finding.difference is None or finding.bound is None:
-        return [head, f"    {finding.reason}"]
+        return [head, f"    {finding.reason}", *why]
     given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
     lines = [head, f"    {label:<11}  {given}"]
     if finding.kind is Kind.SUBDIFFERENTIAL:
@@ -71,7 +72,7 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
             off = abs(finding.autodiff - finding.difference)
             lines.append(f"    {'off by':<11}  {off:.3g}   (allowed {finding.allowed:.1e})")
     # A reason opens with the numbers that stand above.
-    return lines + [f"    {remark}" for remark in finding.reason.split("; ")[1:]]
+    return lines + [f"    {remark}" for remark in finding.reason.split("; ")[1:]] + why
 
 
 def _order(order: OrderResult) -> str:

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+
 from gradcheck.diagnosis.case import Case, at, code_at
 from gradcheck.diagnosis.edges import differentiable, registered
+from gradcheck.diagnosis.lines import Line, place_of
 from gradcheck.diagnosis.paths import written
+from gradcheck.diagnosis.record import key
 from gradcheck.finding import Cause, Diagnosis
 
 STATEFUL = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
-PLAIN = {"Identity", "ReadVariableOp", "Const"}
+MENTION = re.compile(r"\b(np|numpy|math|float|int|bool|complex|round)\b")
 
 
 def numpy(case: Case) -> Diagnosis | None:
     """A value that left TensorFlow and came back as a constant."""
     if case.first.number not in case.path.hops:
         return None
-    operation = case.first.operation
+    back = case.first.operation.line
     left = case.path.hops[case.first.number]
-    how = "" if left is None else f": {left.method.strip('_')}() took it out{at(left.line)}"
+    line = _numpy_line(case) if left is None else left.line
+    how = f", taken out by {left.method.strip('_')}{at(line)}" if left is not None else ""
     evidence = (
-        f"{case.loss.words}: a value that depends on {case.name} came back{at(operation.line)} as a constant that NumPy "
-        f"or Python had computed{how}"
+        f"{case.loss.words}: a value that depends on {case.name} comes back{at(back)} as a constant that NumPy or "
+        f"Python computed{how}"
     )
-    line = operation.line if left is None else left.line
     remedy = f"write {code_at(line)} with TensorFlow's operations, so that the value stays a tensor"
-    return case.diagnosis(Cause.NUMPY, evidence, remedy)
+    return case.diagnosis(Cause.NUMPY, evidence, remedy, place_of(line, left.method if left else None))
+
+
+def _numpy_line(case: Case) -> Line | None:
+    """NumPy takes a tensor's memory unseen: the line that mentions it, between the value's making and its return."""
+    back = case.first.operation.line
+    if back is None:
+        return None
+    before = [
+        operation.line[1]
+        for operation in case.record.operations[: case.first.number]
+        if operation.line is not None
+        and operation.line[0] == back[0]
+        and any(key(output) in case.path.dependent for output in operation.outputs)
+    ]
+    for number in range(before[-1] if before else back[1], back[1]):
+        if MENTION.search(linecache.getline(back[0], number)):
+            return back[0], number
+    return back
 
 
 def stop_gradient(case: Case) -> Diagnosis | None:
@@ -42,11 +65,10 @@ def state(case: Case) -> Diagnosis | None:
     operation = case.first.operation
     if not written(operation) and not operation.name.startswith(STATEFUL) and "Dataset" not in operation.name:
         return None
-    holders = [case.record.variables[id(h)] for h in written(operation) if id(h) in case.record.variables]
-    holder = f"the variable {holders[0].name.split(':')[0]}" if holders else f"what {operation.name} keeps"
+    holder = "a variable" if operation.name.startswith("Assign") else "something that keeps it"
     evidence = (
         f"{case.loss.words}: {operation.name}{at(operation.line)} puts a value that depends on {case.name} into "
-        f"{holder}; a tape follows tensors, not state"
+        f"{holder}; tapes follow tensors, not state"
     )
     remedy = f"compute with the tensor itself instead of {code_at(operation.line)}, and store it afterwards"
     return case.diagnosis(Cause.STATE, evidence, remedy)
@@ -60,9 +82,7 @@ def no_gradient(case: Case) -> Diagnosis | None:
     if not any(differentiable(tensor) for tensor in operation.outputs):
         return None
     evidence = f"TensorFlow has no gradient for {operation.name}, which{at(operation.line)} is on the path"
-    remedy = (
-        f"write {code_at(operation.line)} with other operations, or give it a gradient with tf.custom_gradient"
-    )
+    remedy = f"write {code_at(operation.line)} with other operations, or give it a gradient with tf.custom_gradient"
     return case.diagnosis(Cause.NO_GRADIENT, evidence, remedy)
 
 
@@ -72,12 +92,10 @@ def dtype(case: Case) -> Diagnosis | None:
     numeric = [tensor for tensor in operation.outputs if tensor.dtype.is_integer]
     if operation.backward is not None or any(differentiable(tensor) for tensor in operation.outputs):
         return None
-    if numeric and any(differentiable(tensor) for tensor in operation.inputs) or not operation.outputs:
+    if (numeric and any(differentiable(tensor) for tensor in operation.inputs)) or not operation.outputs:
         return None
     kinds = " and ".join(dict.fromkeys(tensor.dtype.name for tensor in operation.outputs))
-    evidence = (
-        f"{case.loss.words}: {operation.name}{at(operation.line)} gives {kinds}, which carries no gradient"
-    )
+    evidence = f"{case.loss.words}: {operation.name}{at(operation.line)} gives {kinds}, which carries no gradient"
     remedy = f"keep the path in floating point: write {code_at(operation.line)} without {kinds}"
     return case.diagnosis(Cause.DTYPE, evidence, remedy)
 
@@ -89,8 +107,8 @@ def custom_gradient(case: Case) -> Diagnosis | None:
         return None
     name = operation.function.function.__name__
     evidence = (
-        f"{case.loss.words}: the function {name} under tf.custom_gradient, called{at(operation.line)}, gives no gradient "
-        f"for a value that depends on {case.name} (None, or a tensor that is not among its arguments)"
+        f"{case.loss.words}: the function {name} under tf.custom_gradient, called{at(operation.line)}, gives no "
+        f"gradient for a value that depends on {case.name} (None, or a tensor that is not among its arguments)"
     )
     remedy = f"let the gradient of {name} return one for each of its arguments, and pass it what it uses"
     return case.diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy)
@@ -103,9 +121,7 @@ def not_differentiable(case: Case) -> Diagnosis | None:
     if name == "Cast":
         name = f"the cast to {operation.outputs[0].dtype.name}"
     steps = "; the target moves only in steps" if case.loss.steps else ""
-    evidence = (
-        f"{case.loss.words}: {name}{at(operation.line)} is registered as not differentiable{steps}"
-    )
+    evidence = f"{case.loss.words}: {name}{at(operation.line)} is registered as not differentiable{steps}"
     remedy = f"replace {code_at(operation.line)} by something smooth, or give it a gradient with tf.custom_gradient"
     return case.diagnosis(Cause.NOT_DIFFERENTIABLE, evidence, remedy)
 

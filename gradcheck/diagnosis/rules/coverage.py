@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gradcheck.diagnosis.case import Case, at, code_at
+from typing import Any
+
+from gradcheck.diagnosis.case import Case, at, code_at, place
 from gradcheck.diagnosis.cuts import Cut
 from gradcheck.diagnosis.record import Operation, key
 from gradcheck.finding import Cause, Diagnosis
@@ -23,7 +25,7 @@ def taken_outside(case: Case) -> Diagnosis | None:
         f"take the first derivative, {code_at(first.line)}, inside the block of the tape that differentiates it; "
         "the inner tape gives the first derivative, the outer one the second"
     )
-    return case.diagnosis(Cause.TAKEN_OUTSIDE, evidence, remedy, cut)
+    return case.diagnosis(Cause.TAKEN_OUTSIDE, evidence, remedy, place(cut.operation))
 
 
 def replaced(case: Case) -> Diagnosis | None:
@@ -36,17 +38,15 @@ def replaced(case: Case) -> Diagnosis | None:
     variable = _variable_behind(case, maker)
     if variable is None or variable.shape != tensor.shape or variable.dtype != tensor.dtype:
         return None
-    label = variable.name.split(":")[0]
     evidence = (
-        f"{case.loss.words}: {case.name} is no longer the variable {label} but the result of {maker.name}"
-        f"{at(maker.line)}, a tensor, which tapes do not watch by themselves"
+        f"{case.loss.words}: {case.name} is no longer a variable but the result of {maker.name}{at(maker.line)}, "
+        "a tensor, which tapes do not watch by themselves"
     )
     remedy = (
-        f"change the variable in place where {code_at(maker.line)} stands, with {label}.assign, assign_add or "
-        f"assign_sub, or call tape.watch({case.name}) as soon as the tape is open"
+        f"change the variable in place, with assign, assign_add or assign_sub instead of {code_at(maker.line)}, "
+        f"or call tape.watch({case.name}) as soon as the tape is open"
     )
-    diagnosis = case.diagnosis(Cause.REPLACED, evidence, remedy, Cut(number, maker, False))
-    return diagnosis
+    return case.diagnosis(Cause.REPLACED, evidence, remedy, place(maker))
 
 
 def non_trainable(case: Case) -> Diagnosis | None:
@@ -60,7 +60,7 @@ def non_trainable(case: Case) -> Diagnosis | None:
         f"{case.loss.covering}"
     )
     remedy = f"make it trainable, or call tape.watch({case.name}) before {code_at(seen.operation.line)}"
-    return case.diagnosis(Cause.NON_TRAINABLE, evidence, remedy, seen)
+    return case.diagnosis(Cause.NON_TRAINABLE, evidence, remedy, place(seen.operation))
 
 
 def not_watched(case: Case) -> Diagnosis | None:
@@ -80,7 +80,7 @@ def not_watched(case: Case) -> Diagnosis | None:
         f"{at(seen.operation.line)}; {why}{case.loss.covering}"
     )
     remedy = f"call tape.watch({case.name}) inside the tape, before {code_at(seen.operation.line)}"
-    return case.diagnosis(Cause.NOT_WATCHED, evidence, remedy, seen)
+    return case.diagnosis(Cause.NOT_WATCHED, evidence, remedy, place(seen.operation))
 
 
 def outside_tape(case: Case) -> Diagnosis | None:
@@ -97,7 +97,7 @@ def outside_tape(case: Case) -> Diagnosis | None:
     remedy = f"move {code_at(cut.operation.line)} into {block}"
     if not outside:
         remedy = f"move the reset before {code_at(cut.operation.line)}, or leave it out"
-    return case.diagnosis(Cause.OUTSIDE_TAPE, evidence, remedy, cut)
+    return case.diagnosis(Cause.OUTSIDE_TAPE, evidence, remedy, place(cut.operation))
 
 
 def _when(case: Case, number: int) -> str:
@@ -127,7 +127,7 @@ def _watches(case: Case, event: object) -> bool:
     return getattr(event, "tape", None) == case.call.tape and tensor is not None and key(tensor) == case.path.source
 
 
-def _variable_behind(case: Case, maker: Operation) -> object:
+def _variable_behind(case: Case, maker: Operation) -> Any:
     """The variable from whose value the tensor was computed, if there is one."""
     made = {key(output): operation for operation in case.record.operations for output in operation.outputs}
     waiting, seen = [maker], set()
@@ -144,3 +144,6 @@ def _variable_behind(case: Case, maker: Operation) -> object:
 
 RULES = (taken_outside, replaced, non_trainable, not_watched, outside_tape)
 """In the order in which they are asked."""
+
+CAUSES = (Cause.TAKEN_OUTSIDE, Cause.REPLACED, Cause.NON_TRAINABLE, Cause.NOT_WATCHED, Cause.OUTSIDE_TAPE)
+"""What they can answer."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+import tensorflow as tf
+
 from gradcheck.diagnosis.case import at, code_at, place
 from gradcheck.diagnosis.lines import place_of
+from gradcheck.diagnosis.origins import Origin
 from gradcheck.diagnosis.record import Derivative, Operation, Record
 from gradcheck.finding import Cause, Diagnosis
 
@@ -37,3 +40,13 @@ def _unregistered(record: Record, call: Derivative, name: str) -> Diagnosis:
     evidence = f"TensorFlow has no gradient for {name}{', which ran' + at(line) if line else ''}"
     remedy = f"write {code_at(line)} with other operations, or give it a gradient with tf.custom_gradient"
     return Diagnosis(Cause.NO_GRADIENT, evidence, remedy, place(recorded[0]) if recorded else None)
+
+
+def integer_source(record: Record, name: str, origin: Origin) -> Diagnosis:
+    """A source that is no floating tensor to begin with."""
+    kind = tf.as_dtype(origin.tensor.dtype).name
+    line = None if origin.output is None else record.operations[origin.output[0]].line
+    made = f", made{at(line)}" if line else ""
+    evidence = f"{name} is of dtype {kind}{made}; only floating and complex tensors have gradients"
+    remedy = f"make {name} a floating tensor: a constant such as 10.0, or tf.cast({name}, tf.float32)"
+    return Diagnosis(Cause.DTYPE, evidence, remedy, place_of(line))

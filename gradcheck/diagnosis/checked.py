@@ -1,0 +1,124 @@
+"""Why a derivative that `check` took, or was given, is wrong: the code runs once more, recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.given import given_gradient
+from gradcheck.autodiff.source import SourceWithin
+from gradcheck.diagnosis.case import Loss
+from gradcheck.diagnosis.diagnose import covered, diagnose
+from gradcheck.diagnosis.influence import influence
+from gradcheck.diagnosis.origins import origin_of
+from gradcheck.diagnosis.record import Derivative, key
+from gradcheck.diagnosis.recorder import recorded
+from gradcheck.diagnosis.replay import Code
+from gradcheck.diagnosis.rules.afterwards import changed_afterwards
+from gradcheck.diagnosis.rules.usage import raised
+from gradcheck.finding import Diagnosis, Finding
+
+Tensors = list[Any]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Somebody's function, and the gradient that they gave for it (None: TensorFlow's own, a callable, or values)."""
+
+    function: Function
+    gradient: Any
+
+    def first(self, finding: Finding, coordinate: int | None) -> Diagnosis | None:
+        """Why the first derivative at a coordinate is wrong."""
+        if coordinate is None or self._first is None:
+            return None
+        return self._why(self._first, finding, coordinate)
+
+    def second(self, finding: Finding, coordinate: int | None) -> Diagnosis | None:
+        """Why the second derivative at a coordinate is wrong."""
+        if coordinate is None or self._second is None:
+            return None
+        return self._why(self._second, finding, coordinate)
+
+    def error(self, order: int) -> Diagnosis | None:
+        """Why the derivative raised an exception."""
+        code = self._first if order == 1 else self._second
+        failed = [call for call in code.record.derivatives if call.error is not None] if code else []
+        return raised(code.record, failed[-1]) if code is not None and failed else None
+
+    def _why(self, code: Code, finding: Finding, coordinate: int) -> Diagnosis | None:
+        position = int(np.searchsorted([part.stop for part in self.function.parts], coordinate, side="right"))
+        source = self.function.sources[position]
+        given = _result(code, position)
+        found = _asked(code, given, _tensor(code, self.function, position))
+        if found is None:
+            return None if given is None else changed_afterwards(code.record, given, finding)
+        call, place = found
+        origin = origin_of(code.record, call, call.sources[place])
+        inside = coordinate - self.function.parts[position].start
+        whole = None if isinstance(source, SourceWithin) else covered(code, call, origin, 0, inside)
+        loss = Loss(finding.autodiff, finding.difference, whole if finding.order == 1 else None)
+        return diagnose(code, call, source.name, origin, influence(code, call, origin), loss)
+
+    @cached_property
+    def _first(self) -> Code | None:
+        if self.gradient is None:
+            return self._code(lambda tensors: _gradient(self._called, tensors))
+        return self._code(given_gradient(self.function, self.gradient)) if callable(self.gradient) else None
+
+    @cached_property
+    def _second(self) -> Code | None:
+        if self.gradient is None:
+            return self._code(lambda tensors: _gradient(lambda inner: _gradient(self._called, inner), tensors))
+        given = given_gradient(self.function, self.gradient)
+        return self._code(lambda tensors: _gradient(given, tensors))
+
+    def _code(self, derivative: Callable[[Tensors], Tensors]) -> Code:
+        """The derivative as code that takes the sources which are no variables."""
+        sources = self.function.sources
+        tensors = self.function.tensors(self.function.point)
+        free = tuple(tensor for tensor, source in zip(tensors, sources, strict=True) if source.variable is None)
+        held = [source.variable for source in sources if source.variable is not None]
+
+        def f(*inputs: Any) -> Tensors:
+            return derivative([*inputs, *held])
+
+        return Code(f, free, recorded(f, free))
+
+    def _called(self, tensors: Tensors) -> Tensors:
+        return self.function.called(tensors)
+
+
+def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors) -> Tensors:
+    """The gradient of the sum of what `f` gives, under a tape of ours."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(tensors)
+        outputs = [tf.convert_to_tensor(part) for part in f(tensors) if part is not None]
+    return list(tape.gradient(outputs, tensors)) if outputs else [None] * len(tensors)
+
+
+def _result(code: Code, position: int) -> Any:
+    result = code.record.result
+    return result[position] if isinstance(result, Sequence) and len(result) > position else None
+
+
+def _tensor(code: Code, function: Function, position: int) -> Any:
+    """The tensor or variable that stood for a source."""
+    variable = function.sources[position].variable
+    return code.record.inputs[position] if variable is None else variable
+
+
+def _asked(code: Code, given: Any, tensor: Any) -> tuple[Derivative, int] | None:
+    """The call, and the place among its sources, from which a gradient came; the last such call."""
+    for call in reversed(code.record.derivatives):
+        for place, answer in enumerate(call.results or ()):
+            same = answer is given if given is not None else key(call.sources[place]) == key(tensor)
+            if same and (answer is None) == (given is None):
+                return call, place
+    return None
