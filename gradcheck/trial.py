@@ -12,10 +12,9 @@ from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
-from gradcheck.graphs.blame import blame
-from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.blame import blame, squared
 from gradcheck.graphs.evaluation import values_of
-from gradcheck.graphs.graph import Graph, Node
+from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
 from gradcheck.numerics.directions import magnitudes, probe_directions
@@ -30,7 +29,6 @@ Array = np.ndarray[Any, Any]
 Outcome = tuple[OrderResult, float]
 
 PROBES = 8
-SQUARES = {"float64": "square", "complex128": "complex_square"}
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,6 @@ def culprit(graph: Graph, order: int) -> int | None:
         return any(run(one, (order,)).result.verdict == MISMATCH for one in tried)
 
     return blame(graph, values, wrong)
-
-
-def squared(graph: Graph) -> Graph:
-    """The graph with the square of its output as its output."""
-    square = SQUARES[CATALOGUE[graph.nodes[-1].op].result]
-    return Graph(graph.inputs, (*graph.nodes, Node.of(square, graph.size - 1)))
 
 
 @lru_cache(maxsize=256)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
 
 Array = np.ndarray[Any, Any]
+SQUARES = {"float64": "square", "complex128": "complex_square"}
 
 
 def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
@@ -36,6 +38,12 @@ def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], boo
         if is_wrong(Graph(graph.inputs, graph.nodes[: position + 1 - len(graph.inputs)]).pruned()):
             return position
     return None
+
+
+def squared(graph: Graph) -> Graph:
+    """The graph with the square of its output as its output."""
+    square = SQUARES[CATALOGUE[graph.nodes[-1].op].result]
+    return Graph(graph.inputs, (*graph.nodes, Node.of(square, graph.size - 1)))
 
 
 def _literal(value: Array) -> Input:
