@@ -11,10 +11,10 @@ from gradcheck import trial
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.defect import Defect, Values
 from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult
 from gradcheck.graphs.admission import admit
 from gradcheck.graphs.graph import Graph, Input
-from gradcheck.known import Defect, Values
 from gradcheck.replay import close, derivative, values
 from gradcheck.report.discovery import Discovery
 from gradcheck.report.events import State

@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.defect import Defect, Values
 from gradcheck.finding import Kind
 from gradcheck.graphs.evaluation import forward
 from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import Defect, Values, excludes, load
+from gradcheck.known import excludes, load
 from gradcheck.replay import close, derivative, differences, values
 from gradcheck.report.discovery import literal
 

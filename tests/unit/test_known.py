@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from gradcheck import runtime
+from gradcheck.defect import Defect, from_json, to_json
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import Defect, KnownDefectError, excludes, find, load, match
+from gradcheck.known import KnownDefectError, excludes, find, load, match
 from gradcheck.region import CONDITIONS, ELEMENTS, Region
 from gradcheck.report.discovery import Discovery, literal
 
@@ -29,6 +30,11 @@ def cumprod() -> Defect:
 def test_the_committed_files_load(cumprod: Defect) -> None:
     assert (cumprod.culprit, cumprod.order, cumprod.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
     assert (cumprod.right, cumprod.given) == (((9.0, 0.0, 0.0),), ((0.0, 0.0, 0.0),))
+
+
+@pytest.mark.parametrize("defect", load(COMMITTED), ids=lambda defect: defect.name)
+def test_a_defect_is_the_same_after_a_round_trip(defect: Defect) -> None:
+    assert from_json(json.loads(json.dumps(to_json(defect), allow_nan=False))) == defect
 
 
 def test_a_folder_of_nothing_has_none_and_a_missing_one_is_named(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ LAYERS = (
     ("diagnosis",),
     ("report",),
     ("region", "replay"),
+    ("defect",),
     ("known",),
     ("trial", "hunting", "hunt", "check"),
     ("recheck",),

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gradcheck.defect import Defect
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import Defect, load
+from gradcheck.known import load
 from gradcheck.recheck import Recheck, of_defect, of_report
 from gradcheck.report.discovery import Discovery, literal
 from gradcheck.report.events import State

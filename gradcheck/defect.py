@@ -1,0 +1,232 @@
+"""A wrong derivative of TensorFlow that somebody has looked at, and its JSON form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from gradcheck.finding import Kind
+from gradcheck.graphs import json_form
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.graph import Graph, Input
+from gradcheck.graphs.json_form import GraphFormatError, Words, input_from_json, integer, items, keys, number
+from gradcheck.region import CONDITIONS, ELEMENTS, Region
+
+FORMAT = "gradcheck known defect"
+VERSION = 1
+RELEASE = re.compile(r"\d+(\.\d+){1,2}")
+LINK = re.compile(r"https://[\w./#?=&%-]+")
+NAME = re.compile(r"[a-z0-9_-]{1,80}")
+OPTIONAL = ("attrs", "argument", "along", "elements", "ranks", "segments", "indices", "producers")
+Values = tuple[tuple[float, ...] | None, ...]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A wrong derivative of TensorFlow that somebody has looked at.
+
+    `graph`, `order`, `cotangent` and `direction` replay it: TensorFlow gives `given` (one tuple an input, row-major,
+    complex elements as real part, imaginary part; None where it gives None; empty where it raises or gives another
+    shape than the input's), the truth is `right`, known from `source`. `regions` are left out of generation for the
+    releases from `since` up to, not including, `until`.
+    """
+
+    name: str
+    title: str
+    culprit: str
+    order: int
+    kind: Kind
+    trigger: str
+    graph: Graph
+    cotangent: Input
+    direction: tuple[Input, ...]
+    right: Values
+    source: str
+    given: Values
+    regions: tuple[Region, ...]
+    since: str
+    until: str | None
+    upstream: str | None
+
+    def covers(self, release: str) -> bool:
+        """Whether a release of TensorFlow has the defect, as far as is known."""
+        at = version_of(release)
+        return version_of(self.since) <= at and (self.until is None or at < version_of(self.until))
+
+
+def from_json(data: Any) -> Defect:
+    """The defect of a JSON form; raises GraphFormatError for anything that `to_json` would not have written."""
+    names = ("format", "version", "name", "title", "signature", "graph", "cotangent", "direction", "right", "source")
+    keys(data, "$", (*names, "given", "regions", "releases", "upstream"))
+    if data["format"] != FORMAT or data["version"] != VERSION:
+        raise GraphFormatError("$.format", data["format"], f"{FORMAT!r}, version {VERSION}")
+    signature, releases = data["signature"], data["releases"]
+    keys(signature, "$.signature", ("culprit", "order", "kind", "trigger"))
+    keys(releases, "$.releases", ("from", "until"))
+    graph = json_form.from_json(data["graph"])
+    upstream, until = data["upstream"], releases["until"]
+    return Defect(
+        name=_text(data["name"], "$.name", NAME),
+        title=_text(data["title"], "$.title"),
+        culprit=_operation(signature["culprit"], "$.signature.culprit"),
+        order=_order(signature["order"], "$.signature.order"),
+        kind=Kind(_one_of(signature["kind"], "$.signature.kind", [kind.value for kind in Kind])),
+        trigger=_text(signature["trigger"], "$.signature.trigger"),
+        graph=graph,
+        cotangent=input_from_json(data["cotangent"], "$.cotangent"),
+        direction=tuple(
+            input_from_json(vector, f"$.direction[{i}]")
+            for i, vector in enumerate(items(data["direction"], "$.direction", 64))
+        ),
+        right=_values(data["right"], "$.right", graph, complete=True),
+        source=_text(data["source"], "$.source"),
+        given=_values(data["given"], "$.given", graph, complete=False),
+        regions=tuple(
+            _region(region, f"$.regions[{i}]") for i, region in enumerate(items(data["regions"], "$.regions", 64))
+        ),
+        since=_text(releases["from"], "$.releases.from", RELEASE),
+        until=None if until is None else _text(until, "$.releases.until", RELEASE),
+        upstream=None if upstream is None else _text(upstream, "$.upstream", LINK),
+    )
+
+
+def to_json(defect: Defect) -> dict[str, Any]:
+    """The defect as plain dictionaries, lists, numbers and texts, which `from_json` reads."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": defect.name,
+        "title": defect.title,
+        "signature": {
+            "culprit": defect.culprit,
+            "order": defect.order,
+            "kind": defect.kind.value,
+            "trigger": defect.trigger,
+        },
+        "graph": json_form.to_json(defect.graph),
+        "cotangent": json_form.input_to_json(defect.cotangent),
+        "direction": [json_form.input_to_json(vector) for vector in defect.direction],
+        "right": _told(defect.right),
+        "source": defect.source,
+        "given": _told(defect.given),
+        "regions": [_region_to_json(region) for region in defect.regions],
+        "releases": {"from": defect.since, "until": defect.until},
+        "upstream": defect.upstream,
+    }
+
+
+def _told(values: Values) -> list[Any]:
+    return [None if part is None else [x if np.isfinite(x) else repr(float(x)) for x in part] for part in values]
+
+
+def _region_to_json(region: Region) -> dict[str, Any]:
+    """The fields that say something: those that are not as they are where a file leaves them out."""
+    told = {field.name: getattr(region, field.name) for field in fields(region)}
+    usual = {field.name: field.default for field in fields(region)}
+    shown = {name: value for name, value in told.items() if value != usual[name]}
+    if region.attrs:
+        shown["attrs"] = dict(region.attrs)
+    return shown
+
+
+def _region(data: Any, place: str) -> Region:
+    keys(data, place, ("op", "condition", "orders"), OPTIONAL)
+    op = _operation(data["op"], f"{place}.op")
+    attrs, along = data.get("attrs", {}), data.get("along")
+    keys(attrs, f"{place}.attrs", (), attrs)
+    axes = along if isinstance(along, list) and along else [along]
+    if along is not None and not isinstance(along, str) and any(type(axis) is not int for axis in axes):
+        raise GraphFormatError(
+            f"{place}.along", along, "null, an axis, a list of them or the name of the attribute that holds it"
+        )
+    segments = data.get("segments")
+    return Region(
+        op=op,
+        condition=_one_of(data["condition"], f"{place}.condition", list(CONDITIONS)),
+        orders=tuple(
+            _order(order, f"{place}.orders[{i}]") for i, order in enumerate(items(data["orders"], f"{place}.orders", 2))
+        ),
+        attrs=tuple((name, _frozen(value)) for name, value in sorted(attrs.items())),
+        argument=integer(data.get("argument", 0), f"{place}.argument", CATALOGUE[op].arity - 1),
+        along=_frozen(along),
+        elements=_one_of(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
+        ranks=tuple(
+            integer(rank, f"{place}.ranks[{i}]", 8) for i, rank in enumerate(items(data.get("ranks", []), place, 8))
+        ),
+        segments=None if segments is None else _text(segments, f"{place}.segments"),
+        indices=_names(data, place, "indices"),
+        producers=tuple(_operation(name, f"{place}.producers") for name in _names(data, place, "producers")),
+    )
+
+
+def _names(data: Any, place: str, field: str) -> tuple[str, ...]:
+    names = items(data.get(field, []), f"{place}.{field}", 64)
+    return tuple(_text(name, f"{place}.{field}[{i}]") for i, name in enumerate(names))
+
+
+def _values(data: Any, place: str, graph: Graph, *, complete: bool) -> Values:
+    parts = items(data, place, len(graph.inputs))
+    if len(parts) != len(graph.inputs) and (complete or parts):
+        raise GraphFormatError(
+            place, Words(f"a list of {len(parts)}"), f"one list for each of {len(graph.inputs)} inputs"
+        )
+    return tuple(
+        _numbers(part, f"{place}[{i}]", value, complete=complete)
+        for i, (part, value) in enumerate(zip(parts, graph.inputs, strict=False))
+    )
+
+
+def _numbers(data: Any, place: str, value: Input, *, complete: bool) -> tuple[float, ...] | None:
+    if data is None and not complete:
+        return None
+    count = len(value.values) * (2 if value.dtype == "complex128" else 1)
+    parts = items(data, place, count)
+    if len(parts) != count:
+        raise GraphFormatError(place, Words(f"a list of {len(parts)}"), f"{count} numbers, as the input has")
+    special = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf} if not complete else {}
+    return tuple(
+        special[part] if isinstance(part, str) and part in special else number(part, f"{place}[{i}]")
+        for i, part in enumerate(parts)
+    )
+
+
+def _text(data: Any, place: str, pattern: re.Pattern[str] | None = None) -> str:
+    if not isinstance(data, str) or not 0 < len(data) <= 2000 or (pattern is not None and not pattern.fullmatch(data)):
+        raise GraphFormatError(place, data, f"a text like {pattern.pattern}" if pattern else "a text")
+    return data
+
+
+def _operation(data: Any, place: str) -> str:
+    if not isinstance(data, str) or data not in CATALOGUE:
+        raise GraphFormatError(place, data, "the name of an operation of the catalogue")
+    return data
+
+
+def _order(data: Any, place: str) -> int:
+    if type(data) is not int or data not in (1, 2):
+        raise GraphFormatError(place, data, "1 or 2")
+    return data
+
+
+def _one_of(data: Any, place: str, choices: Sequence[str]) -> str:
+    if not isinstance(data, str) or data not in choices:
+        raise GraphFormatError(place, data, f"one of {', '.join(choices)}")
+    return data
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    """A release of TensorFlow as three numbers, to be compared; what follows a hyphen does not count.
+
+    >>> version_of("2.9") < version_of("2.23.0-dev20260901")
+    True
+    """
+    numbers = [int(part) for part in re.findall(r"\d+", release.partition("-")[0])[:3]]
+    return tuple([*numbers, 0, 0, 0][:3])
