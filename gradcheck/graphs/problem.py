@@ -148,7 +148,7 @@ class GraphProblem:
             for tensor in inputs:
                 tape.watch(tensor)
             batch = forward_points(self.graph, inputs)[-1]
-        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, tf.shape(batch)))
+        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
         return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
             for part, source in zip(parts, self.sources, strict=True)

@@ -41,6 +41,11 @@ class Estimate:
         """The estimate on some of its lines."""
         return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
+    @property
+    def turned(self) -> Estimate:
+        """The estimate with lines and outputs exchanged."""
+        return Estimate(*(getattr(self, field.name).T for field in fields(self)))
+
 
 def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estimate:
     """The first derivative along every line.

@@ -65,3 +65,20 @@ class Sample:
     def lines(self, chosen: Array | slice) -> Sample:
         """The sample on some of its lines."""
         return Sample(self.stencil, self.step[chosen], self.values[chosen], self.magnitude[chosen], self.eps)
+
+    def apart(self) -> Sample:
+        """Every output as a line of its own, with one output; those of the first line come first."""
+        lines, points, outputs = self.values.shape
+        values = self.values.transpose(0, 2, 1).reshape(lines * outputs, points, 1)
+        return Sample(self.stencil, self.step.repeat(outputs), values, self.magnitude.repeat(outputs), self.eps)
+
+
+def joined(first: Sample, second: Sample) -> Sample:
+    """The lines of both samples, which have one stencil, one number of outputs and one `eps`."""
+    return Sample(
+        first.stencil,
+        np.concatenate([first.step, second.step]),
+        np.concatenate([first.values, second.values]),
+        np.concatenate([first.magnitude, second.magnitude]),
+        first.eps,
+    )

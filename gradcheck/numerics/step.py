@@ -18,8 +18,11 @@ lost digits would pass for a slope; and a sample would hit the round numbers whe
 
 def typical_magnitude(x: Array) -> float:
     """The magnitude that a zero coordinate of `x` (n,) is given: the median of the others, within [1e-4, 100], or 1."""
-    magnitudes = np.abs(x[x != 0])
-    return float(np.clip(np.median(magnitudes), 1e-4, 100.0)) if magnitudes.size else 1.0
+    sizes = np.sort(np.abs(x[x != 0]))
+    if not sizes.size:
+        return 1.0
+    median = float(sizes[(sizes.size - 1) // 2] + sizes[sizes.size // 2]) / 2
+    return min(max(median, 1e-4), 100.0)
 
 
 def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None) -> Array:

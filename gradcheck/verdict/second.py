@@ -21,7 +21,7 @@ from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
-from gradcheck.verdict.first import settle, slope_estimate
+from gradcheck.verdict.first import settle, slope_estimate, with_constants
 from gradcheck.verdict.observation import Lines, measured_rounding, observe_gradient, ulp_rounding
 from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
 
@@ -45,12 +45,13 @@ class Second:
 class Evidence:
     """What is seen of one <w, f> on k directions, all that a verdict at a first glance needs.
 
-    `products` (k, n) are autodiff's, `gradients` the samples of the gradient, `values` those of the function, `blunt`
-    (k, 1) their second difference.
+    `products` (k, n) are autodiff's, `gradients` the samples of the gradient and `sharp` (k, n) their first difference,
+    `values` those of the function and `blunt` (k, 1) their second difference.
     """
 
     products: Gradients
     gradients: Sample
+    sharp: Estimate
     values: Sample
     blunt: Estimate
 
@@ -64,14 +65,14 @@ def compare_second(problem: Problem, directions: Array, cotangent: Array, tolera
     products = problem.products(cotangent, directions)
     gradients = observe_gradient(problem, directions, cotangent)
     values = lines.sample()
-    return hold_second(lines, Evidence(products, gradients, values, _blunt(values)))
+    return hold_second(lines, Evidence(products, gradients, first_difference(gradients), values, _blunt(values)))
 
 
 def hold_second(lines: Lines, seen: Evidence) -> Second:
     """Hold autodiff's products against the two differences; closer where the evidence leaves a doubt."""
     problem, products = lines.problem, seen.products.values
     rounding = ulp_rounding(products, problem.precision)
-    sharp = _natural(slope_estimate(seen.gradients), seen.values, problem)
+    sharp = _natural(with_constants(seen.sharp, seen.gradients), seen.values, problem)
     entries = settle(products, sharp, lines.tolerance, rounding, factor=1.0)
     along = np.sum(products * lines.directions, axis=1, keepdims=True)
     check = settle(along, seen.blunt, Tolerance(), ulp_rounding(along, problem.precision), factor=EXCLUSION)

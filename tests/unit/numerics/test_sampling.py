@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import gather, magnitude, points, sample
-from gradcheck.numerics.stencil import CONFIRM, FIRST
+from gradcheck.numerics.stencil import CONFIRM, FIRST, joined
 
 X = np.array([1.0, -2.0, 0.0])
 DIRECTIONS = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, -2.0]])
@@ -49,3 +50,16 @@ def test_sample_calls_the_function_once_with_all_points() -> None:
     np.testing.assert_array_equal(lines.step, [1.0, 2.0])
     np.testing.assert_array_equal(lines.values[:, 0, 0], [-1.0, -1.0])
     np.testing.assert_array_equal(lines.values[:, 1, 0], [0.0, -4.0])
+
+
+def test_outputs_apart_and_samples_joined_have_the_differences_that_they_had() -> None:
+    lines = sample(lambda p: np.stack([np.sin(p[:, 0] * p[:, 1]), np.exp(p[:, 1] + p[:, 2])], axis=1), X, DIRECTIONS)
+    apart = lines.apart()
+    k, _, m = lines.values.shape
+    assert apart.values.shape == (k * m, lines.values.shape[1], 1)
+    np.testing.assert_array_equal(apart.values[m, :, 0], lines.values[1, :, 0])
+    whole, each = first_difference(lines), first_difference(apart)
+    np.testing.assert_allclose(each.value.reshape(k, m), whole.value, rtol=1e-14)
+    twice = joined(lines, lines.lines(slice(1, 2)))
+    np.testing.assert_array_equal(twice.values[-1], lines.values[1])
+    assert first_difference(twice).lines(slice(k, None)).turned.value.shape == (m, 1)
