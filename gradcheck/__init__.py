@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         upper_triangular,
     )
     from gradcheck.check import assert_close, check
-    from gradcheck.finding import Finding, Kind, OrderResult, Reason, Result
+    from gradcheck.explain import explain
+    from gradcheck.finding import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
     from gradcheck.step import assert_step
     from gradcheck.verdict.failure import (
         GradientInconclusive,
@@ -42,6 +43,7 @@ _HOME = {
     "check": "gradcheck.check",
     "assert_close": "gradcheck.check",
     "assert_step": "gradcheck.step",
+    "explain": "gradcheck.explain",
     "hermitian": "gradcheck.autodiff.structured",
     "increasing": "gradcheck.autodiff.structured",
     "lower_triangular": "gradcheck.autodiff.structured",
@@ -49,6 +51,10 @@ _HOME = {
     "simplex": "gradcheck.autodiff.structured",
     "symmetric": "gradcheck.autodiff.structured",
     "upper_triangular": "gradcheck.autodiff.structured",
+    "Cause": "gradcheck.finding",
+    "Diagnosis": "gradcheck.finding",
+    "Place": "gradcheck.finding",
+    "SourceResult": "gradcheck.finding",
     "Finding": "gradcheck.finding",
     "Kind": "gradcheck.finding",
     "OrderResult": "gradcheck.finding",
@@ -69,6 +75,8 @@ _HOME = {
 }
 
 __all__ = [
+    "Cause",
+    "Diagnosis",
     "Finding",
     "GradientInconclusive",
     "GradientMismatch",
@@ -84,11 +92,14 @@ __all__ = [
     "InconclusiveWarning",
     "Kind",
     "OrderResult",
+    "Place",
     "Reason",
     "Result",
+    "SourceResult",
     "assert_close",
     "assert_step",
     "check",
+    "explain",
     "hermitian",
     "increasing",
     "lower_triangular",

@@ -58,7 +58,7 @@ def check(
     >>> check(lambda x: tf.sin(x) * x, 2.0).verdict
     'agree'
     """
-    tolerance = _arguments(order, rtol, atol, probes)
+    tolerance = tolerance_from(order, rtol, atol, probes)
     if order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
@@ -196,7 +196,8 @@ class _Inspection:
         return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)
 
 
-def _arguments(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
+def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
+    """The tolerance, once the arguments of a check are found good. Raises ValueError."""
     if not isinstance(order, int) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):

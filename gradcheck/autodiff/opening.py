@@ -34,7 +34,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), "
             "or variables=[...]"
         )
-    arguments = take_apart(inputs, variables, _parameters(f))
+    arguments = take_apart(inputs, variables, parameter_names(f))
     tensors = [tf.constant(s.value) for s in arguments.sources if s.variable is None]
     result = _called(f, arguments.rebuilt(tensors))
     return Function(f, arguments, tuple(_output(name, value) for name, value in _results(result)))
@@ -63,7 +63,7 @@ def widened(function: Function) -> Function | None:
     return candidate if low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack)) else None
 
 
-def _parameters(f: Callable[..., Any]) -> list[str]:
+def parameter_names(f: Callable[..., Any]) -> list[str]:
     """The names of the positional parameters, as far as they can be known."""
     try:
         parameters = inspect.signature(f).parameters.values()

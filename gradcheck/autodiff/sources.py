@@ -92,6 +92,16 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
     )
 
 
+def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:
+    """The inputs as `take_apart` hands them on: every leaf a tensor, a variable or None. Raises TypeError."""
+    found = []
+    for position, value in enumerate(_numbers(item) for item in inputs):
+        named = paths(names[position] if position < len(names) else f"inputs[{position}]", value)
+        leaves = [leaf if variable_of(leaf) is not None else _tensor(name, _unwrapped(leaf)[0]) for name, leaf in named]
+        found.append(tf.nest.pack_sequence_as(value, leaves) if isinstance(value, (dict, list, tuple)) else leaves[0])
+    return tuple(found)
+
+
 def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
     """The leaves of a nested structure in TensorFlow's order, each with its place, such as `x['a'][0]`."""
     if isinstance(value, dict):

@@ -110,4 +110,4 @@ def _short(line: Line) -> str:
 
 def number(value: float) -> str:
     """A number as people read it."""
-    return f"{value:.6g}"
+    return f"{value:.4g}"

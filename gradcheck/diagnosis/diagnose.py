@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ def diagnose(code: Code, call: Derivative, name: str, origin: Origin, seen: Infl
 
     `seen` is the source's influence; `loss` the worst element: given, wanted, and what a tape around everything gives.
     """
+    if _near(loss):
+        loss = replace(loss, wanted=loss.covered)
     events = code.record.events[: call.position]
     path = paths(events, call.targets, origin.tensor, seen)
     own, none = cuts(events, path, call.tape), cuts(events, path, None)
@@ -60,6 +63,13 @@ def _weights(call: Derivative, row: int) -> Any:
     (target,) = call.targets
     count = to_coordinates(target.numpy()).size
     return [tf.constant(from_coordinates(np.eye(count)[row], target.shape, target.dtype.as_numpy_dtype))]
+
+
+def _near(loss: Loss) -> bool:
+    """Whether a tape around everything gives what differences say, which it says more exactly."""
+    if loss.covered is None or loss.wanted is None:
+        return False
+    return abs(loss.wanted - loss.covered) <= CLOSE * abs(loss.wanted)
 
 
 def _restored(loss: Loss) -> bool:

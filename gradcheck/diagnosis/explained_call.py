@@ -15,7 +15,7 @@ from gradcheck.diagnosis.call_problem import CallProblem
 from gradcheck.diagnosis.case import Loss
 from gradcheck.diagnosis.diagnose import covered, diagnose
 from gradcheck.diagnosis.explanation import diagnosed
-from gradcheck.diagnosis.influence import influence
+from gradcheck.diagnosis.influence import influence, unlike
 from gradcheck.diagnosis.lines import place_of
 from gradcheck.diagnosis.origins import Origin, origin_of
 from gradcheck.diagnosis.record import Derivative, key
@@ -23,10 +23,10 @@ from gradcheck.diagnosis.replay import Code
 from gradcheck.diagnosis.rules.usage import integer_source, raised
 from gradcheck.diagnosis.source_names import source_names
 from gradcheck.diagnosis.unconnected import unconnected
-from gradcheck.finding import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResult, SourceResult
+from gradcheck.finding import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResult, Reason, SourceResult
 from gradcheck.verdict.entries import INCONCLUSIVE, Tolerance
 from gradcheck.verdict.probing import SMALL, Table, first_order
-from gradcheck.verdict.summary import Names, broken, summarise
+from gradcheck.verdict.summary import Names, broken, summarise, undecided
 
 FEW = 12
 """Gradients of so many elements are printed as numbers."""
@@ -40,11 +40,29 @@ class Explained:
     sources: tuple[SourceResult, ...]
 
 
-def explained_call(code: Code, call: Derivative, tolerance: Tolerance, probes: int) -> Explained:
-    """Hold the answer of a call against differences of its targets, and diagnose what is wrong."""
+def explained_call(
+    code: Code, call: Derivative, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+) -> Explained:
+    """Hold the answer of a call against differences of its targets, and diagnose what is wrong.
+
+    `names` are those of the sources, if they are not to be read from the line of the call.
+    """
     if call.error is not None:
         return _raised(code, call)
-    return _Explaining(code, call, tolerance, probes).explained()
+    if names is None:
+        before = code.record.derivatives[: call.number]
+        names = source_names(call, sum((one.line, one.method) == (call.line, call.method) for one in before))
+    doubt = unlike(code, call)
+    if doubt is not None:
+        return _undecided(call, names, doubt)
+    return _Explaining(code, call, tuple(names), tolerance, probes).explained()
+
+
+def _undecided(call: Derivative, names: Sequence[str], doubt: str) -> Explained:
+    where = place_of(call.line, call.method)
+    pairs = zip(names, call.results or (), strict=True)
+    sources = tuple(SourceResult(where, name, shown_gradient(given), None, doubt) for name, given in pairs)
+    return Explained(undecided(1, Reason.NOT_DETERMINISTIC, doubt), sources)
 
 
 def _raised(code: Code, call: Derivative) -> Explained:
@@ -70,6 +88,7 @@ class _Named:
 class _Explaining:
     code: Code
     call: Derivative
+    names: tuple[str, ...]
     tolerance: Tolerance
     probes: int
 
@@ -93,9 +112,7 @@ class _Explaining:
 
     def _named(self) -> list[_Named]:
         found: dict[int, _Named] = {}
-        before = self.code.record.derivatives[: self.call.number]
-        earlier = sum((one.line, one.method) == (self.call.line, self.call.method) for one in before)
-        for place, (name, tensor) in enumerate(zip(source_names(self.call, earlier), self.call.sources, strict=True)):
+        for place, (name, tensor) in enumerate(zip(self.names, self.call.sources, strict=True)):
             origin = origin_of(self.code.record, self.call, tensor)
             dtype = tf.as_dtype(tensor.dtype)
             floating = dtype.is_floating or dtype.is_complex

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.precision import ROUNDOFF
 from gradcheck.diagnosis.call_problem import flat_target
 from gradcheck.diagnosis.origins import Origin
 from gradcheck.diagnosis.record import Derivative, Operation
@@ -51,6 +52,19 @@ def influence(code: Code, call: Derivative, origin: Origin) -> Influence:
             if not np.array_equal(flat_target(replay.target, call), flat_target(call.targets, call), equal_nan=True):
                 return Influence(not far, True, base, [run] if far else runs)
     return Influence(False, False, base, runs[:1])
+
+
+def unlike(code: Code, call: Derivative) -> str | None:
+    """What differs between two runs of the same code, in words; None where they agree."""
+    replay = replayed(code, call, [])
+    if replay.target is None:
+        why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
+        return f"a second run did not get here: {why}"
+    first, second = flat_target(call.targets, call), flat_target(replay.target, call)
+    slack = 1e3 * ROUNDOFF.get(call.targets[0].dtype.name, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+    if first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True):
+        return None
+    return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
 
 
 def aligned(base: Sequence[Operation], moved: Sequence[Operation]) -> Sequence[Operation]:
