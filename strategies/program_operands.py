@@ -75,11 +75,30 @@ class Operands:
     def _clear(self) -> list[str]:
         return [n for n in reversed(self.names) if not self._opaque(n)]
 
-    def followed(self, record: Record | None, made: bool = False) -> list[str]:
-        """The names that a tape follows, the newest first; `made`: only those that it recorded the making of."""
+    def made(self, record: Record | None) -> list[str]:
+        """The names whose making a tape recorded, the newest first."""
         entries = {} if record is None else record.entries
-        found = [n for n in self._clear() if self._key(n) in entries]
-        return [n for n in found if not made or entries[self._key(n)] is not None][:NEAREST]
+        return [n for n in self._clear() if entries.get(self._key(n)) is not None][:NEAREST]
+
+    def behind(self, record: Record | None, targets: Sequence[str]) -> list[str]:
+        """The names on which the recorded part of the targets depends, those that the tape only watches first."""
+        if record is None:
+            return []
+        applications = record.applications([self._key(name) for name in targets])
+        inputs = {tensor for application in applications for tensor in application.inputs}
+        found = [n for n in self._clear() if self._key(n) in inputs and self._key(n) in record.entries]
+        return sorted(found, key=lambda n: record.entries[self._key(n)] is not None)[:NEAREST]
+
+    def recorded(self) -> list[str]:
+        """What a tape that is active now would follow an operation on, the newest first."""
+        active = self.model.stage.active
+        return [n for n in self._clear() if any(self._follows(record, n) for record in active)][:NEAREST]
+
+    def _follows(self, record: Record, name: str) -> bool:
+        value = self.model.value(name)
+        return self._key(name) in record.entries or (
+            isinstance(value, ModelVariable) and value.trainable and record.accessed
+        )
 
     def batches(self, names: Sequence[str]) -> list[str]:
         """Those among the names that have a batch dimension and another one; all, if there are none."""
@@ -121,7 +140,7 @@ def _tamed(operation: str, arrays: list[Array], integer: bool) -> str:
     if OPERATIONS[operation].matrix and any(array.ndim != 2 for array in arrays):
         operation = "mul" if OPERATIONS[operation].arity == 2 else "sin"
     if operation in STEPS and np.any(np.abs(arrays[0] * 2 - np.round(arrays[0] * 2)) < EDGE):
-        operation = "stop_gradient"
+        operation = "identity"
     with np.errstate(all="ignore"):
         large = not np.all(np.abs(_computed(operation, arrays)) < LARGEST)
     return ("to_float" if integer else "tanh") if large else operation

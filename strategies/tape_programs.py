@@ -50,6 +50,7 @@ JACOBIAN_SHARE = 20
 MISTAKE_SHARE = 16
 MOST_JACOBIANS = 1
 MOST_CALLS = 1
+CALL_SHARE = 5
 
 
 @st.composite
@@ -105,6 +106,8 @@ class _Draft:
             self.length += 1
             kind = self._choice(KINDS)
             body.append(getattr(self, f"_{kind}")(depth))
+            if kind == "open" and not self.over and self._flag(2):
+                body.append(self._derive(depth))
         return tuple(body)
 
     def _run(self, statement: Statement, name: str | None = None) -> Statement:
@@ -120,18 +123,25 @@ class _Draft:
             self.operands.bound(name)
         return statement
 
-    def _within(self, make: Callable[[tuple[Statement, ...]], Any], depth: int) -> Any:
+    def _within(
+        self,
+        make: Callable[[tuple[Statement, ...]], Any],
+        depth: int,
+        begin: Callable[[Any], tuple[Statement, ...]] = lambda opened: (),
+    ) -> Any:
         """A block whose body is drawn while the model is inside of it."""
         body: tuple[Statement, ...] = ()
         try:
             with self.model.block(make(())):
-                body = self._block(depth + 1)
+                body = begin(make(())) + self._block(depth + 1)
         except RaisedError:
             self.over = True
         return make(body)
 
     def _apply(self, depth: int) -> Statement:
-        name, operation, arguments, _ = applied(self.draw, self.operands.newest(), self.operands.value, self.traced)
+        names = self.operands.recorded() if self._flag(4) else []
+        names = names or self.operands.newest()
+        name, operation, arguments, _ = applied(self.draw, names, self.operands.value, self.traced)
         again = arguments[0].isidentifier() and not self._flag(10)
         name = arguments[0] if again else self.operands.fresh("t")
         return self._run(Apply(name, operation, arguments), name)
@@ -146,7 +156,14 @@ class _Draft:
         tapes = [self._tape()]
         while len(tapes) < 2 and not self._flag(4):
             tapes.append(self._tape())
-        return self._within(lambda body: Open(tuple(tapes), body), depth)  # type: ignore[no-any-return]
+        return self._within(lambda body: Open(tuple(tapes), body), depth, self._watches)  # type: ignore[no-any-return]
+
+    def _watches(self, opened: Open) -> tuple[Statement, ...]:
+        """What the body of new tapes begins with: most of them watch something."""
+        tapes = [tape.name for tape in opened.tapes if not (tape.accessed and self._flag(3))]
+        return tuple(
+            self._run(Watch(tape, self._choice(self.operands.floating() or self.operands.newest()))) for tape in tapes
+        )
 
     def _tape(self) -> Tape:
         return Tape(self.operands.fresh("tape"), index(self.draw, 3) == 2, index(self.draw, 4) < 3)
@@ -228,7 +245,7 @@ class _Draft:
         tensors = [n for n in names if n.isidentifier() and n not in captured]
         arguments = tuple(dict.fromkeys(self._choice(tensors) for _ in range(2) if tensors))
         values = {n: self.operands.value(n) for n in (*captured, *arguments)}
-        if not values or self.rounds or self.calls >= MOST_CALLS:
+        if not values or self.rounds or self.calls >= MOST_CALLS or self._flag(CALL_SHARE):
             return self._apply(depth)
         self.calls += 1
         inner: list[Apply] = []
@@ -247,11 +264,16 @@ class _Draft:
         if name is None:
             return self._apply(depth)
         record, method = self.model.tapes[name].record, self._method()
-        made, followed = self.operands.followed(record, made=True), self.operands.followed(record)
+        made = self.operands.made(record)
         if method == "batch_jacobian":
-            made, followed = (self.operands.batches(names) for names in (made, followed))
-        targets = self._structure(made, several=method == "gradient")
-        sources = self._structure(followed, several=method != "batch_jacobian")
+            made = self.operands.batches(made)
+        targets = self._structure(made, several=method == "gradient", others=self.operands.newest())
+        behind = self.operands.behind(record, targets.names)
+        if method == "batch_jacobian":
+            behind = self.operands.batches(behind)
+        # A target that is a source as well is worth a look now and then.
+        others = [n for n in self.operands.newest() if n not in targets.names or not self._flag(6)]
+        sources = self._structure(behind, several=method != "batch_jacobian", others=others or list(targets.names))
         result = self.operands.fresh("g")
         derive = Derive(result, name, method, targets, sources, index(self.draw, 5) == 4)
         self._run(derive)
@@ -265,11 +287,10 @@ class _Draft:
         self.jacobians += 1
         return str(self._choice(("jacobian", "batch_jacobian")))
 
-    def _structure(self, preferred: Sequence[str], several: bool) -> Structure:
-        every = self.operands.newest()
+    def _structure(self, preferred: Sequence[str], several: bool, others: Sequence[str]) -> Structure:
         names: list[str] = []
         while not names or (several and len(names) < 3 and not self._flag(3)):
-            pool = preferred if preferred and self._flag(6) else every
+            pool = preferred if preferred and self._flag(6) else others
             names.append(self._choice(pool[:6]))
         if not several or (len(names) == 1 and self._flag(3)):
             return Structure("one", (names[0],))

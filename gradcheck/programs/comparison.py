@@ -13,6 +13,7 @@ from gradcheck.programs import interpreter, model
 from gradcheck.programs.errors import RaisedError
 from gradcheck.programs.prediction import NONE, VALUE, Part
 from gradcheck.programs.program import Program
+from gradcheck.programs.python_form import to_python
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +29,17 @@ class Comparison:
 
     complaints: list[str] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
+
+
+class UnexplainedDifference(AssertionError):
+    """TensorFlow does something that the model does not predict; the message ends with the program."""
+
+
+def examine(program: Program) -> None:
+    """Raises UnexplainedDifference where TensorFlow does not do what the model says."""
+    complaints = compare(program).complaints
+    if complaints:
+        raise UnexplainedDifference("\n".join([*complaints, "", to_python(program)])) from None
 
 
 def compare(program: Program) -> Comparison:

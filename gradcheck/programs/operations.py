@@ -224,6 +224,7 @@ TO_INTEGER = Operation("to_integer", lambda a: a.astype(np.int64), None, "tf.cas
 NUMPY = Operation("numpy", np.sin, None, "tf.constant(np.sin({0}.numpy()))", fixed=True, recorded=False)
 TO_FLOAT = Operation("to_float", lambda a: a.astype(np.float64), None, "tf.cast({0}, tf.float64)", fixed=True)
 INTEGER_SUM = Operation("integer_sum", paired(np.add), None, "{0} + {1}", arity=2, fixed=True)
+ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
 ADD_N = Operation("add_n", _add_all, _all)
 READ = Operation("read", lambda a: a.copy(), _identity)
 

@@ -26,16 +26,19 @@ class Part:
     seen: Seen
 
     @classmethod
-    def of(cls, found: Tensor | None, seen: Seen, zeros: bool, dtype: Any = None) -> Part:
-        """The part for what the reverse pass found."""
-        if found is not None and seen.method == "gradient":
-            return cls(VALUE, found, seen)
+    def of_gradient(cls, found: Tensor | None, zeros: Tensor | None, seen: Seen) -> Part:
+        """The part for what the reverse pass found, or for the zeros that were asked for."""
         if found is not None:
-            return cls(VALUE, Tensor(np.zeros(seen.shape), opaque=True), seen)
-        if not zeros:
+            return cls(VALUE, found, seen)
+        return cls(NONE, None, seen) if zeros is None else cls(ZEROS, zeros, seen)
+
+    @classmethod
+    def of_jacobian(cls, found: Tensor | None, zeros: Any, seen: Seen) -> Part:
+        """The same for a Jacobian; `zeros` is the dtype of those that were asked for."""
+        if found is None and zeros is None:
             return cls(NONE, None, seen)
-        empty = np.zeros(seen.shape, dtype or seen.source.value.dtype)
-        return cls(ZEROS, Tensor(empty, opaque=seen.method != "gradient"), seen)
+        kind, dtype = (ZEROS, zeros) if found is None else (VALUE, np.float64)
+        return cls(kind, Tensor(np.zeros(seen.shape, dtype), opaque=True), seen)
 
     def veiled(self) -> Part:
         """The same part, whose derivative is not predicted."""

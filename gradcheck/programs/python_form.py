@@ -16,18 +16,22 @@ HEAD = ("import numpy as np", "import tensorflow as tf", "")
 
 def to_python(program: form.Program) -> str:
     """The program as a script, which prints every derivative (a traced one: all of them in the end)."""
-    lines = [*HEAD, *(_variable(variable) for variable in program.variables)]
+    made = [_variable(variable) for variable in program.variables]
     if not program.traced:
+        lines = [*HEAD, *(f"{v.name} = {text}" for v, text in zip(program.variables, made, strict=True))]
         return "\n".join([*lines, *_block(program.body, 0, traced=False)]) + "\n"
+    # A function may give the name of a variable to a tensor, which makes the name its own.
+    outside, own = f"variables = [{', '.join(made)}]", f"[{', '.join(v.name for v in program.variables)}] = variables"
     names = [statement.name for statement in program.statements() if isinstance(statement, form.Derive)]
-    lines += ["", "", "@tf.function", "def program():", *_block(program.body, 1, traced=True)]
+    lines = [*HEAD, outside, "", "", "@tf.function", "def program():", INDENT + own]
+    lines += _block(program.body, 1, traced=True)
     lines += [f"{INDENT}return [{', '.join(names)}]", "", "", "print(program())"]
     return "\n".join(lines) + "\n"
 
 
 def _variable(variable: form.Variable) -> str:
     trainable = "" if variable.trainable else ", trainable=False"
-    return f"{variable.name} = tf.Variable({_numbers(variable.literal)}, dtype=tf.float64{trainable})"
+    return f"tf.Variable({_numbers(variable.literal)}, dtype=tf.float64{trainable})"
 
 
 def _numbers(literal: form.Literal) -> Any:

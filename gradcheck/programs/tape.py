@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gradcheck.programs import errors
-from gradcheck.programs.operations import IDENTITY, NoGradientError, first_row
+from gradcheck.programs.operations import IDENTITY, ZEROS_LIKE, NoGradientError, first_row, zeros_like
 from gradcheck.programs.prediction import Part
 from gradcheck.programs.reverse import gradient
 from gradcheck.programs.seen import Seen
@@ -71,10 +71,11 @@ class ModelTape:
         self.push()
 
     def watch(self, value: Value) -> None:
-        """Follow a tensor, or every read of a variable."""
+        """Follow a tensor, or every read of a variable; TensorFlow ignores it while no tape at all records."""
         if self.record is None:
             raise errors.watched_without_tape()
-        self.record.watch(handle_or_self(value))
+        if self.stage.active:
+            self.record.watch(handle_or_self(value))
 
     def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Part]:
         """What gradient, jacobian or batch_jacobian gives, one part a source. Raises RaisedError."""
@@ -91,9 +92,18 @@ class ModelTape:
         ends, starts = [handle_or_self(t) for t in targets], [handle_or_self(s) for s in sources]
         found, record = self._reverse(ends, starts)
         return [
-            Part.of(tensor, Seen(record, tuple(ends), start, "gradient"), zeros)
-            for tensor, start in zip(found, starts, strict=True)
+            Part.of_gradient(
+                tensor,
+                self._zeros(source) if zeros and tensor is None else None,
+                Seen(record, tuple(ends), start, "gradient"),
+            )
+            for tensor, source, start in zip(found, sources, starts, strict=True)
         ]
+
+    def _zeros(self, source: Value) -> Tensor:
+        """Zeros for an unconnected source: eagerly an operation on it, which other tapes see; a constant in a graph."""
+        tensor = self.stage.tensor(source)
+        return zeros_like(tensor) if self.stage.traced else self.stage.apply(ZEROS_LIKE, tensor)
 
     def _reverse(self, targets: list[Tensor], sources: list[Tensor]) -> tuple[list[Tensor | None], Record]:
         """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
@@ -120,10 +130,10 @@ class ModelTape:
         with self._recording():
             one = self.stage.apply(first_row(len(flat.shape), batch), flat)
         found, record = self._reverse([one], starts)
-        # An unconnected batch_jacobian is made of zeros, asked for or not, and of the target's dtype.
-        dtype = flat.value.dtype if batch and not zeros else None
+        # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
+        unasked = flat.value.dtype if batch else None
         return [
-            Part.of(tensor, Seen(record, (flat,), start, method), zeros or batch, dtype)
+            Part.of_jacobian(tensor, start.value.dtype if zeros else unasked, Seen(record, (flat,), start, method))
             for tensor, start in zip(found, starts, strict=True)
         ]
 
