@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from unittest import SkipTest
 
 import numpy as np
 from hypothesis import event, target
+from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck import known, trial
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
-from gradcheck.coverage import COMPOSED, KINK, Coverage
+from gradcheck.coverage import COMPOSED, INVALID, KINK, Coverage
 from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
 from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.problem import GraphProblem
+from gradcheck.hunting import watch
 from gradcheck.report.discovery import Discovery, literal, trigger
 from gradcheck.report.environment import current
 from gradcheck.trial import Trial
@@ -31,6 +35,24 @@ class Found(GradientMismatch):
     discovery: Discovery
 
 
+@contextmanager
+def drawing(operation: str, order: int, coverage: Coverage) -> Iterator[None]:
+    """Around the drawing of a graph, as an example of `operation`: counts one that is rejected, as invalid.
+
+    Once the time for hunting is over it raises unittest.SkipTest, unless this test has failed already: then Hypothesis
+    comes to its end with what it has.
+    """
+    watching = watch.current()
+    if watching.over and not watching.failed:
+        raise SkipTest("the time for hunting is over")
+    watching.begin(operation, order)
+    try:
+        yield
+    except UnsatisfiedAssumption:
+        coverage.count(operation, order, verdict=INVALID)
+        raise
+
+
 def examine(
     graph: Graph,
     order: int,
@@ -38,24 +60,32 @@ def examine(
     *,
     operation: str,
     defects: Sequence[known.Defect] | None = None,
-) -> Trial:
+) -> Trial | None:
     """Checks a graph at one order, and counts the verdict as an example of `operation`.
 
     Inside a test of Hypothesis, whose search is steered towards larger errors, as log10(error / allowed). Raises a
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
-    of the known `defects` (those of the installed TensorFlow, if None).
+    of the known `defects` (those of the installed TensorFlow, if None). Once the time for hunting is over, only graphs
+    that have failed before are checked; None for others.
     """
+    watching = watch.current()
+    if watching.over and graph not in watching.failed:
+        return None
+    watching.begin(operation, order)
+    watching.runs(graph)
     checked = trial.run(graph, orders=(order,))
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked)
     coverage.count(operation, order, verdict=verdict)
     event("verdict", verdict)
+    watching.resolved(checked.result.orders[order].relative_resolution)
     if verdict == MISMATCH:
         found = discovery(checked, order)
         if known.match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order)(_text(checked), checked.result)
             failure.discovery = found
+            watching.failed[graph] = failure
             raise failure from None
     return checked
 
@@ -97,7 +127,7 @@ def discovery(checked: Trial, order: int) -> Discovery:
         trigger([values[parent] for parent in node.parents]),
         _cotangent(values[-1], findings[0].output if checked.kinks else None),
         _direction(graph, values[-1]) if order == 2 else (),
-        current(),
+        current(watch.current().seed),
         values=tuple(literal(value) for value in values),
     )
 

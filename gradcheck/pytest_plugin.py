@@ -1,14 +1,15 @@
-"""Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, known defects, reports, the table at the end.
+"""Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, shards, budgets, known defects, reports, the table.
 
 Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
 `discovery` attribute (a gradcheck.report.discovery.Discovery) is run in a fresh process and written to the folder of
-reports.
+reports. What a test counts in `gradcheck_coverage` becomes events of the run.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,97 +17,197 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
+from gradcheck.hunting.asked import Asked, deadline
+from gradcheck.hunting.controller import SENT, Controller, asked_for
+from gradcheck.hunting.selection import selected
+from gradcheck.hunting.shard import Shard
 
 if TYPE_CHECKING:
     from gradcheck.coverage import Coverage
+    from gradcheck.hunting.process import Process
 
-COVERAGE: pytest.StashKey[Any] = pytest.StashKey()
-FINDINGS: pytest.StashKey[list[dict[str, Any]]] = pytest.StashKey()
+START = time.time()
+ASKED: pytest.StashKey[Asked] = pytest.StashKey()
+PROCESS: pytest.StashKey[Process] = pytest.StashKey()
+STDERR: pytest.StashKey[int] = pytest.StashKey()
 PROPERTIES = Path("tests", "properties")
-SENT = "gradcheck"
+FIXTURE = "gradcheck_coverage"
+MARKER = "gradcheck_operation"
+OPTIONS = (
+    ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
+    ("ops", "NAMES", str, None, "operations to hunt in: names or globs, with commas (default: all)"),
+    ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
+    ("minutes", "M", float, None, "hunt for so many minutes; tests that were not reached come first the next time"),
+    ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --gradcheck-reports."""
+    """Adds the --gradcheck-… options."""
     runtime.set_environment()
-    parser.getgroup("gradcheck").addoption(
-        "--gradcheck-reports",
-        metavar="DIR",
-        default=None,
-        help="folder for reports of wrong gradients (default: reports/ in the root folder)",
-    )
+    group = parser.getgroup("gradcheck")
+    for name, metavar, kind, default, text in OPTIONS:
+        group.addoption(f"--gradcheck-{name}", metavar=metavar, type=kind, default=default, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the known defects before anything is collected, if the properties are going to run."""
-    config.stash[FINDINGS] = []
+    """Reads what was asked, and the known defects before anything is collected, if the properties are going to run."""
+    config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
         runtime.set_known(known)
-    if not hasattr(config, "workerinput") and _asked_for(config, config.rootpath / PROPERTIES):
-        from gradcheck.known import KnownDefectError, load
+    try:
+        config.stash[ASKED] = asked(config)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    # pytest captures this descriptor later on; a hang has to be told on the one that the user sees.
+    config.stash[STDERR] = os.dup(2)
+    if not hasattr(config, "workerinput"):
+        hunts = asked_for(config, config.rootpath / PROPERTIES)
+        if hunts:
+            _load_known_defects()
+        config.pluginmanager.register(Controller(config, config.stash[ASKED], hunts), "gradcheck-controller")
 
-        try:
-            load()
-        except KnownDefectError as error:
-            raise pytest.UsageError(str(error)) from None
+
+def asked(config: pytest.Config) -> Asked:
+    """What the options say; a worker takes from its controller what the two have to share. Raises ValueError."""
+    minutes, limit = config.getoption("--gradcheck-minutes"), config.getoption("--gradcheck-limit")
+    for name, number in (("minutes", minutes), ("limit", limit)):
+        if number is not None and not 0 < number < math.inf:
+            raise ValueError(f"--gradcheck-{name} was {number}; expected a number above 0")
+    operations = config.getoption("--gradcheck-ops")
+    if operations is not None:
+        from gradcheck.graphs.catalogue import CATALOGUE
+
+        operations = selected(operations, CATALOGUE)
+    shared = getattr(config, "workerinput", {}).get(SENT) or {
+        "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
+        "deadline": deadline(minutes, START),
+        "turns": _turns(config) if minutes is not None else {},
+    }
+    return Asked(
+        folder=reports(config),
+        shard=Shard.parse(config.getoption("--gradcheck-shard")),
+        operations=operations,
+        limit=limit,
+        minutes=minutes,
+        seed=str(config.getoption("--hypothesis-seed", None) or "random"),
+        **shared,
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker shares the run's name, its deadline and the order of its tests, however late it starts."""
+    given = node.config.stash[ASKED]
+    node.workerinput[SENT] = {"name": given.name, "deadline": given.deadline, "turns": dict(given.turns)}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""
+    given = config.stash[ASKED]
+    kept = [item for item in items if given.shard.takes(item.nodeid) and _wanted(given, item)]
+    taken = set(kept)
+    left = [item for item in items if item not in taken]
+    if left:
+        config.hook.pytest_deselected(items=left)
+    items[:] = sorted(kept, key=lambda item: given.turns.get(item.nodeid, 0))
 
 
 @pytest.fixture(scope="session")
 def gradcheck_coverage(pytestconfig: pytest.Config) -> Coverage:
     """The counts of this process, for `coverage.count(...)`; the table at the end adds up all workers."""
-    return _coverage(pytestconfig)
+    return process(pytestconfig).coverage
+
+
+@pytest.fixture(scope="session")
+def gradcheck_operations(pytestconfig: pytest.Config) -> tuple[str, ...] | None:
+    """The operations of --gradcheck-ops; None for all."""
+    return pytestconfig.stash[ASKED].operations
+
+
+@pytest.fixture(scope="session")
+def gradcheck_event(pytestconfig: pytest.Config) -> Any:
+    """A function that adds an event (gradcheck.report.events) to those of the run."""
+    return process(pytestconfig).journal.write
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """One thread a worker, as soon as something has loaded TensorFlow."""
+    """One thread a worker, as soon as something has loaded TensorFlow; nothing more once the time is over."""
     runtime.configure_if_loaded()
+    given = item.config.stash[ASKED]
+    if FIXTURE in getattr(item, "fixturenames", ()) and time.time() >= given.deadline:
+        pytest.skip(f"the {given.minutes:g} minutes are over")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Counts what a hunting test does; Ctrl-C keeps what it has found."""
+    hunting = PROCESS in item.config.stash and FIXTURE in getattr(item, "fixturenames", ())
+    if not hunting:
+        return (yield)
+    running = process(item.config)
+    running.begin()
+    try:
+        return (yield)
+    except KeyboardInterrupt:
+        running.keep_failures()
+        raise
+    finally:
+        running.end()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """Writes the discoveries that a failing test's exception carries."""
+    """Writes the discoveries that a failing test's exception carries, and tells the controller."""
     report = yield
-    if call.excinfo is not None and call.when == "call":
-        for number, discovery in enumerate(_discoveries(call.excinfo.value)):
-            report.sections.append((f"gradcheck finding {number + 1}", _recorded(item.config, discovery)))
+    if call.when != "call":
+        return report
+    found = _discoveries(call.excinfo.value) if call.excinfo is not None else []
+    if found or PROCESS in item.config.stash:
+        running = process(item.config)
+        for number, discovery in enumerate(found):
+            told, properties = running.record(discovery)
+            report.sections.append((f"gradcheck finding {number + 1}", told))
+            # pytest's JUnit file takes the properties of the report on the teardown.
+            item.user_properties.extend(properties)
+            report.user_properties.extend(properties)
+        setattr(report, SENT, running.tell())
     return report
 
 
-def record(config: pytest.Config, discovery: Any) -> str:
-    """Confirms a discovery in a fresh process, writes its report, and returns the full text.
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """This process has said all."""
+    if PROCESS in session.config.stash:
+        from gradcheck.report.events import Ending
 
-    A folder that cannot be written to is said in the text; the finding is all in it.
-    """
-    from gradcheck.report.confirm import confirm
-    from gradcheck.report.writer import ReportError, text, write
-
-    confirmation = confirm(discovery.script)
-    told = [text(discovery, confirmation), confirmation.output]
-    try:
-        files = [str(path) for path in write(discovery, reports(config), confirmation)]
-        told += ["", *(f"written: {path}" for path in files)]
-    except ReportError as error:
-        files = []
-        told += ["", f"NOT WRITTEN: {error}"]
-    signature = discovery.signature
-    finding = {
-        "operation": signature.culprit,
-        "order": signature.order,
-        "kind": signature.kind.value,
-        "name": discovery.name,
-        "files": [os.path.relpath(path, config.rootpath) for path in files],
-    }
-    config.stash[FINDINGS].append(finding)
-    return "\n".join(told)
+        over = time.time() >= session.config.stash[ASKED].deadline
+        stopped = exitstatus == pytest.ExitCode.INTERRUPTED
+        process(session.config).finish(
+            Ending.INTERRUPTED if stopped else Ending.BUDGET_SPENT if over else Ending.COMPLETED
+        )
 
 
-def _recorded(config: pytest.Config, discovery: Any) -> str:
-    try:
-        return record(config, discovery)
-    except Exception as error:
-        return f"NOT WRITTEN: {type(error).__name__}: {error}\n\n{discovery!r}"
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leaves the process as it was."""
+    if PROCESS in config.stash:
+        config.stash[PROCESS].close()
+        del config.stash[PROCESS]
+    if STDERR in config.stash:
+        os.close(config.stash[STDERR])
+        del config.stash[STDERR]
+
+
+def process(config: pytest.Config) -> Process:
+    """This process's part of the run, begun when the first test asks for it."""
+    if PROCESS not in config.stash:
+        from gradcheck.hunting.process import Process
+
+        worker = getattr(config, "workerinput", {}).get("workerid", "main")
+        config.stash[PROCESS] = Process(config.stash[ASKED], worker, config.stash[STDERR])
+    return config.stash[PROCESS]
 
 
 def reports(config: pytest.Config) -> Path:
@@ -115,57 +216,25 @@ def reports(config: pytest.Config) -> Path:
     return config.rootpath / "reports" if given is None else config.invocation_params.dir / given
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker sends its counts and findings to the controller."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        counts = session.config.stash.get(COVERAGE, None)
-        findings = session.config.stash[FINDINGS]
-        output[SENT] = json.dumps([counts.to_json() if counts is not None else None, findings])
+def _turns(config: pytest.Config) -> dict[str, int]:
+    from gradcheck.hunting.turns import load
+    from gradcheck.hunting.whole import TURNS
+
+    return load(reports(config) / TURNS)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: Any) -> None:
-    """The controller adds up what a worker sent; a worker that crashed has sent nothing."""
-    sent = getattr(node, "workeroutput", {}).get(SENT)
-    if sent is None:
-        return
-    counts, findings = json.loads(sent)
-    if counts is not None:
-        from gradcheck.coverage import Coverage
-
-        _coverage(node.config).merge(Coverage.from_json(counts))
-    node.config.stash[FINDINGS].extend(findings)
+def _wanted(given: Asked, item: pytest.Item) -> bool:
+    marker = item.get_closest_marker(MARKER)
+    return given.operations is None or marker is None or marker.args[0] in given.operations
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The table, if properties ran."""
-    coverage, findings = config.stash.get(COVERAGE, None), _once(config.stash[FINDINGS])
-    if not coverage and not findings:
-        return
-    from gradcheck.coverage import table
+def _load_known_defects() -> None:
+    from gradcheck.known import KnownDefectError, load
 
-    terminalreporter.section("gradcheck")
-    terminalreporter.write_line(table(_coverage(config), findings))
-
-
-def _coverage(config: pytest.Config) -> Coverage:
-    if COVERAGE not in config.stash:
-        from gradcheck.coverage import Coverage
-
-        config.stash[COVERAGE] = Coverage()
-    counts: Coverage = config.stash[COVERAGE]
-    return counts
-
-
-def _asked_for(config: pytest.Config, folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    for argument in config.args or [str(config.rootpath)]:
-        path = (config.invocation_params.dir / argument.partition("::")[0]).resolve()
-        if folder.is_relative_to(path) or path.is_relative_to(folder):
-            return True
-    return False
+    try:
+        load()
+    except KnownDefectError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _discoveries(error: BaseException) -> list[Any]:
@@ -174,7 +243,3 @@ def _discoveries(error: BaseException) -> list[Any]:
     for inner in getattr(error, "exceptions", ()):
         found += _discoveries(inner)
     return found
-
-
-def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted({finding["name"]: finding for finding in findings}.values(), key=lambda finding: str(finding["name"]))

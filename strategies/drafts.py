@@ -13,6 +13,7 @@ from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.implementation import single
 from gradcheck.graphs.standing import count_on
+from gradcheck.hunting import watch
 
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Sequence[str]], str | None]
@@ -87,6 +88,9 @@ class Draft:
 
     def _evaluated(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
         spec, values = CATALOGUE[op], [argument.value for argument in arguments]
+        watching = watch.current()
+        if watching.recorder is not None:
+            watching.runs(self._with(op, arguments, attributes))
         try:
             tensor = single(spec)(*(argument.tensor for argument in arguments), **attributes)
         except (tf.errors.OpError, ValueError):
@@ -106,9 +110,15 @@ class Draft:
         if count_on(spec.kinks, values, attributes):
             kinks |= 1 << number
         singular = singular or count_on(spec.singular, values, attributes) > 0
-        parents = tuple(argument.number for argument in arguments)
-        node = Node(op, parents, tuple(sorted(attributes.items())))
-        return Position(number, node, value, tensor, ancestors, kinks, singular)
+        return Position(number, _node(op, arguments, attributes), value, tensor, ancestors, kinks, singular)
+
+    def _with(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Graph:
+        """The graph of a node that has not been evaluated yet."""
+        number = len(self.positions)
+        ancestors = 1 << number
+        for argument in arguments:
+            ancestors |= argument.ancestors
+        return self.graph(Position(number, _node(op, arguments, attributes), np.empty(0), None, ancestors))
 
     def _refuse(self, reason: str) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
@@ -120,6 +130,7 @@ class Draft:
     def graph(self, output: Position) -> Graph:
         """The positions that `output` depends on, as immutable data."""
         alive = [position for position in self.positions if output.ancestors >> position.number & 1]
+        alive += [output] if output.number == len(self.positions) else []
         inputs = [position for position in alive if isinstance(position.source, Input)]
         nodes = [position for position in alive if isinstance(position.source, Node)]
         places = {position.number: place for place, position in enumerate([*inputs, *nodes])}
@@ -131,6 +142,10 @@ class Draft:
                 if isinstance(source, Node)
             ),
         )
+
+
+def _node(op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Node:
+    return Node(op, tuple(argument.number for argument in arguments), tuple(sorted(attributes.items())))
 
 
 def unfit(value: Array) -> str | None:

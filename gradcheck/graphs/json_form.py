@@ -44,7 +44,14 @@ def to_json(graph: Graph) -> dict[str, Any]:
     >>> to_json(Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),)))["nodes"]
     [{'op': 'sin', 'parents': [0], 'attrs': {}}]
     """
-    data = {
+    data = unchecked_json(graph)
+    from_json(data)
+    return data
+
+
+def unchecked_json(graph: Graph) -> dict[str, Any]:
+    """The same, in a fifth of the time, of a graph that `from_json` is known to take, or that nobody need read back."""
+    return {
         "format": FORMAT,
         "version": VERSION,
         "inputs": [
@@ -60,8 +67,6 @@ def to_json(graph: Graph) -> dict[str, Any]:
             for place, node in enumerate(graph.nodes)
         ],
     }
-    from_json(data)
-    return data
 
 
 def from_json(data: Any) -> Graph:

@@ -15,18 +15,21 @@ from hypothesis import strategies as st
 from gradcheck import known
 from gradcheck.coverage import Coverage
 from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.hunt import examine
+from gradcheck.hunt import drawing, examine
 
 CASES = [
-    (spec.name, order)
+    pytest.param(
+        spec.name, order, id=f"{spec.name}-order{order}", marks=pytest.mark.gradcheck_operation(spec.name, order)
+    )
     for spec in CATALOGUE.values()
     for order in spec.orders
     if known.everywhere(spec.name, order) is None
 ]
 
 
-@pytest.mark.parametrize(("operation", "order"), CASES, ids=[f"{name}-order{order}" for name, order in CASES])
+@pytest.mark.parametrize(("operation", "order"), CASES)
 @given(data=st.data())
 def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
-    graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
+    with drawing(operation, order, gradcheck_coverage):
+        graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
     examine(graph, order, gradcheck_coverage, operation=operation)

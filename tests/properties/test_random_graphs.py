@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 from gradcheck import known
 from gradcheck.coverage import Coverage
-from gradcheck.hunt import examine
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.hunt import drawing, examine
 
 LONGER = 10
+GROUP = "(random graphs)"
 
 
 @pytest.mark.parametrize("order", [1, 2])
 @settings(max_examples=LONGER * settings().max_examples)
 @given(data=st.data())
-def test_random_graph(gradcheck_coverage: Coverage, order: int, data: Any) -> None:
-    graph = data.draw(graphs(order=order, known=known.excludes))
-    examine(graph, order, gradcheck_coverage, operation="(random graphs)")
+def test_random_graph(
+    gradcheck_coverage: Coverage, gradcheck_operations: tuple[str, ...] | None, order: int, data: Any
+) -> None:
+    if not any(order in CATALOGUE[name].orders for name in gradcheck_operations or CATALOGUE):
+        pytest.skip(f"no operation that was asked for has a derivative of order {order}")
+    with drawing(GROUP, order, gradcheck_coverage):
+        graph = data.draw(graphs(operations=gradcheck_operations, order=order, known=known.excludes))
+    examine(graph, order, gradcheck_coverage, operation=GROUP)

@@ -51,6 +51,11 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess(*PLUGIN, *arguments)
 
 
+def written(folder: Path) -> list[str]:
+    """The names of the reports in a folder."""
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
 def rows(result: pytest.RunResult) -> dict[str, list[str]]:
     """The table's rows by their first word."""
     return {line.split()[0]: line.replace("|", " ").split() for line in result.outlines if "|" in line and line.split()}
@@ -91,7 +96,7 @@ def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pyteste
     pytester.makepyfile(FINDING)
     result = run(pytester, *workers)
     result.assert_outcomes(failed=1)
-    files = sorted(path.name for path in (pytester.path / "reports").iterdir())
+    files = written(pytester.path / "reports")
     assert [Path(name).suffix for name in files] == [".json", ".md", ".py"]
     assert json.loads((pytester.path / "reports" / files[0]).read_text())["confirmation"]["returncode"] == 1
     output = result.stdout.str()
@@ -103,7 +108,7 @@ def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pyteste
 def test_the_folder_of_reports_can_be_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FINDING)
     run(pytester, "--gradcheck-reports=elsewhere").assert_outcomes(failed=1)
-    assert len(list((pytester.path / "elsewhere").iterdir())) == 3
+    assert len(written(pytester.path / "elsewhere")) == 3
     assert not (pytester.path / "reports").exists()
 
 
@@ -128,7 +133,7 @@ def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pyteste
     result.assert_outcomes(failed=1)
     assert "new finding: sin" in result.stdout.str()
     assert "new finding: cos" in result.stdout.str()
-    assert len(list((pytester.path / "reports").iterdir())) == 6
+    assert len(written(pytester.path / "reports")) == 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""The events of a process, written as they happen; a disk that takes no more stops the writing, not the hunt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import settings
+
+from gradcheck.hunting.asked import Asked
+from gradcheck.report import environment
+from gradcheck.report.event_file import EventFile
+from gradcheck.report.events import Event, Started
+
+EVENTS = "events"
+
+
+class Journal:
+    """Opens its file with the first event; `problem` says why it could write no more, `events` what it was told."""
+
+    def __init__(self, folder: Path, name: str, started: Callable[[], Started]) -> None:
+        self.problem: str | None = None
+        self.opened = False
+        self._folder, self._name, self._started = folder, name, started
+        self._file: EventFile | None = None
+
+    def write(self, event: Event) -> None:
+        """Adds an event, or keeps silent once writing has failed."""
+        if self.problem is not None:
+            return
+        try:
+            if self._file is None:
+                self._file = EventFile(self._folder, self._name, self._started())
+                self.opened = True
+            self._file.write(event)
+        except (OSError, ValueError) as error:
+            self.close()
+            self.problem = f"the events could not be written to {self._folder} ({error}); what follows is missing there"
+
+    def close(self) -> None:
+        """Ends the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def journal(asked: Asked, worker: str) -> Journal:
+    """The journal of a process of a run."""
+
+    def started() -> Started:
+        return Started(
+            environment.current(asked.seed),
+            profile=settings.get_current_profile_name(),
+            seed=asked.seed,
+            shard=str(asked.shard),
+            operations=asked.operations or (),
+            budget_minutes=asked.minutes,
+        )
+
+    return Journal(asked.folder / EVENTS, f"{asked.name}-{worker}", started)

@@ -1,0 +1,134 @@
+"""One process's part of a run: it counts, records what runs, and writes what it finds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from typing import Any
+
+from gradcheck.coverage import INVALID, Coverage
+from gradcheck.hunting import watch
+from gradcheck.hunting.asked import Asked
+from gradcheck.hunting.journal import journal
+from gradcheck.hunting.watch import Watch
+from gradcheck.hunting.watchdog import Watchdog
+from gradcheck.hunting.whole import RUNNING
+from gradcheck.report.confirm import Confirmation, confirm
+from gradcheck.report.discovery import Discovery
+from gradcheck.report.events import Ending, FindingMade, Finished, OperationDone
+from gradcheck.report.reading import Report
+from gradcheck.report.writer import ReportError, text, write
+
+
+class Process:
+    """`worker` names it within the run; `stderr` is the file descriptor on which a hanging example is reported."""
+
+    def __init__(self, asked: Asked, worker: str, stderr: int) -> None:
+        self.asked = asked
+        self.coverage = Coverage()
+        self.journal = journal(asked, worker)
+        self._began = time.time()
+        self._findings: list[dict[str, Any]] = []
+        self._counted: Counter[tuple[str, int, str]] = Counter()
+        self._told: dict[str, Any] = {}
+        self._test_began = 0.0
+        self.watch = Watch(deadline=asked.deadline, seed=asked.seed)
+        self.watch.watchdog = Watchdog(asked.limit, stderr)
+        with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
+            from gradcheck.hunting.recording import Recorder
+
+            self.watch.recorder = Recorder(asked.folder / RUNNING / f"{asked.name}-{worker}.json")
+        self._before = watch.install(self.watch)
+
+    def begin(self) -> None:
+        """A test begins."""
+        self._test_began = time.monotonic()
+        self._counted = Counter(self.coverage.outcomes)
+
+    def end(self) -> None:
+        """A test has ended: its counts become events, one an operation and order."""
+        seconds = time.monotonic() - self._test_began
+        new = self.coverage.outcomes - self._counted
+        subjects = sorted({(operation, order) for operation, order, _ in new})
+        for operation, order in subjects:
+            counts = {what: count for (*subject, what), count in sorted(new.items()) if subject == [operation, order]}
+            self.journal.write(
+                OperationDone(
+                    operation,
+                    order,
+                    {what: count for what, count in counts.items() if what != INVALID},
+                    attempts=sum(counts.values()),
+                    rejected=counts.get(INVALID, 0),
+                    seconds=seconds / len(subjects),
+                    resolution=self.watch.resolutions.get((operation, order)),
+                )
+            )
+        self._told = {"outcomes": [[*key, count] for key, count in sorted(new.items())]}
+        self.watch.rest()
+
+    def tell(self) -> dict[str, Any]:
+        """What the controller has to know of the test that has just ended, as plain data."""
+        told, self._told = {**self._told, "findings": self._findings, "problem": self.journal.problem}, {}
+        self._findings = []
+        return told
+
+    def record(self, discovery: Discovery, *, confirmed: bool = True) -> tuple[str, list[tuple[str, object]]]:
+        """Confirms a discovery in a fresh process, writes its report and its event; the full text, and its properties.
+
+        What cannot be written is said in the text; the finding is all in it.
+        """
+        confirmation = _confirmation(discovery) if confirmed else None
+        told = [text(discovery, confirmation), confirmation.output if confirmation else ""]
+        try:
+            files = [str(path) for path in write(discovery, self.asked.folder, confirmation)]
+            told += ["", *(f"written: {path}" for path in files)]
+        except ReportError as error:
+            files = []
+            told += ["", f"NOT WRITTEN: {error}"]
+        self.journal.write(FindingMade(Report(discovery, confirmation)))
+        signature = discovery.signature
+        finding: dict[str, Any] = {
+            "operation": signature.culprit,
+            "order": signature.order,
+            "kind": signature.kind.value,
+            "name": discovery.name,
+            "files": files,
+        }
+        self._findings.append(finding)
+        return "\n".join(told), []
+
+    def keep_failures(self) -> None:
+        """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
+        smallest: dict[type, Any] = {}
+        for graph, failure in self.watch.failed.items():
+            kept = smallest.get(type(failure))
+            if kept is None or graph.size < kept.discovery.graph.size:
+                smallest[type(failure)] = failure
+        for failure in smallest.values():
+            self.record(failure.discovery, confirmed=False)
+
+    def finish(self, how: Ending) -> None:
+        """The session ends."""
+        if self.journal.opened:
+            seconds = time.time() - self._began
+            examples = self.coverage.valid()
+            self.journal.write(Finished(how, examples, seconds, str(self.asked.shard)))
+        self.journal.close()
+
+    def close(self) -> None:
+        """Puts everything back as it was."""
+        watch.install(self._before)
+        self.watch.rest()
+        if self.watch.recorder is not None:
+            self.watch.recorder.forget()
+            with contextlib.suppress(OSError):
+                os.rmdir(self.watch.recorder.path.parent)
+
+
+def _confirmation(discovery: Discovery) -> Confirmation:
+    try:
+        return confirm(discovery.script)
+    except OSError as error:  # such as a full disk
+        return Confirmation(None, f"not run again: {error}")

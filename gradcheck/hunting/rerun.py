@@ -1,0 +1,94 @@
+"""What becomes of a recorded graph in a fresh process: the second look before anybody is told of a crash or a hang.
+
+`python -m gradcheck.hunting.rerun RECORDING LIMIT` runs it and says on standard output where it is.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradcheck.hunting.recording import Recording, read
+from gradcheck.hunting.watchdog import Watchdog
+
+ENDED = "ended"
+STARTING = 120.0
+
+
+@dataclass(frozen=True)
+class Fate:
+    """How a process ended: `crashed` or `hung`, or neither; `told` says it in words."""
+
+    crashed: bool
+    hung: bool
+    told: str
+
+
+def fate(path: Path, limit: float) -> Fate:
+    """Runs the graph of a recording again, for at most `limit` seconds (and two minutes to start)."""
+    command = [sys.executable, "-m", "gradcheck.hunting.rerun", str(path), str(limit)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=STARTING + limit)
+    except subprocess.TimeoutExpired:
+        return Fate(False, True, f"no end within {STARTING + limit:g} s")
+    at = (done.stdout.split("\n")[:-1] or ["the start"])[-1]
+    if done.returncode < 0:
+        return Fate(True, False, f"{killed(done.returncode)} at {at}")
+    if done.returncode == 1 and "Timeout (" in done.stderr:
+        return Fate(False, True, f"no end within {limit:g} s at {at}")
+    if done.returncode or at != ENDED:
+        return Fate(False, False, f"it could not be run: {done.stderr.strip()[-300:]}")
+    return Fate(False, False, "it came to its end")
+
+
+def killed(returncode: int) -> str:
+    """The signal that a negative exit code names.
+
+    >>> killed(-6)
+    'killed by SIGABRT'
+    """
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"ended with exit code {returncode}"
+
+
+def run(recording: Recording) -> None:
+    """Runs each node, then the check at the recorded order, and prints the place before each step."""
+    import tensorflow as tf
+
+    from gradcheck import runtime, trial
+    from gradcheck.graphs.catalogue import CATALOGUE
+    from gradcheck.graphs.implementation import single
+
+    runtime.configure()
+    graph = recording.graph
+    values = [tf.constant(literal.array()) for literal in graph.inputs]
+    for position, node in graph.positions():
+        print(f"node {position}, {node.op}", flush=True)
+        values.append(single(CATALOGUE[node.op])(*(values[parent] for parent in node.parents), **node.attributes))
+        values[-1].numpy()
+    print(f"the derivative of order {recording.order}", flush=True)
+    trial.run(graph, (recording.order,))
+    print(ENDED, flush=True)
+
+
+def main() -> int:
+    """The entry point of the fresh process."""
+    path, limit = Path(sys.argv[1]), float(sys.argv[2])
+    recording = read(path)
+    if recording is None:
+        print(f"{path}: holds no recorded graph", file=sys.stderr)
+        return 2
+    import tensorflow  # noqa: F401  (the limit is for the graph, not for the start)
+
+    Watchdog(limit, sys.stderr).feed()
+    run(recording)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

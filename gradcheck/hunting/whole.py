@@ -1,0 +1,101 @@
+"""The whole of a run, in the process that the user started: results, casualties, whose turn it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck.hunting import turns
+from gradcheck.hunting.asked import Asked
+from gradcheck.hunting.progress import Progress
+
+if TYPE_CHECKING:
+    from gradcheck.coverage import Coverage
+    from gradcheck.hunting.journal import Journal
+    from gradcheck.report.events import Crash, Hang
+
+TURNS, RUNNING = "turns.json", "running"
+
+
+class Whole:
+    """Adds up what the tests told. `casualties` are graphs that ended a process, `remarks` what else is to be said."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.progress = Progress(asked.deadline)
+        self.findings: dict[str, dict[str, Any]] = {}
+        self.casualties: dict[str, Crash | Hang] = {}
+        self.remarks: dict[str, None] = {}
+        self.cut_short = False
+        self._outcomes: list[list[Any]] = []
+        self._finished: set[str] = set()
+        self._journal: Journal | None = None
+
+    def add(self, nodeid: str, told: dict[str, Any], *, skipped: bool) -> None:
+        """What a hunting test told when it ended; `skipped` if the time was over first."""
+        self.cut_short |= skipped
+        outcomes = told.get("outcomes", [])
+        self._outcomes += outcomes
+        self.progress.examples += sum(count for *_, count in outcomes)
+        self.findings.update({finding["name"]: finding for finding in told.get("findings", [])})
+        self.progress.findings = len(self.findings)
+        if told.get("problem"):
+            self.remarks[told["problem"]] = None
+        if not skipped:
+            self._finished.add(nodeid)
+
+    @property
+    def coverage(self) -> Coverage:
+        """The counts of all processes."""
+        from gradcheck.coverage import Coverage
+
+        coverage = Coverage()
+        for operation, order, outcome, count in self._outcomes:
+            coverage.outcomes[operation, order, outcome] += count
+        return coverage
+
+    def look_into(self, recordings: Iterable[Path], returncode: int | None = None) -> None:
+        """Makes crashes and hangs of what dead processes recorded, and takes the recordings away."""
+        from gradcheck.hunting.casualty import casualty
+        from gradcheck.hunting.journal import journal
+
+        for path in recordings:
+            found = casualty(path, self.asked.limit, returncode)
+            if found is not None and found.event is not None:
+                self.casualties[found.event.name] = found.event
+                self._journal = self._journal or journal(self.asked, "main")
+                self._journal.write(found.event)
+                if self._journal.problem:
+                    self.remarks[self._journal.problem] = None
+                    continue
+            elif found is not None:
+                self.remarks[found.remark] = None
+            path.unlink(missing_ok=True)
+
+    def node_down(self, worker: str, returncode: int | None) -> None:
+        """A worker has died."""
+        self.look_into([self._running / f"{self.asked.name}-{worker}.json"], returncode)
+
+    def earlier_runs(self) -> None:
+        """Looks into what runs before this one left when they were killed."""
+        try:
+            from gradcheck.hunting.recording import remains
+        except ImportError:  # no fcntl here, so that nothing was recorded
+            return
+        self.look_into(remains(self._running))
+
+    def close(self) -> None:
+        """Remembers which tests had their turn, and ends the journal."""
+        if self._journal is not None:
+            self._journal.close()
+        if self.asked.minutes is None:
+            return
+        try:
+            turns.save(self.asked.folder / TURNS, self._finished)
+        except (OSError, ValueError) as error:
+            self.remarks[f"whose turn it was could not be kept: {error}"] = None
+
+    @property
+    def _running(self) -> Path:
+        return self.asked.folder / RUNNING
