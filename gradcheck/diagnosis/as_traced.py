@@ -33,7 +33,7 @@ class _Answers:
     def watched(self, tape: Any, tensors: Any) -> None:
         pass
 
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[[], Any]) -> Any:
+    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
         if self.asking:
             return answer()
         self.asking = True

@@ -51,6 +51,8 @@ class _Follower:
         self.tracked: set[int] = set()
         self.alive: set[int] = {path.source} if tape is None else set()
         self.on_path = set(path.operations)
+        self.makers: dict[int, tuple[int, Operation]] = {}
+        self.forgotten: set[int] = set()
         self.found: list[Cut] = []
 
     def run(self, events: Sequence[Event]) -> list[Cut]:
@@ -63,6 +65,7 @@ class _Follower:
                 self.tracked.add(key(event.tensor))
                 self.alive |= {key(event.tensor)} & {self.path.source}
             elif isinstance(event, Turn) and event.tape == self.tape and event.change == "reset":
+                self.forgotten |= self.alive - {self.path.source}
                 self.tracked.clear()
                 self.alive.clear()
         return self.found
@@ -82,10 +85,13 @@ class _Follower:
                 passed = True
             elif name in self.alive or name == self.path.source:
                 self.found.append(Cut(number, event, recorded, unseen=name not in self.alive))
+            elif name in self.forgotten:
+                self.found.append(Cut(*self.makers[name], recorded=True))
         if number in self.path.hops:
             self.found.append(Cut(number, event, recorded))
         if passed:
             self.alive |= made & self.path.dependent
+            self.makers.update(dict.fromkeys(made, (number, event)))
         elif event.backward is not None:
             self.alive -= made
 

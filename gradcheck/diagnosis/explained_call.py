@@ -28,6 +28,10 @@ from gradcheck.verdict.entries import INCONCLUSIVE, Tolerance
 from gradcheck.verdict.probing import SMALL, Table, first_order
 from gradcheck.verdict.summary import Names, broken, summarise, undecided
 
+ROWS = (
+    "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
+    "where that is not so, use jacobian"
+)
 FEW = 12
 """Gradients of so many elements are printed as numbers."""
 
@@ -174,7 +178,9 @@ class _Explaining:
         loss = Loss(finding.autodiff, finding.difference, whole)
         seen = influence(self.code, self.call, one.origin)
         answer = diagnose(self.code, self.call, one.name, one.origin, seen, loss)
-        return diagnosed(replace(finding, output=None if self.call.method == "gradient" else finding.output), answer)
+        reason = finding.reason + (ROWS if answer is None and self.call.method == "batch_jacobian" else "")
+        output = None if self.call.method == "gradient" else finding.output
+        return diagnosed(replace(finding, output=output, reason=reason), answer)
 
     def _zeros(self, one: _Named) -> bool:
         """Whether the answer may be the zeros that stand for None."""

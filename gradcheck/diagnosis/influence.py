@@ -87,5 +87,5 @@ def _changed(one: Operation, two: Operation, output: int) -> bool | None:
     before, after = one.outputs[output], two.outputs[output]
     if before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
         return None
-    first, second = before._numpy(), after._numpy()
+    first, second = np.asarray(before._numpy()), np.asarray(after._numpy())
     return not np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")

@@ -83,8 +83,9 @@ class Turn:
 class Derivative:
     """A tape was asked for a derivative; `number` counts these calls, `position` the events before it.
 
-    `targets` and `sources` are flat, `results` likewise (one a source), None where the call raised `error`. `weights`
-    are the output_gradients.
+    `targets` and `sources` are flat, and so are the `results` (one a source) of what came as `result`; None where the
+    call raised `error`. `weights` are the output_gradients; so many
+    `operations` took the derivative.
     """
 
     number: int
@@ -95,9 +96,11 @@ class Derivative:
     sources: tuple[Any, ...]
     weights: tuple[Any, ...] | None = None
     zeros: bool = False
+    result: Any = None
     results: tuple[Any, ...] | None = None
     error: Exception | None = None
     line: Line | None = None
+    operations: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.bystanders import undone
 from gradcheck.autodiff.touched import Touched
@@ -158,7 +159,7 @@ class Recorder:
         for tensor in tf.nest.flatten(tensors):
             self.note(Watch(self._number(tape), tensor, line))
 
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[[], Any]) -> Any:
+    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
         if self._elsewhere() or self.call is not None:
             return answer()
         asked = Asked(self.calls, len(self.events), self._number(tape), method, arguments, self._line())
@@ -172,23 +173,28 @@ class Recorder:
             raise
         finally:
             self.call = None
-            self.note(asked.answered(result, error))
-            if method != "gradient" and error is None:
-                self._summarized(asked, result)
+            events = self.events[asked.position :]
+            summary = method != "gradient" and error is None
+            count = sum(isinstance(event, Operation) for event in events) + summary
+            done = asked.answered(result, error, count)
+            self.note(done)
+            if summary:
+                self._summarized(done)
         return result
 
-    def _summarized(self, asked: Asked, result: Any) -> None:
+    def _summarized(self, done: Derivative) -> None:
         """A vectorized derivative counts as one operation."""
-        done = asked.answered(result, None)
         outputs = tuple(part for part in done.results or () if part is not None)
         self.known.update((id(tensor), tensor) for tensor in outputs)
-        operation = Operation(done.method, done.targets, outputs, (), asked.line, self._recording(), asked.number)
+        operation = Operation(done.method, done.targets, outputs, (), done.line, self._recording(), done.number)
         self.note(operation)
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:
-        """TensorFlow traces a function for Jacobians, whatever somebody wants of functions, and would warn."""
-        with self._apart(), run_eagerly(False):
+        """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
+        detector = polymorphic_function._FrequentTracingDetectorManager
+        silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
+        with self._apart(), run_eagerly(False), silent:
             yield
 
     def _number(self, tape: Any) -> int:
@@ -237,7 +243,7 @@ class Asked:
         self.number, self.position, self.tape, self.method, self.line = number, position, tape, method, line
         self.arguments = arguments
 
-    def answered(self, result: Any, error: Exception | None) -> Derivative:
+    def answered(self, result: Any, error: Exception | None, operations: int) -> Derivative:
         """The call with its answer."""
         weights = self.arguments.get("output_gradients")
         unconnected = self.arguments.get("unconnected_gradients", "none")
@@ -253,7 +259,9 @@ class Asked:
             sources=tuple(sources),
             weights=None if weights is None else tuple(tf.nest.flatten(weights)),
             zeros=str(getattr(unconnected, "value", unconnected)) == "zero",
+            result=result,
             results=results,
             error=error,
             line=self.line,
+            operations=operations,
         )

@@ -25,8 +25,8 @@ class TapeWatcher(Protocol):
         """A tape was told to watch tensors, nested as they were given."""
         ...
 
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[[], Any]) -> Any:
-        """A tape was asked for a derivative, by the arguments' names; `answer` computes it."""
+    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
+        """A tape was asked for a derivative, by the arguments' names; `answer` computes it, with others if given."""
         ...
 
 
@@ -58,7 +58,8 @@ def watched_tapes(watcher: TapeWatcher) -> Iterator[None]:
                 arguments = dict(signature.bind(tape, *args, **kwargs).arguments)
             except TypeError:  # a wrong call, which TensorFlow answers in its own words
                 return original(tape, *args, **kwargs)
-            return watcher.asked(tape, name, arguments, lambda: original(tape, *args, **kwargs))
+            del arguments["self"]
+            return watcher.asked(tape, name, arguments, lambda **other: original(tape, **{**arguments, **other}))
 
         return call
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradcheck.diagnosis.case import Case, at, code_at, place
 from gradcheck.diagnosis.cuts import Cut
-from gradcheck.diagnosis.record import Operation, key
+from gradcheck.diagnosis.record import Operation, Watch, key
 from gradcheck.finding import Cause, Diagnosis
 
 
@@ -68,13 +68,16 @@ def not_watched(case: Case) -> Diagnosis | None:
     seen = _seen(case)
     if seen is None:
         return None
-    late = any(_watches(case, event) for event in case.events)
+    watches = [event.line for event in case.events if isinstance(event, Watch) and _watches(case, event)]
+    resets = [line for count, line in case.turns("reset") if count <= seen.number]
     if case.origin.variable is not None:
         why = f"the tape ({_opening(case)}) was opened with watch_accessed_variables=False and not told to watch it"
     else:
         why = "it is a tensor, and tapes watch tensors only when they are told to"
-    if late:
-        why = "the tape was told to watch it only after it had been used"
+    if resets and watches:
+        why = f"the tape was reset{at(resets[-1])} and forgot what it watched"
+    elif watches:
+        why = f"the tape was told to watch it only{at(watches[0])}, after it had been used"
     evidence = (
         f"{case.loss.words}: the tape did not follow {case.name} when {seen.operation.name} used it"
         f"{at(seen.operation.line)}; {why}{case.loss.covering}"
@@ -122,9 +125,8 @@ def _seen(case: Case) -> Cut | None:
     return next((cut for cut in cuts if not any(count > cut.number for count in resets)), None)
 
 
-def _watches(case: Case, event: object) -> bool:
-    tensor = getattr(event, "tensor", None)
-    return getattr(event, "tape", None) == case.call.tape and tensor is not None and key(tensor) == case.path.source
+def _watches(case: Case, event: Watch) -> bool:
+    return event.tape == case.call.tape and key(event.tensor) == case.path.source
 
 
 def _variable_behind(case: Case, maker: Operation) -> Any:
