@@ -137,9 +137,11 @@ class _Bench:
 
     def _both(self) -> dict[int, Outcome]:
         problem = self._problem(projected=True)
-        first, second = compare_both(problem, self._direction(problem.point), np.ones(1), Tolerance())
+        vector = self._direction(problem.point)
+        first, second = compare_both(problem, vector, np.ones(1), Tolerance())
         table = Table(first.entries, tuple(range(problem.point.size)), (0,))
-        return {1: (summarise(1, [table], Names.of(problem.sources)), _ratio([table])), 2: _told(problem, second)}
+        told = summarise(1, [table], Names.of(problem.sources))
+        return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
 
     def _first(self) -> Outcome:
         problem = self._problem(projected=not self.stands.kinks)
@@ -152,7 +154,8 @@ class _Bench:
 
     def _second(self) -> Outcome:
         problem = self._problem(projected=True)
-        return _told(problem, compare_second(problem, self._direction(problem.point)[None, :], np.ones(1), Tolerance()))
+        vector = self._direction(problem.point)
+        return _told(problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()), vector)
 
     def _problem(self, *, projected: bool) -> GraphProblem:
         dtype = str(self.output.dtype)
@@ -164,10 +167,11 @@ class _Bench:
         return direction(point) if self.vector is None else self.vector
 
 
-def _told(problem: GraphProblem, found: Second) -> Outcome:
-    tables = [Table(found.entries.turned, tuple(range(problem.point.size)), (None,))]
+def _told(problem: GraphProblem, found: Second, vector: Array) -> Outcome:
+    way = vector[None, :]
+    tables = [Table(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
     if found.alone == "differences of function values":
-        tables.append(Table(found.along.turned, (None,), (None,)))
+        tables.append(Table(found.along.turned, (None,), (None,), directions=way))
     explain = SecondExplanation(found.alone, given=False)
     return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
 

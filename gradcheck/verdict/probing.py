@@ -32,7 +32,8 @@ class Table:
     """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs.
 
     `contribution`, in the shape of the entries, is the largest single product in each probe. `searched`: an entry that
-    a search found behind failing probes, beside which there may be others.
+    a search found behind failing probes, beside which there may be others. `directions` (rows, n) of second derivatives
+    are those that the rows go along; a line without a column then goes along its row's direction twice.
     """
 
     entries: Entries
@@ -40,6 +41,7 @@ class Table:
     rows: tuple[int | None, ...]
     contribution: Array | None = None
     searched: bool = False
+    directions: Array | None = None
 
 
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Table]:

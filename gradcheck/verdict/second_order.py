@@ -28,10 +28,11 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[l
         directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
     rows = axes(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
     tables, alone = [], None
-    for row in rows:
+    for place, row in enumerate(rows):
         found = compare_second(problem, directions, row, tolerance)
         alone = alone or found.alone
-        tables.append(Table(found.entries.turned, tuple(range(n)), (None,) * len(directions)))
+        outputs = (place if 1 < m <= FEW_OUTPUTS else None,) * len(directions)
+        tables.append(Table(found.entries.turned, tuple(range(n)), outputs, directions=directions))
         if found.along.any(MISMATCH) and not found.entries.any(MISMATCH):
-            tables.append(Table(found.along.turned, (None,), (None,) * len(directions)))
+            tables.append(Table(found.along.turned, (None,), outputs, directions=directions))
     return tables, alone

@@ -18,6 +18,9 @@ from gradcheck.verdict.probing import Table
 
 Array = np.ndarray[Any, Any]
 
+TERMS = 4
+"""So many elements of a direction are named."""
+
 
 @dataclass(frozen=True)
 class Names:
@@ -40,6 +43,19 @@ class Names:
                 return source.place(rest)
             rest -= source.count
         raise IndexError(f"no source holds coordinate {coordinate}")
+
+    def direction(self, row: Array) -> str:
+        """A direction (n,) as a sum over its elements, such as "0.5 x[0] - 0.75 x[2]"; the first few of many."""
+        moving = np.flatnonzero(row)
+        terms = "".join(self._term(row[place], int(place)) for place in moving[:TERMS])
+        more = f" + … ({len(moving)} terms)" if len(moving) > TERMS else ""
+        return terms.removeprefix(" + ").replace(" - ", "-", int(terms.startswith(" - "))) + more
+
+    def _term(self, factor: float, coordinate: int) -> str:
+        name, index, _ = self.place(coordinate)
+        size = "" if abs(factor) == 1 else f"{abs(factor):.3g} "
+        element = f"{name}[{', '.join(map(str, index))}]" if index else name
+        return f" {'-' if factor < 0 else '+'} {size}{element}"
 
 
 def summarise(
@@ -134,6 +150,12 @@ def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Fin
     entries: Entries = table.entries
     kind = KINDS[int(entries.code[line, row])]
     source, index, also = names.place(table.columns[line])
+    other = ""
+    if table.directions is not None:
+        way = names.direction(table.directions[row])
+        other = f"; the other derivative goes along {way}"
+        if table.columns[line] is None:
+            source, other = f"the direction {way}", "; both derivatives go along it"
     autodiff = None if kind is Kind.MISSING else float(entries.autodiff[line, row])
     difference, bound = float(entries.difference[line, row]), float(entries.bound[line, row])
     given = "None" if autodiff is None else f"{autodiff:.10g}"
@@ -151,6 +173,6 @@ def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Fin
         difference=difference,
         bound=bound,
         allowed=float(entries.allowed[line, row]),
-        reason=f"autodiff gives {given}, {said}",
+        reason=f"autodiff gives {given}, {said}{other}",
         also=also,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,21 @@ def test_orders_without_entries() -> None:
     both = Result({1: summarise(1, [table([AGREE], [0])], NAMES), 2: undecided(2, Reason.STAIRCASE, "why")})
     assert both.verdict == "inconclusive"
     assert set(both.resolution) == {1, 2}
+
+
+def test_a_direction_is_named_by_its_elements() -> None:
+    assert NAMES.direction(np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])) == "x[1]"
+    assert NAMES.direction(np.array([-0.5, 0.75, 0.0, 0.0, 0.0, 0.0])) == "-0.5 x[0] + 0.75 x[1]"
+    assert NAMES.direction(np.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0])) == "0.5 x[0] - x[1]"
+    assert NAMES.direction(np.full(6, 2.0)).endswith(" + 2 z (imaginary part)[0, 0] + … (6 terms)")
+
+
+def test_second_order_says_what_was_differentiated() -> None:
+    wrong = table([MISMATCH], [code_of(Kind.WRONG_VALUE)])
+    way = np.array([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0]])
+    (mixed,) = summarise(2, [replace(wrong, columns=(0,), directions=way)], NAMES).findings
+    assert mixed.element == "x[0]"
+    assert mixed.reason.endswith("; the other derivative goes along 0.5 x[1]")
+    (twice,) = summarise(2, [replace(wrong, columns=(None,), directions=way)], NAMES).findings
+    assert twice.element == "the direction 0.5 x[1]"
+    assert twice.reason.endswith("; both derivatives go along it")
