@@ -31,7 +31,8 @@ def wide_slope(
     the span holds several steps, its slope is that of the function meant. Returns (slope, spread), both (m,), NaN for
     outputs that did not change: the median over five spans without a common divisor, and their largest deviation, at
     least one step over the span. Returns None where `output` (any output, if None) is still constant on a side after
-    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or where f is not finite there.
+    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or where f is not finite there;
+    close to the edge of its domain fewer steps have to do.
     """
     x, direction = np.asarray(x, dtype=np.float64), np.asarray(direction, dtype=np.float64)
     centre = f(x[None])[0]
@@ -43,7 +44,8 @@ def wide_slope(
         changed = (ends != centre).all(axis=0)
         if changed[output] if output is not None else changed.any():
             step = np.where(changed, np.abs(ends - centre).max(axis=0), np.nan)
-            return _slope_across(f, x, direction, span * WIDENING, step)
+            slopes = (_slope_across(f, x, direction, reach, step) for reach in (span * WIDENING, span))
+            return next((slope for slope in slopes if slope is not None), None)
     return None
 
 

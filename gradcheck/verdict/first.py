@@ -13,7 +13,7 @@ from gradcheck.finding import Kind, Reason
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.directions import probe_directions
 from gradcheck.numerics.smoothness import ROUGH, OneSided, Smoothness, classify, subgradient_allows
-from gradcheck.numerics.staircase import constant, wide_slope
+from gradcheck.numerics.staircase import constant
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import (
     AGREE,
@@ -38,14 +38,11 @@ from gradcheck.verdict.observation import (
     slopes,
     ulp_rounding,
 )
-from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
+from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue, without_staircases
 
 Array = np.ndarray[Any, Any]
 
 DIRECTIONS_BEFORE_MISMATCH = 4
-
-FLAT = 4
-"""A function that is constant on so many of the finest steps may be a staircase."""
 
 LOOSE = 0.1
 """Rounding above this share of the derivative leaves nothing to compare."""
@@ -131,7 +128,7 @@ def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> 
     entries = _at_bends(entries, sides, lines.tolerance, rounding, samples[0])
     entries = _at_kinks(entries, sides, autodiff, rounding + lines.tolerance.of(entries.difference))
     if entries.any(MISMATCH):
-        entries = _without_staircases(lines, samples[0], entries)
+        entries = without_staircases(entries, samples[0], lines.directions, lines.values, problem.point)
     if entries.any(MISMATCH):
         entries = _without_hidden_kinks(whole, classify(sample), entries)
     return _off_the_domain(entries, samples[0])
@@ -211,32 +208,6 @@ def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: A
     entries = entries.marked(certain & ~inside, MISMATCH, Kind.SUBDIFFERENTIAL)
     entries = entries.marked(kink & ~certain & ~inside, INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return entries.marked(broken, INCONCLUSIVE, Reason.JUMP)
-
-
-def _without_staircases(lines: Lines, sample: Sample, entries: Entries) -> Entries:
-    """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase."""
-    flat = _flat_steps(sample)
-    suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
-    stairs = np.zeros(suspects.shape, bool)
-    for line, row in zip(*np.nonzero(suspects), strict=True):
-        weights = lines.cotangents[row][:, None]
-        wide = wide_slope(
-            lambda points, weights=weights: lines.problem.values(points) @ weights,  # type: ignore[misc]
-            lines.problem.point,
-            lines.directions[line],
-            float(sample.step[line] * sample.stencil.steps[-flat[line, row]]),
-        )
-        stairs[line, row] = wide is not None and abs(wide[0][0] - entries.autodiff[line, row]) <= wide[1][0]
-    return entries.marked(stairs, INCONCLUSIVE, Reason.STAIRCASE)
-
-
-def _flat_steps(sample: Sample) -> Array:
-    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, m)."""
-    count = sample.stencil.count
-    rows = sample.values[:, 1 : 2 * count + 1] == sample.values[:, :1]
-    same = (rows[:, :count] & rows[:, count:])[:, ::-1]
-    flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
-    return flat
 
 
 def _without_hidden_kinks(lines: Lines, sides: OneSided, entries: Entries) -> Entries:

@@ -41,6 +41,10 @@ class Lines:
         """The question for some of the directions."""
         return replace(self, directions=self.directions[lines])
 
+    def values(self, points: Array) -> Array:
+        """The values (p, l) of <w, f> at points (p, n)."""
+        return weighted(self.problem.values(points), self.cotangents)
+
     def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
         """The values (k, points, l) of <w, f>."""
         count = len(self.cotangents)

@@ -1,7 +1,8 @@
-"""What may still refute a mismatch: terms that cancelled inside of autodiff, and rows too coarse for the function."""
+"""What may still refute a mismatch: terms that cancelled inside of autodiff, rows too coarse, and staircases."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,15 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.finding import Reason
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.directions import magnitudes
-from gradcheck.numerics.staircase import constant
+from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, code_of
 
 Array = np.ndarray[Any, Any]
 
 ULPS = 2.0
+FLAT = 4
+"""A function that is constant on so many of the finest steps may be a staircase."""
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
@@ -52,3 +55,30 @@ def without_aliases(entries: Entries, finer: Estimate) -> Entries:
     aliased = (entries.status == MISMATCH) & apart & np.isfinite(finer.bound)
     status = np.where(aliased, INCONCLUSIVE, entries.status)
     return replace(entries, status=status, code=np.where(aliased, code_of(Reason.ILL_CONDITIONED), entries.code))
+
+
+def without_staircases(
+    entries: Entries, sample: Sample, directions: Array, f: Callable[[Array], Array], point: Array
+) -> Entries:
+    """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase.
+
+    `f` maps points (p, n) to what was sampled (p, m); the entries are (k, m), as the sample's lines and rows. A
+    gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
+    """
+    flat = _flat_steps(sample)
+    suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
+    stairs = np.zeros(suspects.shape, bool)
+    for line, row in zip(*np.nonzero(suspects), strict=True):
+        start = float(sample.step[line] * sample.stencil.steps[-flat[line, row]])
+        wide = wide_slope(lambda at, row=row: f(at)[:, row, None], point, directions[line], start)  # type: ignore[misc]
+        stairs[line, row] = wide is not None and abs(wide[0][0] - entries.autodiff[line, row]) <= wide[1][0]
+    return entries.marked(stairs, INCONCLUSIVE, Reason.STAIRCASE)
+
+
+def _flat_steps(sample: Sample) -> Array:
+    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, m)."""
+    count = sample.stencil.count
+    rows = sample.values[:, 1 : 2 * count + 1] == sample.values[:, :1]
+    same = (rows[:, :count] & rows[:, count:])[:, ::-1]
+    flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
+    return flat

@@ -23,7 +23,7 @@ from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
 from gradcheck.verdict.first import settle, slope_estimate, with_constants
 from gradcheck.verdict.observation import Lines, measured_rounding, observe_gradient, ulp_rounding
-from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue
+from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue, without_staircases
 
 Array = np.ndarray[Any, Any]
 
@@ -79,14 +79,16 @@ def hold_second(lines: Lines, seen: Evidence) -> Second:
     rough = _rough(seen.gradients, seen.values) if not problem.smooth else np.zeros(len(lines.directions), bool)
     if not (entries.any(MISMATCH) or entries.any(INCONCLUSIVE) or check.any(MISMATCH) or rough.any()):
         return Second(entries, check, seen.products)
-    entries, check = _examined(lines, products, sharp, check)
+    entries, check = _examined(lines, products, seen.gradients, sharp, check)
     entries, check, alone = _triangulated(entries, check, lines.directions)
     # Where the function is not twice differentiable along a direction, its second derivative is not checked.
     entries, check = (t.marked(rough[:, None], INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, check))
     return Second(entries.named(~seen.products.connected), check.named(), seen.products, alone)
 
 
-def _examined(lines: Lines, products: Array, sharp: Estimate, check: Entries) -> tuple[Entries, Entries]:
+def _examined(
+    lines: Lines, products: Array, gradients: Sample, sharp: Estimate, check: Entries
+) -> tuple[Entries, Entries]:
     """Both comparisons again, with the rounding of autodiff and a second tableau."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
     values = lines.sample(CONFIRM)
@@ -99,6 +101,10 @@ def _examined(lines: Lines, products: Array, sharp: Estimate, check: Entries) ->
     if entries.any(MISMATCH):
         finer = slope_estimate(observe_gradient(problem, directions, cotangent, shrink=FINER))
         entries = without_aliases(entries, finer)
+    if entries.any(MISMATCH):
+        entries = without_staircases(
+            entries, gradients, directions, lambda at: problem.gradients_at(cotangent, at), problem.point
+        )
     slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
     check = confirmed(check, settle(check.autodiff, _blunt(values), Tolerance(), slack, factor=EXCLUSION))
     return entries, without_residue(check, terms, values.step[:, None] ** 2, problem.precision)

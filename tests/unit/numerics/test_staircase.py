@@ -46,6 +46,15 @@ def test_staircases_have_the_slope_of_what_was_meant(name: str, slope: float) ->
     assert spread[0] <= 0.3 * abs(slope)
 
 
+def test_close_to_the_edge_of_the_domain_fewer_steps_have_to_do() -> None:
+    def rounded_below_twelve(p: Array) -> Array:
+        return np.where(p < 12.0, np.round(p), np.inf)
+
+    found = wide_slope(rounded_below_twelve, np.array([0.3]), ONE, 0.2)
+    assert found is not None
+    assert abs(found[0][0] - 1.0) <= found[1][0] < 1.0
+
+
 def test_a_wrong_slope_does_not_agree_with_a_staircase() -> None:
     found = wide_slope(np.round, np.array([0.3]), ONE, 0.01)
     assert found is not None

@@ -1,0 +1,51 @@
+"""Derivatives whose own differences are staircases: computed from a value near one, as y (1 - y)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Reason, check
+
+
+def first_probability(x: Any) -> Any:
+    return tf.nn.softmax(tf.stack([x, tf.zeros_like(x)]))[0]
+
+
+SATURATING: dict[str, tuple[Callable[..., Any], float, float]] = {
+    "elu": (tf.nn.elu, -36.0, -20.0),
+    "sigmoid": (tf.sigmoid, 20.0, 36.0),
+    "softmax": (first_probability, 20.0, 36.0),
+    "tanh": (tf.tanh, 10.0, 18.0),
+}
+
+
+@pytest.mark.parametrize("name", SATURATING)
+def test_second_derivatives_of_saturated_functions_are_not_called_wrong(name: str) -> None:
+    f, low, high = SATURATING[name]
+    reasons = set()
+    for x in np.random.default_rng(3).uniform(low, high, 24):
+        result = check(f, x, order=2)
+        assert result.verdict != "mismatch", f"at {x}: {result}"
+        reasons |= set(result.orders[2].reasons)
+    assert Reason.STAIRCASE in reasons
+
+
+@pytest.mark.parametrize("factor", [2.0, -1.0])
+def test_a_wrong_second_derivative_there_is_found(factor: float) -> None:
+    @tf.custom_gradient
+    def slope(x: Any) -> Any:
+        y = tf.math.expm1(x) + 1.0
+        return y, lambda dy: factor * dy * y
+
+    @tf.custom_gradient
+    def elu(x: Any) -> Any:
+        return tf.math.expm1(x), lambda dy: dy * slope(x)
+
+    points = np.random.default_rng(4).uniform(-33.0, -28.0, 12)
+    verdicts = [check(elu, x, order=2).orders[2].verdict for x in points]
+    assert verdicts.count("mismatch") >= 6
