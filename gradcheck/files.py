@@ -13,16 +13,10 @@ class FileRefusedError(OSError):
     """A path is no file to read: a link, a device, a folder, too large or no text; names it and what is expected."""
 
 
-def read(path: Path, limit: int) -> str:
-    """The text of a regular file of at most `limit` bytes of UTF-8.
+def refuse_unusual(path: Path, limit: int) -> None:
+    """Raises FileRefusedError unless a path is a regular file of at most `limit` bytes, and no symbolic link.
 
-    Raises FileRefusedError for anything else, a symbolic link and a named pipe (which nobody may ever write to)
-    included, and OSError where the file is missing or cannot be read.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     read(replace(Path(folder, "a.txt"), "whole"), 1000)
-    'whole'
+    Raises OSError where there is no such file. A named pipe, say, to which nobody writes would be waited for forever.
     """
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
@@ -31,6 +25,19 @@ def read(path: Path, limit: int) -> str:
         raise FileRefusedError(f"{path}: is no regular file; expected one")
     if about.st_size > limit:
         raise FileRefusedError(f"{path}: has {about.st_size} bytes; expected at most {limit}")
+
+
+def read(path: Path, limit: int) -> str:
+    """The text of a regular file of at most `limit` bytes of UTF-8.
+
+    Raises FileRefusedError for anything else, and OSError where the file is missing or cannot be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read(replace(Path(folder, "a.txt"), "whole"), 1000)
+    'whole'
+    """
+    refuse_unusual(path, limit)
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as file:
         content = file.read(limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,19 @@ ELEMENTS = {
     "all but the first": slice(1, None),
     "all but the last": slice(None, -1),
 }
+
+
+TRIGGERS = {
+    "no element": "empty",
+    "zero": "zero",
+    "repeated index": "repeat",
+    "tie": "tie",
+    "one": "one",
+    "huge value": "huge",
+    "tiny value": "tiny",
+    "a single element": "single",
+}
+"""What a report says is special about an argument, and the condition that holds there."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +140,18 @@ class Region:
         moved = np.moveaxis(array, axes, range(-len(axes), 0))
         rest = moved.shape[: array.ndim - len(axes)]
         return moved.reshape(math.prod(rest), math.prod(moved.shape[len(rest) :]))
+
+
+def narrowest(op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int, trigger: str) -> Region:
+    """The smallest region around one example: its attributes, its argument's rank, and what its `trigger` says.
+
+    `trigger` is a report's, as "zero in argument 0". Where it says nothing ("none"), the condition is "always".
+
+    >>> narrowest("cumprod", {"reverse": False}, [np.array([0.0, 2.0])], 1, "zero in argument 0").condition
+    'zero'
+    """
+    told = re.fullmatch(r"(.+) in argument (\d+)", trigger)
+    condition = TRIGGERS.get(told[1]) if told else None
+    argument = int(told[2]) if told and condition else 0
+    rank = np.ndim(arguments[argument])
+    return Region(op, condition or "always", (order,), tuple(sorted(attrs.items())), argument, ranks=(rank,))

@@ -42,8 +42,10 @@ def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[I
     return arrays
 
 
-def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array]:
-    """The same from the values of the references alone, without a bound: extrapolated central differences, fixed steps.
+def differences(
+    graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = (), *, step: float = STEP
+) -> list[Array]:
+    """The same from the values of the references alone, without a bound: extrapolated central differences of one step.
 
     Every evaluation is a batch of two points, because a reference may look at row 0, the unperturbed one.
     """
@@ -69,7 +71,7 @@ def differences(graph: Graph, order: int, cotangent: Input, direction: Sequence[
     def entry(place: int, element: tuple[int, ...], unit: complex) -> float:
         vectors = [np.zeros_like(part) for part in point]
         vectors[place][element] = unit
-        return (4 * central(vectors, STEP / 2) - central(vectors, STEP)) / 3
+        return (4 * central(vectors, step / 2) - central(vectors, step)) / 3
 
     results = []
     for place, part in enumerate(point):

@@ -1,0 +1,48 @@
+"""The command line: `python -m gradcheck replay | merge | coverage | known`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from gradcheck import runtime
+from gradcheck.commands import coverage, known, merge, replay
+from gradcheck.commands.answer import Answer, CommandError, printable
+
+ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
+EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
+
+example:
+  python -m gradcheck replay reports"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code; 2 where it cannot do what was asked."""
+    runtime.set_environment()
+    asked = parser().parse_args(arguments)
+    try:
+        answer: Answer = asked.run(asked)
+    except CommandError as error:
+        answer = Answer("error", (), {"error": str(error)}, f"{asked.prog} --help", 2)
+        print(f"{asked.prog}: error: {printable(str(error))}", file=sys.stderr)
+        if asked.json:
+            print(answer.json)
+        return answer.code
+    print(answer.json if asked.json else answer.text)
+    return answer.code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    top = argparse.ArgumentParser(
+        "python -m gradcheck", description=ABOUT, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for command in (replay, merge, coverage, known):
+        command.add(commands)
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What `python -m gradcheck` can do: one file a command, each of which gives an Answer."""

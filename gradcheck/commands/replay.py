@@ -1,0 +1,169 @@
+"""`python -m gradcheck replay`: are these findings still wrong on the TensorFlow that is installed?"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck import defect, files, known
+from gradcheck.commands.answer import Answer, CommandError, table
+from gradcheck.commands.installed import known_defects, tensorflow
+from gradcheck.commands.options import subcommand
+from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
+from gradcheck.report import json_report, reading
+from gradcheck.report.discovery import Discovery, literal
+from gradcheck.report.events import State
+
+if TYPE_CHECKING:
+    from gradcheck.recheck import Recheck
+
+MORE = """A finding is a report's JSON or a file of reports/known; a folder stands for all those in it and in its
+folder `known`. Nothing in a file is executed: it names operations of the catalogue and numbers.
+
+exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
+one or more are fixed, 2 if one or more cannot run."""
+CODES = {State.STILL: 0, State.FIXED: 1, State.CANNOT_RUN: 2}
+NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of one file; `source` is "report", "known" or, where it cannot be read, None."""
+
+    file: str
+    state: str
+    message: str
+    source: str | None = None
+    name: str | None = None
+    operation: str | None = None
+    order: int | None = None
+    kind: str | None = None
+    known: str | None = None
+    changed: bool = False
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    parser = subcommand(
+        commands,
+        "replay",
+        run,
+        about="take the derivatives of findings again: still wrong, fixed, or cannot run",
+        more=MORE,
+        example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
+    )
+    parser.add_argument(
+        "findings",
+        nargs="*",
+        type=Path,
+        default=[Path("reports")],
+        metavar="FINDING",
+        help="a JSON file, or a folder of them (default: reports)",
+    )
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    """Replays the findings asked for."""
+    paths = _files(asked.findings)
+    release = tensorflow()
+    defects = [one for one in known_defects() if one.covers(release)]
+    seen = [_replayed(path, defects) for path in paths]
+    counts = Counter(one.state for one in seen)
+    total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
+    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", one.message, one.file) for one in seen]
+    return Answer(
+        "replay",
+        (*table(rows), f"{total}, TensorFlow {release}"),
+        {
+            "tensorflow": release,
+            "findings": [asdict(one) for one in seen],
+            "counts": {n: counts[n] for n in NAMES.values()},
+        },
+        _next(seen),
+        max(CODES[state] for state, name in NAMES.items() if counts[name]),
+    )
+
+
+def _files(given: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = [*sorted(path.glob("*.json")), *sorted((path / "known").glob("*.json"))]
+            if not inside:
+                raise CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
+            found += inside
+        elif path.exists() or path.is_symlink():
+            found.append(path)
+        else:
+            raise CommandError(f"{path}: no such file or folder; name a finding's JSON or a folder of findings")
+    return list(dict.fromkeys(found))
+
+
+def _replayed(path: Path, defects: Sequence[defect.Defect]) -> Replayed:
+    try:
+        data = parse(files.read(path, MAX_TEXT))
+        if not isinstance(data, dict) or data.get("format") not in (json_report.FORMAT, defect.FORMAT):
+            raise GraphFormatError("$", data, f"the format {json_report.FORMAT!r} or {defect.FORMAT!r}")
+        if data["format"] == defect.FORMAT:
+            return _defect(path, defect.from_json(data))
+        return _report(path, reading.from_json(data).discovery, defects)
+    except (ValueError, OSError) as error:
+        told = str(error).removeprefix(f"{path}: ")
+        return Replayed(str(path), NAMES[State.CANNOT_RUN], told)
+
+
+def _defect(path: Path, found: defect.Defect) -> Replayed:
+    from gradcheck.recheck import of_defect
+
+    return _told(path, of_defect(found), "known", found, found.kind.value, found.name)
+
+
+def _report(path: Path, found: Discovery, defects: Sequence[defect.Defect]) -> Replayed:
+    from gradcheck.graphs.admission import admit
+    from gradcheck.recheck import of_report
+
+    seen, match = of_report(found), None
+    if seen.state is not State.CANNOT_RUN:
+        # The values in the file are whatever somebody wrote; those of the graph are not.
+        values = tuple(literal(value) for value in admit(found.graph))
+        match = known.match(replace(found, values=values), defects=defects)
+    return _told(path, seen, "report", found, found.signature.kind.value, None if match is None else match.name)
+
+
+def _told(
+    path: Path, seen: Recheck, source: str, found: Discovery | defect.Defect, kind: str, match: str | None
+) -> Replayed:
+    return Replayed(
+        str(path),
+        NAMES[seen.state],
+        seen.message,
+        source,
+        found.name,
+        found.culprit,
+        found.order,
+        kind,
+        match,
+        seen.changed,
+    )
+
+
+def _next(seen: Sequence[Replayed]) -> str:
+    """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
+    for one in seen:
+        if one.state == NAMES[State.FIXED] and one.source == "known":
+            return f"python -m gradcheck known fixed {one.name}"
+    for one in seen:
+        if one.state == NAMES[State.STILL] and one.source == "report" and one.known is None:
+            return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
+    for one in seen:
+        if one.state == NAMES[State.CANNOT_RUN]:
+            return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"
+    for one in seen:
+        if one.state == NAMES[State.FIXED]:
+            return f"rm {shlex.quote(one.file)}"
+    return "python -m gradcheck known list"
