@@ -6,6 +6,7 @@ output acts as L = Re(conj(w) y); both are plain inner products in these coordin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ def is_complex(dtype: Any) -> bool:
 
 def coordinate_count(shape: Sequence[int], dtype: Any) -> int:
     """How many real coordinates a tensor has."""
-    return int(np.prod(shape, dtype=np.int64)) * (2 if is_complex(dtype) else 1)
+    return math.prod(shape) * (2 if is_complex(dtype) else 1)
 
 
 def to_coordinates(value: Array) -> Array:

@@ -36,14 +36,10 @@ class Gradients:
 
 def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
     """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""
-    values, connected = [], []
-    for row in rows:
-        parts = [_coordinates(part, source) for part, source in zip(row, sources, strict=True)]
-        values.append(np.concatenate(parts) if parts else np.zeros(0))
-        connected.append(
-            np.concatenate([np.full(source.count, part is not None) for part, source in zip(row, sources, strict=True)])
-        )
-    return Gradients(np.stack(values), np.stack(connected))
+    values = [[_coordinates(part, source) for part, source in zip(row, sources, strict=True)] for row in rows]
+    seen = np.array([[part is not None for part in row] for row in rows])
+    counts = [source.count for source in sources]
+    return Gradients(np.stack([np.concatenate(parts) for parts in values]), np.repeat(seen, counts, axis=1))
 
 
 def _coordinates(part: Any, source: Source) -> Array:
