@@ -7,6 +7,8 @@ import platform
 from dataclasses import dataclass, fields
 from typing import Any
 
+XLA = ("XLA_FLAGS", "TF_XLA_FLAGS")
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -23,10 +25,18 @@ class Environment:
     processor: str
     platform: str
     seed: str
+    xla: str = "not set"
 
     def rows(self) -> tuple[tuple[str, str], ...]:
         """Names as people write them, with their values."""
-        names = {"onednn": "TF_ENABLE_ONEDNN_OPTS", "log_level": "TF_CPP_MIN_LOG_LEVEL"}
+        names = {
+            "tensorflow": "TensorFlow",
+            "numpy": "NumPy",
+            "python": "Python",
+            "onednn": "TF_ENABLE_ONEDNN_OPTS",
+            "log_level": "TF_CPP_MIN_LOG_LEVEL",
+            "xla": "XLA flags",
+        }
         return tuple(
             (names.get(field.name, field.name.replace("_", "-")), str(getattr(self, field.name)))
             for field in fields(self)
@@ -53,6 +63,7 @@ def current(seed: object = None) -> Environment:
         processor=_processor(),
         platform=platform.platform(),
         seed="not set" if seed is None else str(seed),
+        xla=" ".join(os.environ[name] for name in XLA if os.environ.get(name)) or "not set",
     )
 
 

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Sequence
 
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.finding import Finding
 from gradcheck.graphs.graph import Input
 from gradcheck.graphs.python_form import expression, variables
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
+from gradcheck.report.sentence import sentence
 
 SHOWN = 12
 MARKS = re.compile(r"([\\`*_{}\[\]()#+!|~])")
-ORDINAL = {1: "first", 2: "second"}
-COMPLAINT = {
-    Kind.RAISES: "throws, although the function is computed",
-    Kind.SHAPE: "has the wrong shape or dtype",
-    Kind.MISSING: "is None, although the function depends on the input",
-    Kind.PARTIAL: "lacks a part of the dependence",
-    Kind.NON_FINITE: "is not finite at a point where the function is smooth",
-    Kind.WRONG_VALUE: "has a wrong value",
-    Kind.SUBDIFFERENTIAL: "lies outside of the one-sided slopes at a kink",
-    Kind.UPDATE: "is not what a variable moves by",
-    Kind.MODES: "depends on how TensorFlow runs it",
-}
 
 
 def markdown(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
@@ -56,19 +45,7 @@ def markdown(discovery: Discovery, confirmation: Confirmation | None = None) -> 
 
 def verdict(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
     """The verdict in one sentence."""
-    kind = discovery.signature.kind
-    where = "" if discovery.trigger == "none" else f" ({escape(discovery.trigger)})"
-    functions = CATALOGUE[discovery.culprit].gradients if discovery.culprit in CATALOGUE else ()
-    registered = ", ".join(f"`{_code(name)}`" for name in functions)
-    through = f"; its backward pass goes through the gradient registered for {registered}" if registered else ""
-    release = f"TensorFlow {discovery.environment.tensorflow}" if discovery.environment else "TensorFlow"
-    sure = ""
-    if confirmation is not None:
-        sure = " A fresh process confirms it." if confirmation.confirmed else " A fresh process did not confirm it."
-    return (
-        f"In {escape(release)}, the {ORDINAL[discovery.order]} derivative of `{_code(discovery.culprit)}`{where} "
-        f"{COMPLAINT[kind]}{through}.{sure}"
-    )
+    return sentence(discovery, confirmation, text=escape, code=lambda name: f"`{_code(name)}`")
 
 
 def graph_lines(discovery: Discovery) -> list[str]:
@@ -97,9 +74,15 @@ def numbers(value: Input) -> str:
 
 def over(finding: Finding) -> str:
     """How far off a value is, in units of what is allowed."""
+    ratio = excess(finding)
+    return "-" if math.isnan(ratio) else f"{ratio:.3g} times"
+
+
+def excess(finding: Finding) -> float:
+    """The error over what is allowed; NaN where one of them is missing or not finite."""
     if finding.autodiff is None or finding.difference is None or not finding.allowed:
-        return "-"
-    return f"{abs(finding.autodiff - finding.difference) / finding.allowed:.3g} times"
+        return math.nan
+    return abs(finding.autodiff - finding.difference) / finding.allowed
 
 
 def escape(text: str) -> str:

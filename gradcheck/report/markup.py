@@ -15,7 +15,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(name: str, *children: object, **attributes: object) -> Markup:
+def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element of HTML or SVG.
 
     Children that are no Markup are escaped, None and empty texts left out. Attributes are always escaped; `_` becomes

@@ -1,7 +1,7 @@
 """The step-size curve: how far a plain central difference lies from autodiff, step by step.
 
-For a right derivative it falls with the square of the step until rounding takes over and it rises again: a V. For a wrong
-one it ends in a flat floor, the error itself.
+For a right derivative it falls with the square of the step until rounding takes over and it rises again: a V. For a
+wrong one it ends in a flat floor, the error itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing a report: JSON, Markdown and a script, each file whole or not there at all."""
+"""Writing a report: JSON, Markdown, a script and a page, each file whole or not there at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from gradcheck import files
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
+from gradcheck.report.evidence import completed, evidence
+from gradcheck.report.finding_page import finding_page
 from gradcheck.report.json_report import json_text
 from gradcheck.report.markdown import graph_lines, markdown, over, verdict
 
@@ -16,17 +18,21 @@ class ReportError(OSError):
 
 
 def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
-    """Writes `<name>.json`, `<name>.md` and `<name>.py` into a folder, made if it is missing, and returns their paths.
+    """Writes `<name>` .json, .md, .py and .html into a folder, made if it is missing, and returns their paths.
+
+    What the discovery came without (values, the nodes' own derivatives) and what the page draws is computed first, with
+    TensorFlow.
 
     Files of an earlier run with the same signature are replaced, in one step each (a temporary file, then
     os.replace), so that workers that find the same defect at once never mix their reports. Raises ReportError where
     the folder cannot be made or written to.
     """
-    folder = Path(folder)
+    folder, discovery = Path(folder), completed(discovery)
     contents = {
         ".json": json_text(discovery, confirmation),
         ".md": markdown(discovery, confirmation),
         ".py": discovery.script,
+        ".html": finding_page(discovery, evidence(discovery), confirmation),
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

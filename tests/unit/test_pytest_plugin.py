@@ -96,8 +96,8 @@ def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pyteste
     pytester.makepyfile(FINDING)
     result = run(pytester, *workers)
     result.assert_outcomes(failed=1)
-    files = written(pytester.path / "reports")
-    assert [Path(name).suffix for name in files] == [".json", ".md", ".py"]
+    page, *files = written(pytester.path / "reports")
+    assert [Path(name).suffix for name in (page, *files)] == [".html", ".json", ".md", ".py"]
     assert json.loads((pytester.path / "reports" / files[0]).read_text())["confirmation"]["returncode"] == 1
     output = result.stdout.str()
     assert f"new finding: sin, wrong value at order 1: reports/{files[0]}, reports/{files[1]}" in output
@@ -108,7 +108,7 @@ def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pyteste
 def test_the_folder_of_reports_can_be_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FINDING)
     run(pytester, "--gradcheck-reports=elsewhere").assert_outcomes(failed=1)
-    assert len(written(pytester.path / "elsewhere")) == 3
+    assert len(written(pytester.path / "elsewhere")) == 4
     assert not (pytester.path / "reports").exists()
 
 
@@ -133,7 +133,7 @@ def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pyteste
     result.assert_outcomes(failed=1)
     assert "new finding: sin" in result.stdout.str()
     assert "new finding: cos" in result.stdout.str()
-    assert len(written(pytester.path / "reports")) == 6
+    assert len(written(pytester.path / "reports")) == 8
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gradcheck.graphs.json_form import from_json
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery, NodeCheck, literal
 from gradcheck.report.environment import Environment
+from gradcheck.report.evidence import Evidence
 from gradcheck.report.markdown import markdown, verdict
 from gradcheck.report.writer import ReportError, text, write
 
@@ -35,9 +36,9 @@ FOUND = Discovery(
 )
 
 
-def test_three_files_with_the_stable_name(tmp_path: Path) -> None:
+def test_four_files_with_the_stable_name(tmp_path: Path) -> None:
     paths = write(FOUND, tmp_path / "new" / "reports", Confirmation(1, "x[0] 0 9 <- wrong\nWRONG"))
-    assert [path.name for path in paths] == [FOUND.name + suffix for suffix in (".json", ".md", ".py")]
+    assert [path.name for path in paths] == [FOUND.name + suffix for suffix in (".json", ".md", ".py", ".html")]
     assert sorted(os.listdir(tmp_path / "new" / "reports")) == sorted(path.name for path in paths)
     assert paths[2].read_text() == FOUND.script
 
@@ -137,11 +138,12 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
     monkeypatch.setattr("gradcheck.files.os.fsync", refuse)
     with pytest.raises(ReportError, match="No space left"):
         write(FOUND, tmp_path, Confirmation(1, "other"))
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".py"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".json", ".md", ".py"]
     assert (tmp_path / f"{FOUND.name}.json").read_text() == before
 
 
-def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path) -> None:
+def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradcheck.report.writer.evidence", lambda found: Evidence())  # files are the subject
     reasons = [letter * 5000 for letter in "abcd"]
     found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
     threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]
@@ -149,5 +151,5 @@ def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4
     assert json.loads((tmp_path / f"{FOUND.name}.json").read_text())["findings"][0]["reason"] in reasons
