@@ -1,0 +1,192 @@
+"""A tiny suite of planted operations in a folder of its own, run in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.report.run import Run, read
+
+# Every Python process that finds this on its path has the planted operations, fresh ones included.
+PLANT = """
+import os, time
+import numpy as np
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.opspec import OpSpec
+
+
+def crash(x):
+    import tensorflow as tf
+    if (x.numpy() > 1.5).any():
+        os.abort()
+    return tf.identity(x)
+
+
+def hang(x):
+    import tensorflow as tf
+    while (x.numpy() > 1.5).any():
+        time.sleep(0.01)
+    return tf.identity(x)
+
+
+def crash_backwards(x):
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def run(x):
+        return tf.identity(x), lambda dy: os.abort()
+
+    return run(x)
+
+
+np.planted_crash, np.planted_hang, np.planted_crash_backwards = crash, hang, crash_backwards
+for name, source in {
+    "planted_wrong": "tf.grad_pass_through(tf.square)({0})",
+    "planted_wrong_too": "tf.grad_pass_through(tf.exp)({0})",
+    "planted_crash": "np.planted_crash({0})",
+    "planted_crash_backwards": "np.planted_crash_backwards({0})",
+    "planted_hang": "np.planted_hang({0})",
+}.items():
+    CATALOGUE[name] = OpSpec(name, "planted", source, ("Identity",), starts=((2,),))
+"""
+CONFTEST = """
+import os
+from pathlib import Path
+from gradcheck.strategies import profiles
+from hypothesis import settings
+
+profiles.register(Path(__file__).parent / ".hypothesis")
+
+
+def pytest_configure(config):
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("dev")
+"""
+TESTS = """
+import os
+import pytest
+from gradcheck.strategies.graphs import graphs
+from hypothesis import given, strategies as st
+from gradcheck.hunt import drawing, examine
+
+CASES = [
+    pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name))
+    for name in os.environ["PLANTED"].split(",")
+    for order in (1,)
+]
+
+
+@pytest.mark.parametrize(("operation", "order"), CASES)
+@given(data=st.data())
+def test_planted(gradcheck_coverage, operation, order, data):
+    with drawing(operation, order, gradcheck_coverage):
+        graph = data.draw(graphs(containing=operation, operations=[operation, "add"], order=order, max_nodes=2))
+    examine(graph, order, gradcheck_coverage, operation=operation, defects=())
+"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The folder of a suite and how to run it."""
+
+    root: Path
+
+    def command(self, *arguments: str) -> list[str]:
+        plugins = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly")
+        return [sys.executable, "-m", "pytest", *plugins, *arguments]
+
+    def environment(self, planted: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
+        return {**kept, "PLANTED": planted, "PYTHONPATH": str(self.root / "plant"), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+    def run(self, planted: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs pytest with these operations to its end; at most five minutes."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.root,
+            env=self.environment(planted),
+            text=True,
+            capture_output=True,
+            timeout=300,
+            **options,
+        )
+
+    def start(self, planted: str, *arguments: str) -> subprocess.Popen[str]:
+        """Starts pytest in a process group of its own."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.root,
+            env=self.environment(planted),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def told(self) -> Run:
+        """What the events say, all runs together."""
+        return read(self.reports / "events")
+
+    def findings(self) -> dict[str, str]:
+        """The JSON reports by name."""
+        return {
+            path.name: path.read_text() for path in sorted(self.reports.glob("*.json")) if path.name != "turns.json"
+        }
+
+    def whole(self) -> bool:
+        """Whether no file is half written: no temporary one is left, every one can be read."""
+        left = [path for path in self.reports.rglob("*") if path.suffix in (".tmp", ".new")]
+        from gradcheck.report import reading
+
+        for path in self.reports.glob("*order1*.json"):
+            reading.read(path)
+        return not left and not self.told.remarks
+
+
+@pytest.fixture
+def suite(tmp_path: Path, plant: Callable[[], None]) -> Suite:
+    """A suite whose planted operations this process knows too, so that it can read the events."""
+    plant()
+    (tmp_path / "plant").mkdir()
+    (tmp_path / "plant" / "sitecustomize.py").write_text(PLANT)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    folder = tmp_path / "tests" / "properties"
+    folder.mkdir(parents=True)
+    (folder / "test_planted.py").write_text(TESTS)
+    return Suite(tmp_path)
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Plants the operations in this process until the test is over."""
+
+    def run() -> None:
+        import numpy as np
+
+        from gradcheck.graphs.catalogue import CATALOGUE
+
+        before, attributes = dict(CATALOGUE), set(vars(np))
+        exec(PLANT, {})
+        planted = {name: CATALOGUE[name] for name in set(CATALOGUE) - set(before)}
+        functions = {name: getattr(np, name) for name in set(vars(np)) - attributes}
+        for name, spec in planted.items():
+            del CATALOGUE[name]
+            monkeypatch.setitem(CATALOGUE, name, spec)
+        for name, function in functions.items():
+            delattr(np, name)
+            monkeypatch.setattr(np, name, function, raising=False)
+
+    return run

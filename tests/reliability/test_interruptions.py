@@ -1,0 +1,65 @@
+"""Runs that are killed or interrupted: what was printed is on disk, no file is half written, the next run works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.conftest import Suite
+
+TWO = ("-n", "2", "--dist", "load")
+LATE = 120.0
+
+
+def wait_for(suite: Suite, pattern: str, running: subprocess.Popen[str]) -> Path:
+    """The first file that matches, once it is there."""
+    end = time.monotonic() + LATE
+    while time.monotonic() < end:
+        found = sorted(suite.reports.glob(pattern))
+        if found:
+            return found[0]
+        assert running.poll() is None, running.communicate()[0]
+        time.sleep(0.05)
+    raise AssertionError(f"no {pattern} within {LATE:g} s")
+
+
+def printed(output: str) -> list[str]:
+    """The files that a run says it has written."""
+    return [line.removeprefix("written: ") for line in output.splitlines() if line.startswith("written: ")]
+
+
+@pytest.mark.parametrize("workers", [(), TWO])
+def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite, workers: tuple[str, ...]) -> None:
+    running = suite.start("planted_wrong,planted_hang", *workers)
+    wait_for(suite, "*.json", running)  # one finding is made, and a process hangs or is about to
+    wait_for(suite, "running/*.json", running)
+    os.killpg(running.pid, signal.SIGKILL)
+    output, _ = running.communicate()
+    before = suite.findings()
+    assert before
+    assert all(Path(path).is_file() for path in printed(output))
+    result = suite.run("planted_wrong", "--gradcheck-limit=5")
+    assert result.returncode == 1, result.stdout
+    assert suite.findings() == before
+    assert suite.whole() or suite.told.remarks  # a killed process may leave half a last line, which is named
+    assert not list((suite.reports / "running").glob("*"))
+
+
+@pytest.mark.parametrize("workers", [(), TWO])
+def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers: tuple[str, ...]) -> None:
+    running = suite.start("planted_wrong,planted_hang", *workers)
+    wait_for(suite, "*.json", running)
+    time.sleep(1.0)
+    os.killpg(running.pid, signal.SIGINT)
+    output, _ = running.communicate(timeout=LATE)
+    assert suite.findings()
+    assert all(Path(path).is_file() for path in printed(output))
+    assert "interrupted: all that was found is in reports. To go on: python -m pytest" in output
+    assert not list((suite.reports / "running").glob("*"))
+    assert [finished.how.value for finished in suite.told.finished if finished.how.value != "interrupted"] == []
+    assert suite.whole()
