@@ -221,10 +221,18 @@ class Result:
 
 
 def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
-    lines, call = [], None
+    """The sources below the calls that they belong to; a cause that many have in common is told once."""
+    lines: list[str] = []
+    call = None
+    told: dict[tuple[Cause, Place], str] = {}
     for source in sources:
         if source.call is not None and source.call != call:
             lines.append(str(source.call))
         call = source.call
-        lines += [f"  {line}" for line in str(source).split("\n")]
+        first, *rest = str(source).split("\n")
+        answer = source.diagnosis
+        if answer is not None and answer.place is not None:
+            name = told.setdefault((answer.cause, answer.place), source.name)
+            rest = rest if name is source.name else [f"    {answer.cause.value}, as for {name}"]
+        lines += [f"  {line}" for line in (first, *rest)]
     return lines

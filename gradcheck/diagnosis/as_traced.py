@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,10 +58,12 @@ def as_traced(code: Code) -> tuple[Code, SourceResult | None]:
         try:
             result = called(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
         except Exception as error:
-            return code, _complaint(Kind.RAISES, f"{type(error).__name__}: {error}")
+            message = str(error).strip().splitlines() or [""]
+            return code, _complaint(Kind.RAISES, type(error).__name__, message[-1].strip())
     if _concrete(answers.found) and len(answers.found) == len(code.record.derivatives):
-        return replace(code, record=_answered(code.record, answers.found)), None
-    return code, _compared(code.record.result, result)
+        return replace(code, record=_answered(code.record, dict(enumerate(answers.found)))), None
+    found, complaint = _returned(code.record, result)
+    return replace(code, record=_answered(code.record, found)), complaint
 
 
 def _concrete(answers: Sequence[tuple[Any, ...]]) -> bool:
@@ -69,11 +71,11 @@ def _concrete(answers: Sequence[tuple[Any, ...]]) -> bool:
     return all(part is None or _eager(part) for answer in answers for part in answer)
 
 
-def _answered(record: Record, answers: Sequence[tuple[Any, ...]]) -> Record:
-    """The record with other answers to its derivatives."""
+def _answered(record: Record, answers: Mapping[int, tuple[Any, ...]]) -> Record:
+    """The record with other answers to some of its derivatives, by their numbers."""
 
     def answered(event: Event) -> Event:
-        if not isinstance(event, Derivative) or event.error is not None:
+        if not isinstance(event, Derivative) or event.error is not None or event.number not in answers:
             return event
         return replace(event, results=answers[event.number])
 
@@ -84,19 +86,29 @@ def _eager(part: Any) -> bool:
     return hasattr(part.values if isinstance(part, tf.IndexedSlices) else part, "_numpy")
 
 
-def _compared(eager: Any, traced: Any) -> SourceResult | None:
-    """A complaint if the code returns something else when it is traced."""
-    one, two = tf.nest.flatten(eager), tf.nest.flatten(traced)
-    if len(one) != len(two):
-        return _complaint(Kind.MODES, f"it returns {len(two)} tensors, and {len(one)} when it runs eagerly")
-    for position, (first, second) in enumerate(zip(one, two, strict=True)):
+def _returned(record: Record, result: Any) -> tuple[dict[int, tuple[Any, ...]], SourceResult | None]:
+    """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
+    eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(result)
+    if len(eager) != len(traced):
+        return {}, _complaint(Kind.MODES, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly")
+    answers, start = {}, 0
+    for call in record.derivatives:
+        given = call.results or ()
+        for position in range(start, len(eager) - len(given) + 1):
+            if all(one is two for one, two in zip(given, eager[position:], strict=False)):
+                answers[call.number] = tuple(traced[position : position + len(given)])
+                start = position + len(given)
+                break
+    for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
         if not _same(first, second):
-            text = f"result {position} is {_shown(second)}, and {_shown(first)} when the code runs eagerly"
-            return _complaint(Kind.MODES, text)
-    return None
+            text = f"result {position} is {_shown(first)} when the code runs eagerly"
+            return answers, _complaint(Kind.MODES, _shown(second), text)
+    return answers, None
 
 
 def _same(first: Any, second: Any) -> bool:
+    if first is None and tf.is_tensor(second):
+        return not np.any(tf.convert_to_tensor(second).numpy())  # functions answer zeros where tapes answer None
     if not (tf.is_tensor(first) and tf.is_tensor(second)):
         return (first is None) == (second is None)
     if first.shape != second.shape or first.dtype != second.dtype:
@@ -112,6 +124,6 @@ def _shown(value: Any) -> str:
     return "None" if value is None else np.array2string(np.asarray(value), precision=6, threshold=12)
 
 
-def _complaint(kind: Kind, text: str) -> SourceResult:
+def _complaint(kind: Kind, given: str, text: str) -> SourceResult:
     finding = Finding(kind, 1, NAME, None, None, None, None, None, None, text)
-    return SourceResult(None, NAME, kind.value, False, finding=finding)
+    return SourceResult(None, NAME, given, False, finding=finding)

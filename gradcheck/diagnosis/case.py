@@ -18,13 +18,14 @@ from gradcheck.finding import Cause, Diagnosis, Place
 class Loss:
     """What one element of a gradient is (None: no gradient) and what it should be; `covered` under a tape around all.
 
-    `steps`: small moves of the source do not move the target, larger ones do.
+    `steps`: small moves of the source do not move the target, larger ones do. `element` names it, unless it is all.
     """
 
     given: float | None
     wanted: float | None
     covered: float | None = None
     steps: bool = False
+    element: str = ""
 
     @property
     def lost(self) -> float | None:
@@ -37,7 +38,8 @@ class Loss:
         if not self.lost or self.wanted is None or self.steps:
             return "TensorFlow sees no path"
         lost, wanted = number(self.lost), number(self.wanted)
-        return f"all of it is lost, {lost}" if self.given is None else f"{lost} of {wanted} is lost"
+        at = f" at {self.element}" if self.element else ""
+        return f"all of it is lost, {lost}{at}" if self.given is None else f"{lost} of {wanted} is lost{at}"
 
     @property
     def covering(self) -> str:

@@ -63,7 +63,8 @@ class Checked:
         origin = origin_of(code.record, call, call.sources[place])
         inside = coordinate - self.function.parts[position].start
         whole = None if isinstance(source, SourceWithin) else covered(code, call, origin, 0, inside)
-        loss = Loss(finding.autodiff, finding.difference, whole if finding.order == 1 else None)
+        element = finding.element if finding.index else ""
+        loss = Loss(finding.autodiff, finding.difference, whole if finding.order == 1 else None, element=element)
         return diagnose(code, call, source.name, origin, influence(code, call, origin), loss)
 
     @cached_property

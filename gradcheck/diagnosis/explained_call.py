@@ -175,7 +175,8 @@ class _Explaining:
         """The finding with its cause; what a wider tape or another step would give is a part that is lost."""
         row = finding.output or 0
         whole = None if coordinate is None else covered(self.code, self.call, one.origin, row, coordinate)
-        loss = Loss(finding.autodiff, finding.difference, whole)
+        element = finding.element if finding.index else ""
+        loss = Loss(finding.autodiff, finding.difference, whole, element=element)
         seen = influence(self.code, self.call, one.origin)
         answer = diagnose(self.code, self.call, one.name, one.origin, seen, loss)
         reason = finding.reason + (ROWS if answer is None and self.call.method == "batch_jacobian" else "")

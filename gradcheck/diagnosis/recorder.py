@@ -96,9 +96,9 @@ class Recorder:
 
     def ran(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
         if not self._elsewhere():
-            self.known.update((id(tensor), tensor) for tensor in outputs)
             with self._apart():
                 self._cover(outputs if name == "Const" else ())
+            self.known.update((id(tensor), tensor) for tensor in outputs)
             self._add(name, inputs, outputs, attrs)
         return outputs
 

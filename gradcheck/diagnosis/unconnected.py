@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from gradcheck.diagnosis.call_problem import CallProblem
 from gradcheck.diagnosis.case import Loss
 from gradcheck.diagnosis.diagnose import covered, diagnose
 from gradcheck.diagnosis.influence import influence
-from gradcheck.finding import Diagnosis, Finding, Kind
+from gradcheck.finding import Finding, Kind
 from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.directions import axes
 from gradcheck.verdict.observation import observe
 from gradcheck.verdict.probing import SMALL
 from gradcheck.verdict.summary import Names
@@ -44,32 +43,32 @@ def unconnected(problem: CallProblem, name: str) -> tuple[str, Finding | None]:
     if not seen.far:
         return zeros + NOTHING, None
     worst = _worst(problem) if seen.near else None
+    finding = _missing(problem, worst)
     loss = Loss(None, None, steps=True)
     if worst is not None:
         whole = covered(problem.code, problem.call, origin, worst.row, worst.coordinate)
-        loss = Loss(None, worst.value, whole)
+        loss = Loss(None, worst.value, whole, element=finding.element if finding.index else "")
     answer = diagnose(problem.code, problem.call, name, origin, seen, loss)
     if answer is None and (zeros or not seen.near):
         return ("" if seen.near else zeros + BRANCH), None
-    return "", _missing(problem, worst, answer)
+    return "", replace(finding, diagnosis=answer)
 
 
 def _worst(problem: CallProblem) -> Worst | None:
     """One step along each coordinate finds the element; a row of differences its derivative."""
-    looked = np.arange(problem.point.size)[:SMALL]
-    steps = STEP * np.maximum(np.abs(problem.point), 0.5)
-    moved = problem.values(problem.point + (np.diag(steps)[looked]))
-    changes = np.abs(moved - problem.values(problem.point[None, :])) / steps[looked, None]
+    count = min(problem.point.size, SMALL)
+    lines = np.eye(count, problem.point.size)
+    steps = STEP * np.maximum(np.abs(problem.point[:count, None]), 0.5)
+    changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
     changes = np.where(np.isfinite(changes), changes, 0.0)
     line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
-    cotangent = axes(problem.outputs)[[row]]
-    estimate = first_difference(observe(problem, axes(problem.point.size)[[looked[line]]], cotangent))
+    estimate = first_difference(observe(problem, lines[[line]], np.eye(1, problem.outputs, row)))
     if not estimate.conclusive[0, 0]:
         return None
-    return Worst(int(looked[line]), row, float(estimate.value[0, 0]), float(estimate.bound[0, 0]))
+    return Worst(line, row, float(estimate.value[0, 0]), float(estimate.bound[0, 0]))
 
 
-def _missing(problem: CallProblem, worst: Worst | None, diagnosis: Diagnosis | None) -> Finding:
+def _missing(problem: CallProblem, worst: Worst | None) -> Finding:
     names = Names.of(problem.sources)
     if worst is None:
         name, index, value, bound = problem.sources[0].name, None, None, None
@@ -79,4 +78,4 @@ def _missing(problem: CallProblem, worst: Worst | None, diagnosis: Diagnosis | N
         said = f"differences say {value:.10g} (error at most {bound:.1e})"
     row = None if worst is None or problem.call.method == "gradient" else worst.row
     reason = f"autodiff gives {'zeros for None' if problem.call.zeros else 'None'}, {said}"
-    return Finding(Kind.MISSING, 1, name, index, row, None, value, bound, None, reason, diagnosis)
+    return Finding(Kind.MISSING, 1, name, index, row, None, value, bound, None, reason)
