@@ -18,7 +18,7 @@ from .choices import Draw, index
 Array = np.ndarray[Any, Any]
 
 SHAPES: tuple[tuple[int, ...], ...] = ((2,), (), (2, 2))
-NUMBERS = (1.5, 0.5, 2.0, -1.0, 0.7, -0.3, 1.0, 0.0, 3.0, -1.7)
+NUMBERS = (1.7, 0.3, 2.2, -1.0, 0.7, -0.3, 1.4, 0.0, 3.1, -1.7)
 LARGEST = 30.0
 NEAREST = 10
 """How far back an operand may lie."""

@@ -9,17 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, reject
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from gradcheck.programs.errors import RaisedError
-from gradcheck.programs.model import Model, NoneTakenError
 from gradcheck.programs.program import (
-    Apply,
-    Assign,
-    Branch,
-    Call,
-    Constant,
     Derive,
     Loop,
     Open,
@@ -30,17 +24,15 @@ from gradcheck.programs.program import (
     Stop,
     Structure,
     Tape,
-    Variable,
     Watch,
 )
-from gradcheck.programs.tensor import Variable as ModelVariable
 
 from .choices import Draw, index
-from .program_operands import SHAPES, Operands, applied, literal, mapped
+from .program_values import ValueStatements
 
 KINDS = (
     *("apply", "derive", "open", "watch", "apply", "derive", "constant", "open", "assign", "apply", "derive"),
-    *("loop", "branch", "stop", "apply", "resume", "reset", "derive", "watch", "call"),
+    *("loop", "branch", "stop", "second", "resume", "reset", "derive", "watch", "call", "second"),
 )
 DEEPEST = 3
 LONGEST = 24
@@ -49,8 +41,6 @@ TRACED_SHARE = 12
 JACOBIAN_SHARE = 20
 MISTAKE_SHARE = 16
 MOST_JACOBIANS = 1
-MOST_CALLS = 1
-CALL_SHARE = 5
 
 
 @st.composite
@@ -63,15 +53,12 @@ def tape_programs(draw: Draw, traced: bool | None = None) -> Program:
     return _Draft(draw, inside).program()
 
 
-class _Draft:
-    """A program while it is drawn; `over` once the model has raised."""
+class _Draft(ValueStatements):
+    """A whole program while it is drawn: blocks, tapes and derivatives."""
 
     def __init__(self, draw: Draw, traced: bool) -> None:
-        self.draw, self.traced = draw, traced
-        self.model = Model(traced)
-        self.operands = Operands(draw, self.model)
-        self.over, self.jacobians, self.calls, self.length = False, 0, 0, 0
-        self.rounds = 0
+        super().__init__(draw, traced)
+        self.jacobians, self.length = 0, 0
 
     def program(self) -> Program:
         """Variables, a body, and at least one derivative."""
@@ -87,41 +74,15 @@ class _Draft:
         assume(all(np.all(np.abs(array) < LARGEST) for array in values))
         return Program(tuple(variables), tuple(body), self.traced)
 
-    def _flag(self, share: int) -> bool:
-        """True in all cases but one of `share`."""
-        return index(self.draw, share) > 0
-
-    def _choice(self, options: Sequence[Any]) -> Any:
-        return options[index(self.draw, len(options))]
-
-    def _variable(self, number: int) -> Variable:
-        variable = Variable(f"v{number}", literal(self.draw, self._choice(SHAPES)), index(self.draw, 5) < 4)
-        self.model.declare(variable)
-        self.operands.names.append(variable.name)
-        return variable
-
     def _block(self, depth: int) -> tuple[Statement, ...]:
         body: list[Statement] = []
         while not self.over and self.length < LONGEST and self._flag(5):
             self.length += 1
             kind = self._choice(KINDS)
             body.append(getattr(self, f"_{kind}")(depth))
-            if kind == "open" and not self.over and self._flag(2):
+            if kind in ("open", "second") and not self.over and self._flag(2):
                 body.append(self._derive(depth))
         return tuple(body)
-
-    def _run(self, statement: Statement, name: str | None = None) -> Statement:
-        """Runs a statement, which may bind `name`."""
-        try:
-            self.model.run(statement)
-        except RaisedError:
-            self.over = True
-        except NoneTakenError:
-            # A later round of a loop, in which a derivative is None that was none before.
-            reject()
-        else:
-            self.operands.bound(name)
-        return statement
 
     def _within(
         self,
@@ -138,18 +99,6 @@ class _Draft:
             self.over = True
         return make(body)
 
-    def _apply(self, depth: int) -> Statement:
-        names = self.operands.recorded() if self._flag(4) else []
-        names = names or self.operands.newest()
-        name, operation, arguments, _ = applied(self.draw, names, self.operands.value, self.traced)
-        again = arguments[0].isidentifier() and not self._flag(10)
-        name = arguments[0] if again else self.operands.fresh("t")
-        return self._run(Apply(name, operation, arguments), name)
-
-    def _constant(self, depth: int) -> Statement:
-        name = self.operands.fresh("c")
-        return self._run(Constant(name, literal(self.draw, self._choice(SHAPES))), name)
-
     def _open(self, depth: int) -> Statement:
         if depth >= DEEPEST:
             return self._apply(depth)
@@ -157,6 +106,19 @@ class _Draft:
         while len(tapes) < 2 and not self._flag(4):
             tapes.append(self._tape())
         return self._within(lambda body: Open(tuple(tapes), body), depth, self._watches)  # type: ignore[no-any-return]
+
+    def _second(self, depth: int) -> Statement:
+        """A tape around another one and the derivative that it gives."""
+        if depth + 1 >= DEEPEST:
+            return self._apply(depth)
+        outer = (self._tape(),)
+        return self._within(lambda body: Open(outer, body), depth, self._differentiated)  # type: ignore[no-any-return]
+
+    def _differentiated(self, opened: Open) -> tuple[Statement, ...]:
+        begin = [*self._watches(opened)]
+        for draw in (self._open, self._derive):
+            begin += [] if self.over else [draw(DEEPEST - 1)]
+        return tuple(begin)
 
     def _watches(self, opened: Open) -> tuple[Statement, ...]:
         """What the body of new tapes begins with: most of them watch something."""
@@ -198,18 +160,6 @@ class _Draft:
             return self._apply(depth)
         return self._within(lambda body: Resume(tape, body), depth)  # type: ignore[no-any-return]
 
-    def _assign(self, depth: int) -> Statement:
-        names = [n for n in self.operands.newest() if isinstance(self.model.values[n], ModelVariable)]
-        if not names:
-            return self._apply(depth)
-        variable = self._choice(names)
-        shape = self.operands.value(variable).shape
-        fitting = [n for n in self.operands.floating() if self.operands.value(n).shape == shape]
-        value = self._choice([n for n in fitting if n != variable] + [variable])
-        grown = np.abs(self.operands.value(variable) + self.operands.value(value))
-        method = self._choice(("assign_add", "assign")) if np.all(grown < 30) else "assign"
-        return self._run(Assign(variable, method, value))
-
     def _loop(self, depth: int) -> Statement:
         """The body is drawn in the first round; the others repeat it."""
         if depth >= DEEPEST or self.length > LONGEST // 2:
@@ -223,41 +173,6 @@ class _Draft:
                 if not self.over:
                     self._run(statement)
         return Loop(count, body)
-
-    def _branch(self, depth: int) -> Statement:
-        names = self.operands.floating()
-        if not names:
-            return self._apply(depth)
-        condition, operand = (self._choice(names) for _ in range(2))
-        shape = self.operands.value(operand).shape
-        other = self._choice([n for n in names if self.operands.value(n).shape == shape])
-        threshold = mapped(self._choice((0.3, -0.7, 1.1)), float(np.sum(self.operands.value(condition))))
-        name = self.operands.fresh("t")
-        then, otherwise = (
-            (Apply(name, self._choice(("sin", "tanh", "identity", "neg", "stop_gradient")), (n,)),)
-            for n in (operand, other)
-        )
-        return self._run(Branch(name, condition, threshold, then, otherwise), name)
-
-    def _call(self, depth: int) -> Statement:
-        names = self.operands.floating()
-        captured = [n for n in names if isinstance(self.model.values[n], ModelVariable)]
-        tensors = [n for n in names if n.isidentifier() and n not in captured]
-        arguments = tuple(dict.fromkeys(self._choice(tensors) for _ in range(2) if tensors))
-        values = {n: self.operands.value(n) for n in (*captured, *arguments)}
-        if not values or self.rounds or self.calls >= MOST_CALLS or self._flag(CALL_SHARE):
-            return self._apply(depth)
-        self.calls += 1
-        inner: list[Apply] = []
-        while len(inner) < 3 and (not inner or self._flag(2)):
-            _, operation, operands, value = applied(self.draw, list(reversed(values)), values.__getitem__, True, False)
-            inner.append(Apply(self.operands.fresh("t"), operation, operands))
-            values[inner[-1].name] = value
-        results = tuple(statement.name for statement in inner)
-        call = self._run(Call(self.operands.fresh("f"), results, arguments, tuple(inner)))
-        for name in results:
-            self.operands.bound(name)
-        return call
 
     def _derive(self, depth: int) -> Statement:
         name = self._tape_name(lambda tape: tape.record is not None)

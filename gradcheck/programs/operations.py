@@ -1,7 +1,8 @@
 """The operations of programs: TensorFlow's text, NumPy's value, and which tensors the gradient is made of.
 
 The gradients follow tensorflow/python/ops/math_grad.py and array_grad.py. Their values are held against differences of
-`forward` by a test; what the model needs them for is what they depend on, which decides what an outer tape sees.
+`forward` by a test; the model needs them for what they depend on, which decides what an outer tape sees. So they are
+made of the same tensors as TensorFlow's: one that is computed anew and one that is kept are not the same to a tape.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _sin(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
 
 
 def _cos(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
-    return (compute(NEG, compute(MUL, *up, compute(SIN, *at.inputs))),)
+    return (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),)
 
 
 def _square(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
@@ -142,13 +143,24 @@ def _square(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
 
 
 def _tanh(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
-    one = Tensor(np.array(1.0))
-    return (compute(MUL, *up, compute(SUB, one, compute(SQUARE, *at.outputs))),)
+    return (compute(TANH_GRAD, *at.outputs, *up),)
+
+
+def _tanh_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    y, above = at.inputs
+    twice = compute(MUL, compute(MUL, compute(MUL, *up, Tensor(np.array(-2.0))), above), y)
+    return twice, compute(TANH_GRAD, y, *up)
 
 
 def _sigmoid(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
-    (y,) = at.outputs
-    return (compute(MUL, *up, compute(MUL, y, compute(SUB, Tensor(np.array(1.0)), y))),)
+    return (compute(SIGMOID_GRAD, *at.outputs, *up),)
+
+
+def _sigmoid_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    y, above = at.inputs
+    both = compute(MUL, *up, above)
+    twice = compute(MUL, compute(MUL, Tensor(np.array(2.0)), both), y)
+    return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
 
 
 def _exp(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
@@ -169,9 +181,20 @@ def _mul(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
     return _like(compute, compute(MUL, *up, b), a), _like(compute, compute(MUL, *up, a), b)
 
 
-def _matmul(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
-    a, b = at.inputs
-    return compute(MATMUL, *up, compute(TRANSPOSE, b)), compute(MATMUL, compute(TRANSPOSE, a), *up)
+@cache
+def matmul(first: bool, second: bool) -> Operation:
+    """The product of two matrices, the first or the second of them transposed."""
+
+    def forward(a: Array, b: Array) -> Array:
+        return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
+
+    def backward(compute: Compute, at: Application, ups: tuple[Tensor, ...]) -> Parts:
+        (a, b), (up,) = at.inputs, ups
+        of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
+        of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
+        return of_a, of_b
+
+    return Operation("matmul", forward, backward, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
 
 
 def _transpose(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
@@ -209,7 +232,7 @@ EXP = Operation("exp", np.exp, _exp, "tf.exp({0})")
 ADD = Operation("add", paired(np.add), _add, "{0} + {1}", arity=2)
 SUB = Operation("sub", paired(np.subtract), _sub, "{0} - {1}", arity=2)
 MUL = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
-MATMUL = Operation("matmul", np.matmul, _matmul, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
+MATMUL = matmul(False, False)
 TRANSPOSE = Operation("transpose", _swapped, _transpose, "tf.linalg.matrix_transpose({0})", matrix=True)
 SUM = Operation("sum", _sum_all, _sum, "tf.reduce_sum({0})")
 # tf.stop_gradient runs inside of record.stop_recording().
@@ -224,6 +247,8 @@ TO_INTEGER = Operation("to_integer", lambda a: a.astype(np.int64), None, "tf.cas
 NUMPY = Operation("numpy", np.sin, None, "tf.constant(np.sin({0}.numpy()))", fixed=True, recorded=False)
 TO_FLOAT = Operation("to_float", lambda a: a.astype(np.float64), None, "tf.cast({0}, tf.float64)", fixed=True)
 INTEGER_SUM = Operation("integer_sum", paired(np.add), None, "{0} + {1}", arity=2, fixed=True)
+TANH_GRAD = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _tanh_grad)
+SIGMOID_GRAD = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
 ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
 ADD_N = Operation("add_n", _add_all, _all)
 READ = Operation("read", lambda a: a.copy(), _identity)

@@ -1,0 +1,98 @@
+"""The table of operations: values as TensorFlow computes them, gradients held against differences of the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.programs import interpreter
+from gradcheck.programs.operations import (
+    ADD_N,
+    FLOATING,
+    INTEGER,
+    OPERATIONS,
+    SIGMOID_GRAD,
+    TANH_GRAD,
+    NoGradientError,
+    Operation,
+    broadcast_to,
+    first_row,
+    matmul,
+    sum_to,
+)
+from gradcheck.programs.reverse import gradient
+from gradcheck.programs.seen import Seen
+from gradcheck.programs.stage import Stage
+from gradcheck.programs.tensor import Record, Tensor
+
+SHAPES = [(2,), (), (2, 2)]
+ROUGH = np.array([0.7, -1.3, 0.4, 2.6])
+DIFFERENTIABLE = [
+    name for name, operation in FLOATING.items() if operation.backward and name not in ("sign", "remainder")
+]
+
+
+def numbers(shape: tuple[int, ...], dtype: type = np.float64, offset: int = 0) -> np.ndarray:
+    size = int(np.prod(shape))
+    return np.roll(ROUGH, offset)[:size].reshape(shape).astype(dtype)
+
+
+def pairs(operation: Operation) -> list[list[np.ndarray]]:
+    """Arguments of all shapes that go together."""
+    shapes = [(2, 2)] if operation.matrix else SHAPES
+    dtype = np.int64 if operation.name in INTEGER else np.float64
+    if operation.arity == 1:
+        return [[numbers(shape, dtype)] for shape in shapes]
+    return [[numbers(a, dtype), numbers(b, dtype, 1)] for a in shapes for b in shapes]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_value_is_that_of_tensorflow(name: str) -> None:
+    for arrays in pairs(OPERATIONS[name]):
+        ours = OPERATIONS[name].forward(*(array[None] for array in arrays))[0]
+        theirs = np.asarray(interpreter.callable_of(name)(*(tf.constant(array) for array in arrays)))
+        assert theirs.dtype == ours.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=1e-15)
+
+
+def held_against_differences(operation: Operation, arrays: list[np.ndarray]) -> None:
+    record, sources = Record(accessed=True), [Tensor(array) for array in arrays]
+    for source in sources:
+        record.watch(source)
+    target = Stage(active=[record]).apply(operation, *sources)
+    for source, part in zip(sources, gradient(record, [target], sources, Stage().apply), strict=True):
+        estimate = Seen(record, (target,), source, "gradient").difference()
+        assert part is not None
+        assert np.all(estimate.conclusive)
+        assert np.all(np.abs(part.value - estimate.value) <= estimate.bound)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_the_gradient_is_that_of_the_value(name: str) -> None:
+    for arrays in pairs(OPERATIONS[name]):
+        held_against_differences(OPERATIONS[name], arrays)
+
+
+def test_the_gradients_of_what_only_gradients_use() -> None:
+    held_against_differences(sum_to(()), [numbers((2, 2))])
+    held_against_differences(sum_to((2,)), [numbers((2, 2))])
+    held_against_differences(broadcast_to((2, 2)), [numbers((2,))])
+    held_against_differences(ADD_N, [numbers((2,)), numbers((2,), offset=1)])
+    held_against_differences(first_row(2, batch=False), [numbers((2, 2))])
+    held_against_differences(first_row(2, batch=True), [numbers((2, 2))])
+    held_against_differences(TANH_GRAD, [numbers((2,)), numbers((2,), offset=1)])
+    held_against_differences(SIGMOID_GRAD, [numbers((2,)), numbers((2,), offset=1)])
+    for first, second in ((False, True), (True, False), (True, True)):
+        held_against_differences(matmul(first, second), [numbers((2, 2)), numbers((2, 2), offset=1)])
+
+
+def test_an_operation_without_a_gradient() -> None:
+    with pytest.raises(NoGradientError, match="TruncateMod"):
+        held_against_differences(OPERATIONS["remainder"], [numbers((2,))])
+
+
+def test_a_value_that_differences_do_not_see_is_fixed() -> None:
+    assert {name for name, operation in OPERATIONS.items() if operation.backward is None} == {
+        name for name, operation in OPERATIONS.items() if operation.fixed and name != "sign"
+    }

@@ -1,0 +1,138 @@
+"""A fault in the model or in TensorFlow does not pass: each is found within a few hundred programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from gradcheck.strategies.tape_programs import tape_programs
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from gradcheck.programs import model, operations, reverse, tape, tensor
+from gradcheck.programs.comparison import UnexplainedDifference, examine
+from gradcheck.programs.program import Program
+
+PROGRAMS = 300
+
+
+@seed(3)
+@settings(
+    max_examples=PROGRAMS,
+    phases=[Phase.generate],
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=False,
+)
+@given(tape_programs(traced=False))
+def hunt(program: Program) -> None:
+    examine(program)
+
+
+def _watch_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model forgets that watch_accessed_variables may be off."""
+    original = tensor.Record.__init__
+
+    def made(self: Any, accessed: bool) -> None:
+        original(self, True)
+
+    monkeypatch.setattr(tensor.Record, "__init__", made)
+
+
+def _integers_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model lets the gradient pass casts to integers and back."""
+    monkeypatch.setattr(tensor.Tensor, "floating", True)
+    for operation in (operations.TO_INTEGER, operations.TO_FLOAT):
+        passing = replace(operation, backward=operations.IDENTITY.backward)
+        monkeypatch.setitem(operations.OPERATIONS, operation.name, passing)
+
+
+def _never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model lets every tape give as many derivatives as one likes."""
+    original = tape.ModelTape.__init__
+
+    def made(self: Any, stage: Any, persistent: bool, accessed: bool) -> None:
+        original(self, stage, True, accessed)
+
+    monkeypatch.setattr(tape.ModelTape, "__init__", made)
+
+
+def _stop_gradient_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model takes tf.stop_gradient for tf.identity."""
+    monkeypatch.setitem(operations.OPERATIONS, "stop_gradient", operations.IDENTITY)
+
+
+def _no_ones_for_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model gives None for a target that is a source and was never recorded."""
+    original = reverse.gradient
+
+    def without(record: Any, targets: Any, sources: Any, compute: Any) -> Any:
+        found = original(record, targets, sources, compute)
+        lost = [s in targets and s not in record.entries for s in sources]
+        return [None if gone else part for gone, part in zip(lost, found, strict=True)]
+
+    monkeypatch.setattr(tape, "gradient", without)
+
+
+def _assignments_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model goes on with the old value of a variable."""
+    monkeypatch.setattr(model.Model, "_assign", lambda self, name, method, value: None)
+
+
+def _backward_without_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's gradient of a square does not depend on the input, which only a second derivative shows."""
+
+    def backward(compute: Any, at: Any, up: Any) -> Any:
+        return (compute(operations.MUL, *up, tensor.Tensor(2 * at.inputs[0].value)),)
+
+    monkeypatch.setitem(operations.OPERATIONS, "square", replace(operations.SQUARE, backward=backward))
+
+
+def _wrong_sine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow's sine has a gradient that is off by a millionth."""
+    from tensorflow.python.framework import ops
+
+    entry = ops.gradient_registry._registry["Sin"]
+    original = entry["type"]
+    monkeypatch.setitem(entry, "type", lambda op, grad: original(op, grad) * (1 + 1e-6))
+
+
+def _tapes_lose_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow gives zeros where the model says None."""
+    original = tf.GradientTape.gradient
+
+    def with_zeros(self: Any, target: Any, sources: Any, **options: Any) -> Any:
+        return original(self, target, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    monkeypatch.setattr(tf.GradientTape, "gradient", with_zeros)
+
+
+def _tapes_cannot_be_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow's reset does nothing."""
+    monkeypatch.setattr(tf.GradientTape, "reset", lambda self: None)
+
+
+FAULTS = [
+    *(
+        _watch_all,
+        _integers_followed,
+        _never_used_up,
+        _stop_gradient_passes,
+        _no_ones_for_sources,
+        _assignments_forgotten,
+    ),
+    *(_backward_without_the_input, _wrong_sine, _tapes_lose_a_source, _tapes_cannot_be_reset),
+]
+
+
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__.strip("_"))
+def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    plant(monkeypatch)
+    with pytest.raises(UnexplainedDifference):
+        hunt()
+
+
+def test_without_a_fault_nothing_is_found() -> None:
+    hunt()
