@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcheck.check import raise_unless_good, refuse_mode
 from gradcheck.finding import Result
-from gradcheck.stepping.opening import open_step
+from gradcheck.stepping.opening import opened, runner_of
 from gradcheck.stepping.verdict import StepCheck
 
 
@@ -16,6 +16,7 @@ def assert_step(
     *inputs: Any,
     variables: Any = None,
     learning_rate: float | None = None,
+    session: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
     probes: int = 8,
@@ -46,9 +47,10 @@ def assert_step(
     """
     __tracebackhide__ = True
     refuse_mode(inconclusive)
-    runner, found = open_step(step, inputs, variables)
     tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
-    result = StepCheck(runner, found, tolerance, learning_rate).result()
+    runner = runner_of(step, inputs, session)
+    with runner.mode():
+        result = StepCheck(runner, opened(runner, variables), tolerance, learning_rate).result()
     raise_unless_good(_name(step), result, "given", inconclusive)
     return result
 

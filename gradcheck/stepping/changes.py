@@ -34,8 +34,11 @@ class Pair:
         return bool(np.all(np.abs(self.used - expected) <= self.slack))
 
 
-def pairs(taken: Sequence[Array | None], used: Sequence[Array | None]) -> list[Pair] | None:
-    """The pairs of two lists of gradients; None where one has a gradient that the other has not, or not finite."""
+def pairs(taken: Sequence[Array | None], used: Sequence[Array | None], error: float = 0.0) -> list[Pair] | None:
+    """The pairs of two lists of gradients; None where one has a gradient that the other has not, or not finite.
+
+    `error` is that of `taken`, beside its rounding.
+    """
     found = []
     for one, other in zip(taken, used, strict=True):
         if (one is None) != (other is None):
@@ -43,7 +46,7 @@ def pairs(taken: Sequence[Array | None], used: Sequence[Array | None]) -> list[P
         if one is not None and other is not None:
             if one.shape != other.shape or not (np.all(np.isfinite(one)) and np.all(np.isfinite(other))):
                 return None
-            found.append(Pair(to_coordinates(one), to_coordinates(other), slack_of(one, other)))
+            found.append(Pair(to_coordinates(one), to_coordinates(other), error + slack_of(one, other)))
     return found
 
 

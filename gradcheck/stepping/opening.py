@@ -1,4 +1,4 @@
-"""From a step to a Runner: run three times, its variables found, refused where two runs from one state differ."""
+"""The first runs of a step: its variables are found, and it is refused where two runs from one state differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.precision import ROUNDOFF
@@ -14,46 +13,48 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.stepping.python_state import PythonState
 from gradcheck.stepping.refusals import RefusedStepError, refuse_iterators
 from gradcheck.stepping.run import Run, Runner, dense
+from gradcheck.stepping.session import SessionRunner
+from gradcheck.stepping.session_state import session_of
 
 Array = np.ndarray[Any, Any]
 SLACK = 1e3
 
 
-def open_step(step: Callable[..., Any], inputs: Sequence[Any], variables: Any) -> tuple[Runner, list[Any]]:
-    """A Runner for the step, and the variables (as somebody would name them) that it is checked for.
-
-    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Raises TypeError for a
-    step that is not callable or gives no loss or gradients, RefusedStepError for what cannot be put back.
-    """
+def runner_of(step: Callable[..., Any], inputs: Sequence[Any], session: Any) -> Runner:
+    """A Runner for eager code, or for a session. Raises TypeError for a step that is not callable."""
     if not callable(step):
         raise TypeError(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
             "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
         )
-    refuse_iterators(step, inputs)
-    state = PythonState(step)
+    session = session_of(session)
+    return Runner(step, inputs) if session is None else SessionRunner(step, inputs, session)
+
+
+def opened(runner: Runner, variables: Any) -> list[Any]:
+    """The variables (as somebody would name them) that a step is checked for, after its first runs.
+
+    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Raises TypeError for a
+    step that gives no loss or gradients, RefusedStepError for what cannot be put back.
+    """
+    refuse_iterators(runner.step, runner.inputs)
+    state = PythonState(runner.step)
     try:
-        runner = Runner(step, inputs)
         found = _first_run(runner, variables)
-        between = PythonState(step)
+        between = PythonState(runner.step)
         one, two = (runner.run(keep_python=True) for _ in range(2))
         _refuse_difference(one, two, between.changed())
     finally:
         state.put_back()
     if variables is None:
         found = _used(runner, found, two)
-    return runner, found
+    return found
 
 
 def _first_run(runner: Runner, variables: Any) -> list[Any]:
     """The variables to check; the first run may build layers, slots and functions."""
-    if variables is not None:
-        found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
-        runner.variables = tuple(variable_of(variable) for variable in found)
-        wrong = [item for item, variable in zip(found, runner.variables, strict=True) if variable is None]
-        if wrong or not found:
-            kind = type(wrong[0]).__name__ if wrong else "nothing"
-            raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
+    found = runner.chosen(variables)
+    if found is not None:
         runner.run(keep_python=True)
         return found
     with VariableWatcher() as watcher:

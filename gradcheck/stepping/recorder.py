@@ -19,17 +19,20 @@ CLIPS = (
     *((module, name) for module in (tf, tf.compat.v1) for name in ("clip_by_value", "clip_by_norm", "norm")),
     *((module, "clip_by_global_norm") for module in (tf, tf.compat.v1)),
     *((tf.linalg, name) for name in ("norm", "global_norm")),
+    *((np, "clip"), (np.linalg, "norm")),
 )
 """Where gradients are clipped, or measured to be clipped by hand."""
+WITNESSES = {"clip": "clip_by_value"}
 
 
 @dataclass(frozen=True)
 class Handover:
     """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
 
-    `again` gives the optimizer other pairs of a gradient and a variable in the same way.
+    `name` is the optimizer's; `again` gives it other pairs of a gradient and a variable in the same way.
     """
 
+    name: str
     optimizer: Any
     variables: tuple[Any, ...]
     gradients: tuple[Any, ...]
@@ -75,6 +78,10 @@ class Recorder:
         with patched(*patches, (tf.GradientTape, "gradient", self._differentiating)):
             yield self.now
 
+    def gave(self, result: Any) -> None:
+        """Notes what a derivative, or a session, gave: what is clipped is held against it."""
+        self._taken += _tensors(result)
+
     def _applying(self, method: str) -> Wrapper:
         def apply(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth:
@@ -95,14 +102,14 @@ class Recorder:
         clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
 
         def note(*found: Any) -> None:
-            self.now.handovers.append(Handover(optimizer, variables, found, again))
+            self.now.handovers.append(Handover(type(optimizer).__name__, optimizer, variables, found, again))
             self.now.clips.extend(clips)
 
         _noted(note, gradients)
 
     def _differentiating(self, original: Any, tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(tape, target, sources, *args, **kwargs)
-        self._taken += _tensors(result)
+        self.gave(result)
         parts = [part for part in tf.nest.flatten(target) if tf.is_tensor(part) and part.dtype.is_floating]
         if parts:
             flat = tuple(tf.nest.flatten(sources))
@@ -117,9 +124,9 @@ class Recorder:
     def _clipping(self, name: str) -> Wrapper:
         def clip(original: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            self._clipped.append((name, _tensors(result)))
+            self._clipped.append((WITNESSES.get(name, name), _tensors(result)))
             if _share(_tensors((args, kwargs)), self._taken):
-                _noted(lambda: self.now.clips.append(name), [])
+                _noted(lambda: self.now.clips.append(WITNESSES.get(name, name)), [])
             return result
 
         return clip
@@ -155,8 +162,9 @@ def _rebuilt(value: Any, arrays: list[Array]) -> Any:
 
 
 def _tensors(structure: Any) -> list[Any]:
-    """The tensors in a nested structure, those inside of IndexedSlices too."""
-    return [part for part in tf.nest.flatten(structure, expand_composites=True) if tf.is_tensor(part)]
+    """The tensors and arrays in a nested structure, those inside of IndexedSlices too."""
+    flat = tf.nest.flatten(structure, expand_composites=True)
+    return [part for part in flat if tf.is_tensor(part) or isinstance(part, (np.ndarray, np.generic))]
 
 
 def _share(some: Sequence[Any], others: Sequence[Any]) -> bool:

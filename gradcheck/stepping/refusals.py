@@ -68,14 +68,14 @@ class Refusing:
 
     def _take(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
         if id(iterator) not in self._own:
-            self._refuse(
+            raise self.refusal(
                 f"the step takes from a dataset's iterator (of {iterator.element_spec}), which cannot be put back; "
                 "take one batch before and hand it over: assert_step(step, next(iterator))"
             )
         return original(iterator, *args, **kwargs)
 
     def _dequeue(self, original: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
-        self._refuse(
+        raise self.refusal(
             f"the step uses the queue {queue.name!r}, which cannot be put back; "
             "take from it before and hand the elements to the step"
         )
@@ -85,11 +85,12 @@ class Refusing:
         # tf.function writes the code that it generates to temporary files.
         caller = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
         if set(mode) & set("wax+") and caller not in ("tempfile", "tensorflow"):
-            self._refuse(
+            raise self.refusal(
                 f"the step opens {file!r} for writing, which cannot be put back; write it after the step, outside of it"
             )
         return original(file, mode, *args, **kwargs)
 
-    def _refuse(self, message: str) -> None:
+    def refusal(self, message: str) -> RefusedStepError:
+        """An error to raise at once, which is raised again at the end of the run."""
         self._refusal = RefusedStepError(message)
-        raise self._refusal
+        return self._refusal

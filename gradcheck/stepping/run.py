@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -105,6 +106,22 @@ class Runner:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
         self._recorder, self._refusing = Recorder(), Refusing()
+
+    def mode(self) -> AbstractContextManager[Any]:
+        """Where the check runs: eagerly."""
+        return nullcontext()
+
+    def chosen(self, variables: Any) -> list[Any] | None:
+        """The variables given, taken over; None where there are none. Raises TypeError."""
+        if variables is None:
+            return None
+        found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
+        inner = [variable_of(variable) for variable in found]
+        if not found or None in inner:
+            kind = type(found[inner.index(None)]).__name__ if found else "nothing"
+            raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
+        self.variables = tuple(inner)
+        return found
 
     def run(self, *, keep_python: bool = False) -> Run:
         """Run the step and put back what it changed; `keep_python` leaves Python's own state alone.

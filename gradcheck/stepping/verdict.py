@@ -9,13 +9,12 @@ from typing import Any
 
 from gradcheck.autodiff.sources import take_apart
 from gradcheck.check import check
-from gradcheck.finding import MISMATCH, Finding, OrderResult, Result
-from gradcheck.stepping.evidence import AFTERWARDS, Evidence
+from gradcheck.finding import AGREE, MISMATCH, Finding, OrderResult, Result
+from gradcheck.stepping.evidence import AFTERWARDS, Evidence, Reference
 from gradcheck.stepping.optimizers import own_changes
-from gradcheck.stepping.run import Runner, dense
+from gradcheck.stepping.run import Run, Runner, dense
 from gradcheck.stepping.update import Move, by_hand, by_optimizer
-
-BEFORE = "the gradient from before that agrees with differences"
+from gradcheck.verdict.entries import EXCLUSION
 
 
 @dataclass(frozen=True)
@@ -40,22 +39,42 @@ class StepCheck:
         names = [source.name for source in take_apart((), self.variables).sources]
         return Evidence(self.runner, self.runner.run(), names)
 
-    def _check(self, gradient: Callable[[], Any] | None) -> OrderResult:
-        result = check(lambda: self.runner.run().loss, variables=self.variables, gradient=gradient, **self.tolerance)
+    def _check(self, gradient: Callable[[Run], Sequence[Any]] | None) -> OrderResult:
+        """The loss against a gradient that a run gives, or against TensorFlow's own."""
+        given = None if gradient is None else lambda: list(gradient(self.runner.run()))
+        result = check(lambda: self.runner.run().loss, variables=self.variables, gradient=given, **self.tolerance)
         return result.orders[1]
 
     def _gradients(self) -> OrderResult:
         """The gradients used against differences, or those before they were clipped or averaged."""
         evidence = self._evidence
-        order = self._check(lambda: list(self.runner.run().gradients))
+        taken = Reference([dense(gradient) for gradient in evidence.taken(evidence.run)])
+        change = evidence.change(taken, evidence.used)
+        if change is not None:
+            return noted(self._check(evidence.taken), f"{AFTERWARDS}: {change}")
+        if evidence.run.recording.clips and (order := self._unchanged()) is not None:
+            return order
+        order = self._check(lambda run: run.gradients)
         if order.verdict != MISMATCH:
             return order
-        change = None if evidence.whole is None else evidence.change(evidence.whole, evidence.used)
-        if change is not None:
-            before = self._check(None)
-            if before.verdict != MISMATCH:
-                return replace(before, notes=(*before.notes, f"{AFTERWARDS}: {change}; {BEFORE}"))
-        return replace(order, findings=tuple(evidence.named(finding) for finding in order.findings))
+        findings = tuple(evidence.named(finding) for finding in order.findings)
+        return self._unchanged() or replace(order, findings=findings)
+
+    def _unchanged(self) -> OrderResult | None:
+        """The verdict on the gradients before they were clipped or averaged; None where they were not."""
+        evidence = self._evidence
+        change = None if evidence.right is None else evidence.change(evidence.right, evidence.used)
+        if change is None:
+            return None
+        before = self._before(evidence.right)
+        return None if before.verdict == MISMATCH else noted(before, f"{AFTERWARDS}: {change}")
+
+    def _before(self, right: Reference | None) -> OrderResult:
+        """The verdict on the gradients from before they were changed; differences are right by themselves."""
+        if right is None or not right.error:
+            return self._check(None)
+        count = sum(gradient.size for gradient in right.gradients if gradient is not None)
+        return OrderResult(order=1, verdict=AGREE, resolution=EXCLUSION * right.error, compared=count)
 
     def _update(self) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
         """What is wrong with the update, and what there is to say of it."""
@@ -68,10 +87,15 @@ class StepCheck:
         if self.learning_rate is not None:
             raise ValueError("learning_rate= is for steps that move the variables by hand; this one uses an optimizer")
         again = self.runner.apply_again(handovers)
-        name = " and ".join(dict.fromkeys(type(handover.optimizer).__name__ for handover in handovers))
+        name = " and ".join(dict.fromkeys(handover.name for handover in handovers))
         findings = by_optimizer(moves, again, name)
         notes = [note for handover in handovers for note in own_changes(handover.optimizer, handover.gradients)]
         if run.given is not None and run.handed is not None:
-            change = evidence.change(evidence.used, [dense(gradient) for gradient in run.handed])
+            change = evidence.change(Reference(evidence.used), [dense(gradient) for gradient in run.handed])
             notes = notes if change is None else [change, *notes]
         return tuple(findings), tuple(f"{AFTERWARDS}: {note}" for note in notes)
+
+
+def noted(order: OrderResult, note: str) -> OrderResult:
+    """The verdict with one more note."""
+    return replace(order, notes=(*order.notes, note))
