@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, MultiplexedDatabase
 
 DEFAULT = "dev"
 EXAMPLES = {"dev": 10, "ci": 10, "nightly": 1000}
 # Without Phase.explain: the blame names the culprit, and explaining costs as much again as shrinking.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+REDIS = "GRADCHECK_REDIS"
+PATIENCE = 10.0
 
 
 def register(folder: Path) -> None:
@@ -19,7 +22,7 @@ def register(folder: Path) -> None:
     They descend from Hypothesis's own defaults and not from the active profile: where the variable CI is set, that is
     Hypothesis's `ci`, which is derandomised and keeps nothing, and a nightly hunt would find the same every night.
     """
-    database = DirectoryBasedExampleDatabase(folder / "examples")
+    kept = database(folder)
     for name, examples in EXAMPLES.items():
         settings.register_profile(
             name,
@@ -29,6 +32,31 @@ def register(folder: Path) -> None:
             phases=PHASES,
             suppress_health_check=[HealthCheck.too_slow],
             derandomize=name == "ci",
-            database=None if name == "ci" else database,
+            database=None if name == "ci" else kept,
             print_blob=True,
         )
+
+
+def database(folder: Path) -> ExampleDatabase:
+    """The failures below `folder`, and those of the Redis server that GRADCHECK_REDIS names, for several machines.
+
+    Raises ValueError, which says what to do, where that server does not answer or the package redis is not installed.
+    """
+    local = DirectoryBasedExampleDatabase(folder / "examples")
+    url = os.environ.get(REDIS)
+    if not url:
+        return local
+    try:
+        from hypothesis.extra.redis import RedisExampleDatabase
+        from redis import Redis, RedisError
+    except ImportError:
+        raise ValueError(f"{REDIS} was {url!r}, but redis is not installed; pip install 'gradcheck[redis]'") from None
+    try:
+        server = Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE)
+        server.ping()
+    except (RedisError, ValueError) as error:
+        raise ValueError(
+            f"{REDIS} was {url!r}: {error}. Expected a server that answers, such as redis://localhost:6379/0; "
+            f"start it, or unset {REDIS} to keep failures on this machine alone"
+        ) from None
+    return MultiplexedDatabase(local, RedisExampleDatabase(server))

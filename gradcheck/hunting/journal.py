@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hypothesis import settings
@@ -28,12 +30,17 @@ class Journal:
         """Adds an event, or keeps silent once writing has failed."""
         if self.problem is not None:
             return
+        size = 0
         try:
             if self._file is None:
                 self._file = EventFile(self._folder, self._name, self._started())
                 self.opened = True
+            size = self._file.path.stat().st_size
             self._file.write(event)
         except (OSError, ValueError) as error:
+            if self._file is not None and size:
+                with suppress(OSError):  # takes half a line away
+                    os.truncate(self._file.path, size)
             self.close()
             self.problem = f"the events could not be written to {self._folder} ({error}); what follows is missing there"
 

@@ -18,8 +18,11 @@ from gradcheck.hunting.whole import RUNNING
 from gradcheck.report.confirm import Confirmation, confirm
 from gradcheck.report.discovery import Discovery
 from gradcheck.report.events import Ending, FindingMade, Finished, OperationDone
+from gradcheck.report.junit import properties
 from gradcheck.report.reading import Report
 from gradcheck.report.writer import ReportError, text, write
+
+Properties = tuple[tuple[str, str], ...]
 
 
 class Process:
@@ -74,20 +77,20 @@ class Process:
         self._findings = []
         return told
 
-    def record(self, discovery: Discovery, *, confirmed: bool = True) -> tuple[str, list[tuple[str, object]]]:
+    def record(self, discovery: Discovery, *, confirmed: bool = True) -> tuple[str, Properties]:
         """Confirms a discovery in a fresh process, writes its report and its event; the full text, and its properties.
 
         What cannot be written is said in the text; the finding is all in it.
         """
         confirmation = _confirmation(discovery) if confirmed else None
+        self.journal.write(FindingMade(Report(discovery, confirmation)))
         told = [text(discovery, confirmation), confirmation.output if confirmation else ""]
+        files: list[str] = []
         try:
             files = [str(path) for path in write(discovery, self.asked.folder, confirmation)]
             told += ["", *(f"written: {path}" for path in files)]
-        except ReportError as error:
-            files = []
-            told += ["", f"NOT WRITTEN: {error}"]
-        self.journal.write(FindingMade(Report(discovery, confirmation)))
+        except Exception as error:  # whatever a page cannot show, the finding is not lost
+            told += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
         signature = discovery.signature
         finding: dict[str, Any] = {
             "operation": signature.culprit,
@@ -97,7 +100,7 @@ class Process:
             "files": files,
         }
         self._findings.append(finding)
-        return "\n".join(told), []
+        return "\n".join(told), properties(discovery, confirmation)
 
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""

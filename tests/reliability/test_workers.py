@@ -40,7 +40,7 @@ def test_an_example_that_hangs_is_ended_at_its_limit_and_the_run_goes_on(suite: 
 def test_without_workers_the_next_run_tells_of_the_crash(suite: Suite) -> None:
     result = suite.run("planted_crash")
     assert result.returncode == -6
-    assert [path for path in (suite.reports / "running").glob("*.json")]
+    assert list((suite.reports / "running").glob("*.json"))
     result = suite.run("sin")
     (crash,) = suite.told.crashes
     assert crash.operation == "planted_crash"

@@ -1,0 +1,110 @@
+"""Failing examples are kept, and tried first: by any worker, on another machine, beside a damaged file."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.conftest import Suite
+
+
+def only_replay(suite: Suite) -> None:
+    """From now on the suite's test draws nothing new."""
+    path = suite.root / "tests" / "properties" / "test_planted.py"
+    source = path.read_text().replace("import given", "import Phase, given, settings")
+    path.write_text(
+        source.replace("@given(data=st.data())\n", "@settings(phases=[Phase.reuse])\n@given(data=st.data())\n")
+    )
+
+
+def examples(suite: Suite) -> Path:
+    return suite.root / ".hypothesis" / "examples"
+
+
+def test_a_failing_example_is_replayed_by_whichever_worker_gets_its_test(suite: Suite) -> None:
+    assert suite.run("sin,planted_wrong", "-n", "2", "--dist", "load").returncode == 1
+    found = suite.findings()
+    assert len(found) == 1
+    only_replay(suite)
+    assert suite.run("sin", "-k", "sin").returncode == 0  # nothing to replay, nothing drawn
+    for arguments in ((), ("-n", "1"), ("-n", "2", "--dist", "each")):
+        shutil.rmtree(suite.reports)
+        assert suite.run("planted_wrong,sin", *arguments).returncode == 1
+        assert list(suite.findings()) == list(found)
+    shutil.rmtree(examples(suite))
+    assert suite.run("planted_wrong").returncode == 0
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "folder"])
+def test_a_damaged_database_is_no_obstacle(suite: Suite, damage: str) -> None:
+    assert suite.run("planted_wrong").returncode == 1
+    found = list(suite.findings())
+    kept = [path for path in examples(suite).rglob("*") if path.is_file()]
+    assert kept
+    for path in kept:
+        path.unlink()
+        if damage == "folder":
+            path.mkdir()
+        else:
+            path.write_bytes(b"\xff\x00garbage" if damage == "garbage" else b"")
+    shutil.rmtree(suite.reports)
+    assert suite.run("planted_wrong").returncode == 1
+    assert list(suite.findings()) == found
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A real server of this test's own."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("no redis-server is installed (apt install redis-server)")
+    pytest.importorskip("redis", reason="the package redis is not installed (pip install 'gradcheck[redis]')")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(200):
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def test_another_machine_replays_what_a_redis_server_keeps(
+    suite: Suite, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADCHECK_REDIS", redis_url)
+    assert suite.run("planted_wrong").returncode == 1
+    found = list(suite.findings())
+    # Another machine has neither the folder of examples nor the reports.
+    shutil.rmtree(suite.root / ".hypothesis")
+    shutil.rmtree(suite.reports)
+    only_replay(suite)
+    assert suite.run("planted_wrong").returncode == 1
+    assert list(suite.findings()) == found
+    monkeypatch.delenv("GRADCHECK_REDIS")
+    shutil.rmtree(suite.root / ".hypothesis")
+    assert suite.run("planted_wrong").returncode == 0
+
+
+def test_a_redis_server_that_does_not_answer_is_named_at_once(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("redis", reason="the package redis is not installed (pip install 'gradcheck[redis]')")
+    monkeypatch.setenv("GRADCHECK_REDIS", "redis://127.0.0.1:1/0")
+    result = suite.run("planted_wrong")
+    assert result.returncode != 0
+    assert "GRADCHECK_REDIS was 'redis://127.0.0.1:1/0'" in result.stdout + result.stderr
+    assert "unset GRADCHECK_REDIS" in result.stdout + result.stderr

@@ -1,0 +1,45 @@
+"""The same seed gives the same findings, byte for byte, whatever the number of workers; two runs at once do not mix."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradcheck.report.run import Run, read
+from tests.reliability.conftest import Suite
+
+PLANTED = "planted_wrong,sin,planted_wrong_too,exp"
+
+
+def timeless(run: Run) -> Any:
+    """All that a run told, but for times."""
+    operations = tuple(replace(done, seconds=0.0) for done in run.operations)
+    return {done.seed for done in run.started}, operations, run.findings, run.crashes, run.hangs
+
+
+def test_one_worker_two_workers_and_none_find_the_same(suite: Suite, tmp_path: Path) -> None:
+    runs = {}
+    for name, workers in {"none": (), "one": ("-n", "1"), "two": ("-n", "2", "--dist", "load")}.items():
+        shutil.rmtree(suite.root / ".hypothesis", ignore_errors=True)
+        result = suite.run(PLANTED, "--hypothesis-seed=7", f"--gradcheck-reports={name}", *workers)
+        assert result.returncode == 1, result.stdout
+        folder = tmp_path / name
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        runs[name] = (files, timeless(read(folder / "events")))
+    assert {name.rpartition(".")[2] for name in runs["none"][0]} >= {"json", "md", "py"}
+    assert len([name for name in runs["none"][0] if name.endswith(".json")]) == 2
+    assert runs["one"] == runs["none"]
+    assert runs["two"] == runs["none"]
+
+
+def test_two_runs_at_once_in_one_folder(suite: Suite) -> None:
+    running = [suite.start("planted_wrong,sin") for _ in range(2)]
+    outputs = [one.communicate(timeout=300)[0] for one in running]
+    assert [one.returncode for one in running] == [1, 1], outputs
+    assert suite.whole()
+    assert len(suite.findings()) == 1
+    assert len(list((suite.reports / "events").glob("*.jsonl"))) == 2
+    assert suite.told.coverage.examples("sin") == 20
+    assert not list((suite.reports / "running").glob("*"))

