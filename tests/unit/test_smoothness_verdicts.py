@@ -206,3 +206,16 @@ def test_one_wrong_input_among_many_at_a_kink() -> None:
     x[31] = -0.7
     found = check(f, x).findings
     assert [(finding.element, finding.output, finding.kind) for finding in found] == [("x[31]", 31, Kind.WRONG_VALUE)]
+
+
+@pytest.mark.parametrize(
+    ("f", "slope", "wrong"),
+    [(lambda x: tf.tanh(1e10 * x), 1e10, 2e10), (lambda x: x * tf.tanh(1e10 * x), 0.0, 0.5)],
+    ids=["a steep tanh is no jump", "a rounded corner is no kink"],
+)
+def test_what_a_finer_row_shows_to_be_smooth_excuses_nothing(f: Any, slope: float, wrong: float) -> None:
+    zero = np.zeros(1)
+    assert check(f, zero, gradient=np.array([slope])).verdict == "agree"
+    result = check(f, zero, gradient=np.array([wrong]))
+    assert result.verdict == "mismatch"
+    assert result.findings[0].kind is Kind.WRONG_VALUE
