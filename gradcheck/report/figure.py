@@ -68,7 +68,7 @@ def _plotted(axes: Any, curve: StepCurve) -> None:
     axes.tick_params(colors=INK, length=0)
     for spine in axes.spines.values():
         spine.set_color(GRID)
-    axes.legend(frameon=False, labelcolor=INK, loc="best")
+    axes.legend(frameon=False, labelcolor=INK, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
 
 
 def _positive(steps: Sequence[float], distances: Sequence[float]) -> tuple[list[float], list[float]]:

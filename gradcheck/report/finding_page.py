@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gradcheck.finding import Diagnosis, Finding
+import re
+
+from gradcheck.finding import Diagnosis, Finding, Kind
 from gradcheck.graphs.python_form import expression, variables
 from gradcheck.report import figure, heat_map
 from gradcheck.report.confirm import Confirmation
@@ -29,6 +31,7 @@ from gradcheck.report.page import (
 from gradcheck.report.sentence import sentence
 
 WRONG = "mismatch"
+INPUT = re.compile(r"input (\d{1,3})")
 
 
 def finding_page(found: Discovery, seen: Evidence, confirmation: Confirmation | None = None) -> str:
@@ -39,12 +42,12 @@ def finding_page(found: Discovery, seen: Evidence, confirmation: Confirmation | 
         element("p", "gradcheck · a derivative that is wrong", class_="soft"),
         element("h1", element("code", found.culprit), f": {kind} at order {found.order}"),
         element("p", Markup(said), class_="lead"),
-        _facts(_worst(found), seen),
+        _facts(found, seen),
         *[_cause(f.diagnosis) for f in found.findings if f.diagnosis is not None],
         _graph(found),
         _comparison(found),
-        _curve(seen),
-        _maps(seen),
+        _curve(found, seen),
+        _maps(found, seen),
         _blame(found),
         _reproduction(found, confirmation),
         _environment(found),
@@ -53,14 +56,17 @@ def finding_page(found: Discovery, seen: Evidence, confirmation: Confirmation | 
     return page(f"{found.culprit}: {kind} at order {found.order}", *content)
 
 
-def _facts(worst: Finding, seen: Evidence) -> Markup:
+def _facts(found: Discovery, seen: Evidence) -> Markup:
+    worst = _worst(found)
+    if worst.kind in (Kind.RAISES, Kind.SHAPE):
+        return element("dl", fact("what TensorFlow does", worst.reason, "wrong"), class_="facts")
     facts = [
         fact("autodiff", "None" if worst.autodiff is None else _number(worst.autodiff), "wrong"),
         fact("difference", _number(worst.difference), "right"),
-        fact("error bound of the difference", _number(worst.bound, 3)),
+        fact("error bound", _number(worst.bound, 3)),
         fact("allowed error", _number(worst.allowed, 3)),
         fact("off by", over(worst)),
-        fact("worst element", worst.element),
+        fact("worst element", _named(found, worst.element)),
     ]
     if seen.compared:
         facts.append(fact("wrong elements", f"{seen.wrong} of {seen.compared}"))
@@ -83,7 +89,7 @@ def _cause(why: Diagnosis) -> Markup:
 def _graph(found: Discovery) -> Markup:
     return section(
         "The graph",
-        element("figure", drawing(found)),
+        element("figure", drawing(found), class_="scroll", tabindex=0),
         more("As text, with values", text_block("\n".join(graph_lines(found))), open_=True),
     )
 
@@ -94,12 +100,14 @@ def _comparison(found: Discovery) -> Markup:
     for wrong in found.findings:
         numbers = ((wrong.autodiff, 12), (wrong.difference, 12), (wrong.bound, 3), (wrong.allowed, 3))
         cells = [number(_number(value, digits)) for value, digits in numbers]
-        rows.append(row(wrong.element, words(wrong.kind.value), *cells, number(over(wrong)), kind="joined"))
+        rows.append(
+            row(_named(found, wrong.element), words(wrong.kind.value), *cells, number(over(wrong)), kind="joined")
+        )
         rows.append(row(spanning(len(head), wrong.reason)))
     return section("Autodiff beside differences", table(head, rows))
 
 
-def _curve(seen: Evidence) -> Markup:
+def _curve(found: Discovery, seen: Evidence) -> Markup:
     if seen.curve is None:
         reason = seen.problem or "nothing was computed"
         return section("Step-size curve", element("p", "There is none: ", element("code", reason), class_="soft"))
@@ -113,18 +121,20 @@ def _curve(seen: Evidence) -> Markup:
     caption = element("figcaption", told)
     numbers = figure.tabulated(seen.curve)
     return section(
-        f"Step-size curve of {seen.curve.element}",
+        f"Step-size curve of {_named(found, seen.curve.element)}",
         element("figure", drawn, caption),
         missing if drawn is None else None,
         numbers if drawn is None else more("As a table", numbers),
     )
 
 
-def _maps(seen: Evidence) -> Markup | None:
+def _maps(found: Discovery, seen: Evidence) -> Markup | None:
     if not seen.maps:
         return None
     drawings = [
-        joined(element("h3", heat.name), element("div", heat_map.drawn(heat), class_="scroll", tabindex=0))
+        joined(
+            element("h3", _named(found, heat.name)), element("div", heat_map.drawn(heat), class_="scroll", tabindex=0)
+        )
         for heat in seen.maps
     ]
     told = (
@@ -184,6 +194,13 @@ def _environment(found: Discovery) -> Markup | None:
     if found.environment is None:
         return None
     return section("Environment", pairs((name, element("code", value)) for name, value in found.environment.rows()))
+
+
+def _named(found: Discovery, place: str) -> str:
+    """An element by its variable in the script: `x2[0, 1]` for `input 1[0, 1]`."""
+    names = variables(found.graph)[: len(found.graph.inputs)]
+    match = INPUT.match(place)
+    return names[int(match[1])] + place[match.end() :] if match and int(match[1]) < len(names) else place
 
 
 def _number(value: float | None, digits: int = 7) -> str:

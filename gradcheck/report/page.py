@@ -65,7 +65,7 @@ def number(text: str) -> Cell:
 
 def spanning(columns: int, *content: object) -> Cell:
     """A cell of plain words below a row's other cells."""
-    return Cell(element("td", *content, colspan=columns, class_="words"))
+    return Cell(element("td", element("div", *content), colspan=columns, class_="words"))
 
 
 def badge(text: str, kind: str) -> Markup:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gradcheck.coverage import Coverage
+from gradcheck.finding import Kind
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.json_form import MAX_TEXT
 from gradcheck.report.events import (
@@ -53,6 +54,12 @@ class Run:
         for done in self.operations:
             coverage.outcomes.update({(done.operation, done.order, what): n for what, n in done.counts.items() if n})
         return coverage
+
+    @property
+    def ranked(self) -> tuple[Report, ...]:
+        """The findings, the most severe kind first."""
+        kinds = list(Kind)
+        return tuple(sorted(self.findings, key=lambda report: kinds.index(report.discovery.signature.kind)))
 
     def events(self) -> Iterator[Event]:
         """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""

@@ -34,7 +34,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .badge.right { background: var(--right-soft); color: var(--right); }
 .badge.doubt { background: var(--doubt-soft); color: var(--doubt); }
 .badge.known { background: var(--known-soft); color: var(--known); }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: 1rem 0 0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .6rem; margin: 1rem 0 0; }
 .facts div { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .55rem .8rem;
   min-width: 0; }
 .facts dt { color: var(--soft); font-size: .8125rem; }
@@ -53,10 +53,12 @@ tr:last-child td, tr.joined td { border-bottom: 0; }
 .numbers td { font-size: .8125rem; white-space: nowrap; }
 .numbers td.words { font-family: inherit; font-size: .875rem; white-space: normal; min-width: 7rem; }
 .numbers td[colspan] { color: var(--soft); padding-top: 0; }
+.numbers td[colspan] div { position: sticky; left: 0; width: fit-content; max-width: min(46rem, 100vw - 4.5rem); }
 .number, th.number { text-align: right; }
 tr.culprit td { background: var(--wrong-soft); }
 figure { margin: .5rem 0; }
 svg { max-width: 100%; height: auto; }
+svg.graph, svg.heat { max-width: none; }
 svg.graph text, svg.heat text { font: 13px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   fill: var(--ink); }
 svg.graph .name { font-weight: 700; }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from gradcheck import files
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery
-from gradcheck.report.evidence import completed, evidence
-from gradcheck.report.finding_page import finding_page
 from gradcheck.report.json_report import json_text
 from gradcheck.report.markdown import graph_lines, markdown, over, verdict
+from gradcheck.report.overview_page import overview_page
+from gradcheck.report.run import Run
+from gradcheck.report.summary import summary
 
 
 class ReportError(OSError):
@@ -27,6 +29,10 @@ def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation |
     os.replace), so that workers that find the same defect at once never mix their reports. Raises ReportError where
     the folder cannot be made or written to.
     """
+    # TensorFlow waits until there is a finding to write: a whole run's report needs none.
+    from gradcheck.report.evidence import completed, evidence
+    from gradcheck.report.finding_page import finding_page
+
     folder, discovery = Path(folder), completed(discovery)
     contents = {
         ".json": json_text(discovery, confirmation),
@@ -34,14 +40,19 @@ def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation |
         ".py": discovery.script,
         ".html": finding_page(discovery, evidence(discovery), confirmation),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return tuple(files.replace(folder / (discovery.name + suffix), text) for suffix, text in contents.items())
-    except OSError as error:
-        raise ReportError(
-            f"the report {discovery.name} could not be written to {folder} ({error.strerror or error}); "
-            f"give a folder that can be written to with --gradcheck-reports=DIR"
-        ) from error
+    return _written(
+        folder, {discovery.name + suffix: text for suffix, text in contents.items()}, f"the report {discovery.name}"
+    )
+
+
+def write_run(run: Run, folder: Path | str, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Path, ...]:
+    """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
+
+    The findings' own pages lie beside them. `left_out` maps (operation, order) to the known defect that leaves it no
+    use. Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
+    """
+    contents = {"index.html": overview_page(run, left_out), "summary.md": summary(run, left_out)}
+    return _written(Path(folder), contents, "the report of the run")
 
 
 def text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
@@ -55,3 +66,14 @@ def text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
         )
     lines += ["", f"report {discovery.name}; script:", "", discovery.script]
     return "\n".join(lines)
+
+
+def _written(folder: Path, contents: Mapping[str, str], what: str) -> tuple[Path, ...]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tuple(files.replace(folder / name, text) for name, text in contents.items())
+    except OSError as error:
+        raise ReportError(
+            f"{what} could not be written to {folder} ({error.strerror or error}); "
+            f"give a folder that can be written to with --gradcheck-reports=DIR"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,12 @@ def test_check_brings_tensorflow_and_stays_a_function_beside_the_module_of_its_n
 def test_the_version_is_that_of_the_project() -> None:
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     assert f'version = "{gradcheck.__version__}"' in lines
+
+
+def test_every_package_is_installed() -> None:
+    listed = re.search(
+        r"^packages = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.DOTALL | re.M
+    )
+    assert listed
+    here = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gradcheck").rglob("__init__.py")}
+    assert sorted(re.findall(r'"([\w.]+)"', listed[1])) == sorted({*here, "gradcheck.strategies"})

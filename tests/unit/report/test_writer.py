@@ -143,7 +143,7 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
 
 
 def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcheck.report.writer.evidence", lambda found: Evidence())  # files are the subject
+    monkeypatch.setattr("gradcheck.report.evidence.evidence", lambda found: Evidence())  # files are the subject
     reasons = [letter * 5000 for letter in "abcd"]
     found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
     threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]
