@@ -123,13 +123,12 @@ def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> 
     if entries.any(MISMATCH):
         entries = without_aliases(entries, slope_estimate(lines.sample(shrink=FINER)))
     if problem.smooth:
-        return entries
+        return without_staircases(entries, samples[0], lines.directions, lines.values, problem.point)
     sides = [classify(s) for s in samples]
     entries, sides = _through_finer_rows(lines, autodiff, rounding, entries, sides)
     entries = _at_bends(entries, sides, lines.tolerance, rounding, samples[0])
     entries = _at_kinks(entries, sides, autodiff, rounding + lines.tolerance.of(entries.difference))
-    if entries.any(MISMATCH):
-        entries = without_staircases(entries, samples[0], lines.directions, lines.values, problem.point)
+    entries = without_staircases(entries, samples[0], lines.directions, lines.values, problem.point)
     if entries.any(MISMATCH):
         entries = _without_hidden_kinks(whole, classify(sample), entries)
     return _off_the_domain(entries, samples[0])

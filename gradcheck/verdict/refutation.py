@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,14 +66,26 @@ def without_staircases(
     `f` maps points (p, n) to what was sampled (p, m); the entries are (k, m), as the sample's lines and rows. A
     gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
     """
+    if not entries.any(MISMATCH):
+        return entries
     flat = _flat_steps(sample)
     suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
     stairs = np.zeros(suspects.shape, bool)
     for line, row in zip(*np.nonzero(suspects), strict=True):
         start = float(sample.step[line] * sample.stencil.steps[-flat[line, row]])
-        wide = wide_slope(lambda at, row=row: f(at)[:, row, None], point, directions[line], start)  # type: ignore[misc]
+        wide = wide_slope(partial(_row, f, point, int(row)), point, directions[line], start)
         stairs[line, row] = wide is not None and abs(wide[0][0] - entries.autodiff[line, row]) <= wide[1][0]
     return entries.marked(stairs, INCONCLUSIVE, Reason.STAIRCASE)
+
+
+def stepped(sample: Sample) -> Array:
+    """Where the function is constant around the point, but not on the whole row: such values have no curvature."""
+    return (_flat_steps(sample) >= FLAT) & ~constant(sample)
+
+
+def _row(f: Callable[[Array], Array], point: Array, row: int, at: Array) -> Array:
+    """One column of the values; the first of several points is always the one on trial, at which references look."""
+    return f(np.concatenate([point[None, :], at]))[1:, row, None]
 
 
 def _flat_steps(sample: Sample) -> Array:

@@ -7,6 +7,7 @@ a coordinate) and against second differences of function values alone (FD2, blun
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
 from gradcheck.verdict.first import settle, slope_estimate, with_constants
 from gradcheck.verdict.observation import Lines, measured_rounding, observe_gradient, ulp_rounding
-from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue, without_staircases
+from gradcheck.verdict.refutation import (
+    FINER,
+    hidden_terms,
+    stepped,
+    without_aliases,
+    without_residue,
+    without_staircases,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -101,13 +109,12 @@ def _examined(
     if entries.any(MISMATCH):
         finer = slope_estimate(observe_gradient(problem, directions, cotangent, shrink=FINER))
         entries = without_aliases(entries, finer)
-    if entries.any(MISMATCH):
-        entries = without_staircases(
-            entries, gradients, directions, lambda at: problem.gradients_at(cotangent, at), problem.point
-        )
+    gradients_at = partial(problem.gradients_at, cotangent)
+    entries = without_staircases(entries, gradients, directions, gradients_at, problem.point)
     slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
     check = confirmed(check, settle(check.autodiff, _blunt(values), Tolerance(), slack, factor=EXCLUSION))
-    return entries, without_residue(check, terms, values.step[:, None] ** 2, problem.precision)
+    check = without_residue(check, terms, values.step[:, None] ** 2, problem.precision)
+    return entries, check.marked((check.status == MISMATCH) & stepped(values), INCONCLUSIVE, Reason.STAIRCASE)
 
 
 def _blunt(values: Sample) -> Estimate:
