@@ -33,7 +33,10 @@ NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "ca
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of one file; `source` is "report", "known" or, where it cannot be read, None."""
+    """What became of one file; `source` is "report", "known" or, where it cannot be read, None.
+
+    `known` is the known defect that this release is recorded to have and that it is an example of.
+    """
 
     file: str
     state: str
@@ -72,10 +75,10 @@ def run(asked: argparse.Namespace) -> Answer:
     paths = _files(asked.findings)
     release = tensorflow()
     defects = [one for one in known_defects() if one.covers(release)]
-    seen = [_replayed(path, defects) for path in paths]
+    seen = [_replayed(path, defects, release) for path in paths]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
-    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", one.message, one.file) for one in seen]
+    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
     return Answer(
         "replay",
         (*table(rows), f"{total}, TensorFlow {release}"),
@@ -104,23 +107,24 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _replayed(path: Path, defects: Sequence[defect.Defect]) -> Replayed:
+def _replayed(path: Path, defects: Sequence[defect.Defect], release: str) -> Replayed:
     try:
         data = parse(files.read(path, MAX_TEXT))
         if not isinstance(data, dict) or data.get("format") not in (json_report.FORMAT, defect.FORMAT):
             raise GraphFormatError("$", data, f"the format {json_report.FORMAT!r} or {defect.FORMAT!r}")
         if data["format"] == defect.FORMAT:
-            return _defect(path, defect.from_json(data))
+            return _defect(path, defect.from_json(data), release)
         return _report(path, reading.from_json(data).discovery, defects)
     except (ValueError, OSError) as error:
         told = str(error).removeprefix(f"{path}: ")
         return Replayed(str(path), NAMES[State.CANNOT_RUN], told)
 
 
-def _defect(path: Path, found: defect.Defect) -> Replayed:
+def _defect(path: Path, found: defect.Defect, release: str) -> Replayed:
     from gradcheck.recheck import of_defect
 
-    return _told(path, of_defect(found), "known", found, found.kind.value, found.name)
+    name = found.name if found.covers(release) else None
+    return _told(path, of_defect(found), "known", found, found.kind.value, name)
 
 
 def _report(path: Path, found: Discovery, defects: Sequence[defect.Defect]) -> Replayed:
@@ -152,10 +156,14 @@ def _told(
     )
 
 
+def _message(one: Replayed) -> str:
+    return one.message if one.source != "report" or one.known is None else f"{one.message}, known: {one.known}"
+
+
 def _next(seen: Sequence[Replayed]) -> str:
     """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
     for one in seen:
-        if one.state == NAMES[State.FIXED] and one.source == "known":
+        if one.state == NAMES[State.FIXED] and one.source == "known" and one.known is not None:
             return f"python -m gradcheck known fixed {one.name}"
     for one in seen:
         if one.state == NAMES[State.STILL] and one.source == "report" and one.known is None:

@@ -1,0 +1,105 @@
+"""Reports as a hunt writes them, made from known defects; and the command line, called in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.__main__ import main
+from gradcheck.defect import Defect
+from gradcheck.finding import Finding
+from gradcheck.graphs.admission import admit
+from gradcheck.known import load
+from gradcheck.report.discovery import Discovery, trigger
+from gradcheck.report.json_report import json_text
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def next(self) -> str:
+        return self.out.strip().split("\n")[-1].removeprefix("next: ")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Runs a command line, such as `call("replay", folder)`; a usage error of argparse counts, too."""
+
+    def run(*arguments: object) -> Said:
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        return Said(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _at_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from the checkout, so that no command finds its reports by itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gradcheck.runtime._known", [])
+    monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
+
+
+@pytest.fixture(scope="session")
+def defects() -> dict[str, Defect]:
+    return {defect.name: defect for defect in load(COMMITTED)}
+
+
+@pytest.fixture(scope="session")
+def discovered(defects: dict[str, Defect]) -> Callable[[str], Discovery]:
+    """The discovery that the hunt would have made of a known defect."""
+
+    def make(name: str) -> Discovery:
+        defect = defects[name]
+        position = next(place for place, node in defect.graph.positions() if node.op == defect.culprit)
+        node = defect.graph.nodes[position - len(defect.graph.inputs)]
+        at = admit(defect.graph)
+        wrong = Finding(defect.kind, defect.order, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
+        special = trigger([at[parent] for parent in node.parents])
+        return Discovery(
+            defect.graph,
+            defect.order,
+            (wrong,),
+            defect.culprit,
+            position,
+            special,
+            defect.cotangent,
+            defect.direction,
+        )
+
+    return make
+
+
+@pytest.fixture
+def written(discovered: Callable[[str], Discovery], tmp_path: Path) -> Callable[..., Path]:
+    """Writes the JSON report of a known defect's discovery, with some fields replaced, into a folder."""
+
+    def write(name: str, folder: Path = tmp_path / "reports", **fields: Any) -> Path:
+        found = dataclasses.replace(discovered(name), **fields)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{found.name}.json"
+        path.write_text(json_text(found))
+        return path
+
+    return write

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.graphs.graph import Graph, Node
+from gradcheck.report.discovery import literal
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+SIN = {
+    "graph": Graph((literal([0.0]),), (Node.of("sin", 0),)),
+    "culprit": "sin",
+    "trigger": "zero in argument 0",
+    "cotangent": literal([1.0]),
+}
+COMPOSED = {
+    "graph": Graph((literal([0.0]),), (Node.of("relu", 0), Node.of("abs", 1))),
+    "culprit": "relu",
+    "trigger": "zero in argument 0",
+    "cotangent": literal([1.0]),
+}
+CUMPROD = "cumprod-zero-order1"
+FIELDS = ["format", "version", "tensorflow", "findings", "counts", "exit_code", "next"]
+
+
+def test_a_finding_that_is_still_wrong_exits_with_0(call: Any, written: Any) -> None:
+    path = written(CUMPROD)
+    said = call("replay", path)
+    assert said.code == 0
+    assert said.out.startswith("still wrong  cumprod  order 1  wrong value  ")
+    assert "1 still wrong, 0 fixed, 0 cannot run, TensorFlow 2." in said.out
+    assert said.next == f"python -m gradcheck known add {path} --title TEXT --source TEXT"
+
+
+def test_a_fixed_one_exits_with_1_and_one_that_nobody_can_tell_with_2(call: Any, written: Any) -> None:
+    fixed, unsure = written(CUMPROD, **SIN), written(CUMPROD, **COMPOSED)
+    assert call("replay", fixed).code == 1
+    assert call("replay", fixed).next == f"rm {fixed}"
+    said = call("replay", unsure)
+    assert said.code == 2
+    assert "nobody can tell (convention at a composed kink)" in said.out
+
+
+def test_a_folder_gives_the_highest_code_and_one_row_a_finding(call: Any, written: Any) -> None:
+    folder = written(CUMPROD).parent
+    written("xlogy-zero-order1")
+    assert call("replay", folder).code == 0
+    written(CUMPROD, **SIN)
+    said = call("replay", folder, "--json")
+    assert (said.code, said.json["counts"]) == (1, {"still wrong": 2, "fixed": 1, "cannot run": 0})
+    written(CUMPROD, **COMPOSED)
+    said = call("replay")
+    assert said.code == 2, "the folder `reports` is the default"
+    assert sorted(line.split("  ")[0] for line in said.out.splitlines()[:4]) == [
+        "cannot run",
+        "fixed",
+        "still wrong",
+        "still wrong",
+    ]
+
+
+def test_known_defects_are_replayed_and_reports_of_them_recognised(call: Any, written: Any, tmp_path: Path) -> None:
+    written(CUMPROD)
+    (tmp_path / "reports" / "known").mkdir()
+    shutil.copy(COMMITTED / f"{CUMPROD}.json", tmp_path / "reports" / "known")
+    said = call("replay", "--json")
+    assert [(one["source"], one["state"], one["known"]) for one in said.json["findings"]] == [
+        ("report", "still wrong", CUMPROD),
+        ("known", "still wrong", CUMPROD),
+    ]
+    assert said.json["next"] == "python -m gradcheck known list"
+    assert f"wrong value, known: {CUMPROD}" in call("replay").out
+
+
+def test_a_known_defect_that_is_right_here_is_to_be_marked(call: Any, tmp_path: Path) -> None:
+    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    data.update(right=data["given"], given=data["right"])
+    (tmp_path / "one.json").write_text(json.dumps(data))
+    said = call("replay", tmp_path / "one.json")
+    assert (said.code, said.next) == (1, f"python -m gradcheck known fixed {CUMPROD}")
+    data["releases"]["until"] = "2.19"
+    (tmp_path / "one.json").write_text(json.dumps(data))
+    assert call("replay", tmp_path / "one.json").next == f"rm {tmp_path / 'one.json'}"
+
+
+def test_the_json_is_stable(call: Any, written: Any) -> None:
+    path = written(CUMPROD)
+    said = call("replay", path, "--json")
+    assert list(said.json) == FIELDS
+    assert said.json["format"] == "gradcheck replay"
+    assert said.json["findings"] == [
+        {
+            "file": str(path),
+            "state": "still wrong",
+            "message": "wrong value",
+            "source": "report",
+            "name": path.stem,
+            "operation": "cumprod",
+            "order": 1,
+            "kind": "wrong value",
+            "known": None,
+            "changed": False,
+        }
+    ]
+
+
+def test_what_is_not_there_is_named(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for given, complaint in (("nowhere", "no such file or folder"), ("empty", "without findings")):
+        said = call("replay", given)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(f"python -m gradcheck replay: error: {given}: ")
+        assert complaint in said.err
+        assert call("replay", given, "--json").json["format"] == "gradcheck error"
+
+
+def test_as_a_process(written: Callable[..., Path]) -> None:
+    command = [sys.executable, "-m", "gradcheck", "replay", "--json", str(written(CUMPROD, **SIN))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["counts"] == {"still wrong": 0, "fixed": 1, "cannot run": 0}
+
+
+@pytest.mark.parametrize("command", ["", "replay", "merge", "coverage", *("known " + x for x in ("", "list", "add"))])
+def test_every_help_has_an_example(call: Any, command: str) -> None:
+    said = call(*command.split(), "--help")
+    assert said.code == 0
+    assert f"example:\n  python -m gradcheck {command}".strip() in said.out
+    if command:
+        assert command.strip() == "known" or ("--json" in said.out and "exit codes: " in said.out)
+
+
+def test_help_loads_no_tensorflow() -> None:
+    code = "import sys; from gradcheck.__main__ import parser; parser(); sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("known",), ("merge",), ("replay", "--nonsense")])
+def test_a_usage_error_is_argparse_s(call: Any, arguments: tuple[str, ...]) -> None:
+    said = call(*arguments)
+    assert said.code == 2
+    assert said.err.startswith("usage: python -m gradcheck")
