@@ -96,10 +96,13 @@ def close(one: Values, other: Values, rtol: float) -> bool:
     True
     """
     return len(one) == len(other) and all(
-        (a is None and b is None)
-        or (a is not None and b is not None and np.allclose(a, b, rtol=rtol, atol=rtol, equal_nan=True))
+        (a is None and b is None) or (a is not None and b is not None and len(a) == len(b) and _near(a, b, rtol))
         for a, b in zip(one, other, strict=True)
     )
+
+
+def _near(one: tuple[float, ...], other: tuple[float, ...], rtol: float) -> bool:
+    return bool(np.allclose(one, other, rtol=rtol, atol=rtol, equal_nan=True))
 
 
 def _reals(part: Array) -> list[float]:

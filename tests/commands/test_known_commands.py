@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from gradcheck import known
+from gradcheck.graphs.graph import Graph, Node
+from gradcheck.report.discovery import literal
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+CUMPROD = "cumprod-zero-order1"
+WORDS = ("--title", "the gradient at 0 is 0", "--source", "By hand: 1 + b + bc.")
+RELEASE = tf.__version__.partition("-")[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder of known defects, where the commands look for it."""
+    place = tmp_path / "reports" / "known"
+    place.mkdir(parents=True)
+    return place
+
+
+def copied(folder: Path, defect: str = CUMPROD, **fields: Any) -> Path:
+    """A committed defect, with some fields of its JSON replaced."""
+    data = json.loads((COMMITTED / f"{defect}.json").read_text()) | fields
+    path = folder / f"{data['name']}.json"
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def test_list(call: Any, folder: Path) -> None:
+    copied(folder)
+    copied(folder, "xlogy-zero-order1", releases={"from": "2.18", "until": "2.19"})
+    said = call("known", "list")
+    assert (said.code, said.next) == (0, "python -m gradcheck known check")
+    assert "cumprod-zero-order1  wrong value  from 2.18            here  tf.math.cumprod: " in said.out
+    assert "2.18 to before 2.19  -     " in said.out
+    assert "2 known defects, 1 of them in TensorFlow 2." in said.out
+    data = call("known", "list", "--json").json
+    assert list(data) == ["format", "version", "tensorflow", "defects", "exit_code", "next"]
+    assert data["defects"][0] == {
+        "name": CUMPROD,
+        "title": known.read(COMMITTED / f"{CUMPROD}.json").title,
+        "operation": "cumprod",
+        "order": 1,
+        "kind": "wrong value",
+        "trigger": "zero in argument 0",
+        "from": "2.18",
+        "until": None,
+        "here": True,
+        "upstream": "https://github.com/tensorflow/tensorflow/issues/119430",
+    }
+
+
+@pytest.mark.parametrize("name", [CUMPROD, "cumprod-zero-order2", "xlogy-zero-order1", "complex_cumprod-order1"])
+def test_what_is_added_is_the_committed_defect_in_a_narrow_region(
+    call: Any, written: Any, folder: Path, defects: Any, name: str
+) -> None:
+    said = call("known", "add", written(name), *WORDS, "--upstream", "https://github.com/x/y/issues/1", "--name", name)
+    assert (said.code, said.next) == (0, f"python -m gradcheck known check {name}")
+    (made,), true = known.load(folder), defects[name]
+    assert (made.name, made.title, made.source) == (name, WORDS[1], WORDS[3])
+    assert (made.culprit, made.order, made.kind, made.graph) == (true.culprit, true.order, true.kind, true.graph)
+    for mine, theirs in zip(made.right, true.right, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-7, abs=1e-7)
+    assert made.given == true.given
+    assert (made.since, made.until, made.upstream) == (RELEASE, None, "https://github.com/x/y/issues/1")
+    (region,) = made.regions
+    node = made.graph.nodes[0]
+    rank = len(made.graph.inputs[node.parents[region.argument]].shape)
+    assert (region.attrs, region.ranks, region.orders) == (node.attrs, (rank,), (made.order,))
+    assert not region.everywhere
+    assert call("known", "check").code == 0
+
+
+def test_the_name_comes_from_the_signature_and_no_file_is_overwritten(call: Any, written: Any, folder: Path) -> None:
+    assert call("known", "add", written(CUMPROD), *WORDS).code == 0
+    before = (folder / f"{CUMPROD}.json").read_bytes()
+    for more, complaint in (
+        ((), f"{CUMPROD}.json: already there"),
+        (("--name", "other"), f"already known as {CUMPROD}"),
+        (("--name", "../../x"), "--name was '../../x'; expected a text like"),
+    ):
+        said = call("known", "add", written(CUMPROD), *WORDS, *more)
+        assert said.code == 2
+        assert complaint in said.err
+    assert [path.name for path in folder.iterdir()] == [f"{CUMPROD}.json"]
+    assert (folder / f"{CUMPROD}.json").read_bytes() == before
+
+
+def test_a_whole_operation_is_left_out_only_with_wide(call: Any, written: Any, folder: Path) -> None:
+    path = written("zeta_of_exponent-order1")
+    said = call("known", "add", path, *WORDS)
+    assert said.code == 2
+    assert "the whole operation would be left out at order 1; say --wide" in said.err
+    assert not list(folder.iterdir())
+    assert call("known", "add", path, *WORDS, "--wide").code == 0
+    (made,) = known.load(folder)
+    assert made.regions[0].everywhere
+
+
+def test_what_is_right_here_or_cannot_run_is_not_added(call: Any, written: Any, folder: Path) -> None:
+    sin = Graph((literal([0.0]),), (Node.of("sin", 0),))
+    composed = Graph((literal([0.0]),), (Node.of("relu", 0), Node.of("abs", 1)))
+    for graph, complaint in ((sin, "there is nothing to add"), (composed, "cannot run: nobody can tell")):
+        path = written(CUMPROD, graph=graph, culprit=graph.nodes[0].op, cotangent=literal([1.0]))
+        said = call("known", "add", path, *WORDS)
+        assert said.code == 2
+        assert complaint in said.err
+    said = call("known", "add", written(CUMPROD, trigger="tie in argument 0"), *WORDS)
+    assert "its trigger is 'tie in argument 0'; the graph's arguments show 'zero in argument 0'" in said.err
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (("--right", "[[8, 0, 0]]"), "differences give [[9.0"),
+        (("--right", "[[9, 0]]"), "differences give [[9.0"),
+        (("--right", "nine"), "expected a list of numbers for each input"),
+        (("--upstream", "javascript:alert(1)"), "$.upstream: 'javascript:alert(1)' was given"),
+        (("--title", ""), "$.title: '' was given"),
+        (("--folder", "nowhere"), "nowhere: no such folder"),
+    ],
+)
+def test_words_that_do_not_fit_are_named(
+    call: Any, written: Any, folder: Path, more: tuple[str, str], complaint: str
+) -> None:
+    said = call("known", "add", written(CUMPROD), *WORDS, *more)
+    assert said.code == 2
+    assert complaint in said.err
+    assert not list(folder.iterdir())
+
+
+def test_an_operation_with_attributes_is_left_out_at_those_only(call: Any, written: Any, folder: Path) -> None:
+    assert call("known", "add", written("complex_cumprod-order1"), *WORDS).code == 0
+    (made,) = known.load(folder)
+    assert made.trigger == "none"
+    assert (made.regions[0].condition, made.regions[0].attrs) == ("always", (("reverse", False),))
+
+
+def test_right_may_be_given_in_full_digits(call: Any, written: Any, folder: Path) -> None:
+    assert call("known", "add", written(CUMPROD), *WORDS, "--right", "[[9.000001, 0, 0]]").code == 0
+    assert known.load(folder)[0].right == ((9.000001, 0.0, 0.0),)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(
+    call: Any, written: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, one = written(CUMPROD), copied(folder, "xlogy-zero-order1", right=[[0.0], [0.0]], given=[[1.0], [0.0]])
+    before = one.read_bytes()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    said = call("known", "add", path, *WORDS)
+    assert said.code == 2
+    assert f"{folder}: cannot be written to" in said.err
+    assert "Read-only file system" in said.err
+    said = call("known", "fixed", "xlogy-zero-order1", "--release", "99.1")
+    assert said.code == 2
+    assert f"{one}: cannot be written" in said.err
+    assert [entry.read_bytes() for entry in folder.iterdir()] == [before]
+
+
+def test_check_tells_every_state(call: Any, folder: Path) -> None:
+    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    swapped = {"right": data["given"], "given": data["right"]}
+    since = {"from": "99.1", "until": None}
+    ended = {"from": "2.17", "until": "2.18"}
+    copied(folder, name="still")
+    assert call("known", "check").code == 0
+    copied(folder, name="recorded", releases=ended, **swapped)
+    said = call("known", "check")
+    assert (said.code, said.next) == (0, "python -m pytest tests/properties")
+    copied(folder, name="gone", **swapped)
+    copied(folder, name="other", given=[[1.0, 0.0, 0.0]])
+    copied(folder, name="returned", releases=ended)
+    copied(folder, name="older", releases=since)
+    said = call("known", "check", "--json")
+    assert {one["name"]: one["state"] for one in said.json["defects"]} == {
+        "still": "still wrong",
+        "recorded": "fixed, as recorded",
+        "gone": "fixed",
+        "other": "changed",
+        "returned": "back",
+        "older": "wrong earlier",
+    }
+    assert (said.code, said.json["next"]) == (1, "python -m gradcheck known fixed gone")
+    assert list(said.json) == ["format", "version", "tensorflow", "defects", "exit_code", "next"]
+    assert list(said.json["defects"][0]) == ["name", "state", "message", "title", "upstream"]
+    copied(folder, name="broken", cotangent={"dtype": "float64", "shape": [1], "values": [1.0]})
+    said = call("known", "check", "broken")
+    assert (said.code, said.next) == (2, f"look at {folder / 'broken.json'} and correct it (cannot run)")
+    assert call("known", "check", "still").code == 0
+
+
+def test_a_name_that_is_not_known_suggests_the_nearest(call: Any, folder: Path) -> None:
+    copied(folder)
+    for command in ("check", "fixed"):
+        said = call("known", command, "cumprod-zero-order3")
+        assert said.code == 2
+        assert "did you mean cumprod-zero-order1?" in said.err
+
+
+def test_fixed_writes_the_release_and_nothing_else(call: Any, folder: Path) -> None:
+    path = copied(folder)
+    before = path.read_text()
+    said = call("known", "fixed", CUMPROD, "--release", "99.1.0")
+    assert said.code == 0
+    assert said.next.startswith(f"git diff {path}")
+    assert path.read_text() == before.replace('"until": null', '"until": "99.1.0"')
+    assert known.load(folder)[0].covers("98.0.0")
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ((), f"is still wrong on TensorFlow {tf.__version__}"),
+        (("--release", "2.19"), f"is still wrong on TensorFlow {tf.__version__}"),
+        (("--release", "2.18"), "release 2.18 is not after 2.18"),
+        (("--release", "soon"), "--release was 'soon'; expected a release of TensorFlow"),
+    ],
+)
+def test_what_the_installed_release_contradicts_is_refused(
+    call: Any, folder: Path, more: tuple[str, ...], complaint: str
+) -> None:
+    path = copied(folder)
+    before = path.read_bytes()
+    said = call("known", "fixed", CUMPROD, *more)
+    assert said.code == 2
+    assert complaint in said.err
+    assert path.read_bytes() == before
+
+
+def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
+    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    copied(folder, right=data["given"], given=data["right"])
+    assert call("known", "fixed", CUMPROD).code == 0
+    assert known.load(folder)[0].until == RELEASE
+    assert call("known", "check").code == 0
+
+
+def test_there_has_to_be_a_folder(call: Any) -> None:
+    for command in (("list",), ("check",), ("fixed", CUMPROD)):
+        said = call("known", *command)
+        assert said.code == 2
+        assert "no folder reports/known here or above; name one with --folder DIR" in said.err
+
+
+def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
+    shutil.copytree(COMMITTED, tmp_path / "elsewhere")
+    said = call("known", "list", "--folder", tmp_path / "elsewhere", "--json")
+    assert len(said.json["defects"]) == len(list(COMMITTED.iterdir()))
