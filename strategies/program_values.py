@@ -59,9 +59,11 @@ class ValueStatements:
     def _apply(self, depth: int) -> Statement:
         names = self.operands.recorded() if self._flag(4) else []
         names = names or self.operands.newest()
-        name, operation, arguments, _ = applied(self.draw, names, self.operands.value, self.traced)
-        again = arguments[0].isidentifier() and not self._flag(10)
-        name = arguments[0] if again else self.operands.fresh("t")
+        first, operation, arguments, value = applied(self.draw, names, self.operands.value, self.traced)
+        old = self.operands.value(first)
+        # In a loop a name keeps its shape and dtype, so that the next round runs as well.
+        fits = first.isidentifier() and (not self.rounds or (old.shape, old.dtype) == (value.shape, value.dtype))
+        name = first if fits and not self._flag(10) else self.operands.fresh("t")
         return self._run(Apply(name, operation, arguments), name)
 
     def _constant(self, depth: int) -> Statement:

@@ -35,10 +35,10 @@ KINDS = (
     *("loop", "branch", "stop", "second", "resume", "reset", "derive", "watch", "call", "second"),
 )
 DEEPEST = 3
-LONGEST = 24
+LONGEST = 20
 LARGEST = 1e3
 TRACED_SHARE = 12
-JACOBIAN_SHARE = 20
+JACOBIAN_SHARE = 40
 MISTAKE_SHARE = 16
 MOST_JACOBIANS = 1
 
@@ -47,7 +47,7 @@ MOST_JACOBIANS = 1
 def tape_programs(draw: Draw, traced: bool | None = None) -> Program:
     """Programs of up to two dozen statements; about one in twelve is traced, unless `traced` says which.
 
-    About one call in twenty is a Jacobian, which costs TensorFlow a hundred times as much as a gradient.
+    About one call in forty is a Jacobian, which costs TensorFlow a hundred times as much as a gradient.
     """
     inside = index(draw, TRACED_SHARE) == TRACED_SHARE - 1 if traced is None else traced
     return _Draft(draw, inside).program()
