@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gradcheck.replay import close, derivative, values
 from gradcheck.report.discovery import Discovery
 from gradcheck.report.events import State
 
+Array = np.ndarray[Any, Any]
 SAME = 1e-9
 
 
@@ -43,7 +45,7 @@ def of_defect(defect: Defect) -> Recheck:
     """
 
     def look() -> Recheck:
-        admit(defect.graph)
+        _output(defect.graph, defect.order, defect.cotangent, defect.direction)
         now = taken(defect.graph, defect.order, defect.cotangent, defect.direction)
         if close(now, defect.right, SAME):
             return Recheck(State.FIXED, "gives the right derivative")
@@ -68,14 +70,25 @@ def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]
 def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> OrderResult:
     """The verdict on the derivative at an order, for this cotangent and, at order 2, along this direction.
 
-    Raises AdmissionError for a graph that could not have been drawn, and what its operations raise.
+    Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
+    shapes than the graph's, and what its operations raise.
     """
-    output = admit(graph)[-1]
-    if cotangent.shape != output.shape:
-        raise ValueError(f"the cotangent is of shape {cotangent.shape}; expected the output's, {output.shape}")
+    output = _output(graph, order, cotangent, direction)
     vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
     weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
     return trial.run(graph, (order,), weights=weights, vector=vector).result.orders[order]
+
+
+def _output(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:
+    """The graph's output, once everything fits."""
+    output = admit(graph)[-1]
+    if cotangent.shape != output.shape:
+        raise ValueError(f"the cotangent is of shape {cotangent.shape}; expected the output's, {output.shape}")
+    shapes = [vector.shape for vector in direction]
+    wanted = [literal.shape for literal in graph.inputs] if order == 2 else []
+    if shapes != wanted:
+        raise ValueError(f"the direction is of shapes {shapes}; expected {wanted} at order {order}")
+    return output
 
 
 def _checked(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], kind: Kind) -> Recheck:

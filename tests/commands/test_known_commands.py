@@ -95,10 +95,10 @@ def test_the_name_comes_from_the_signature_and_no_file_is_overwritten(call: Any,
 
 
 def test_a_whole_operation_is_left_out_only_with_wide(call: Any, written: Any, folder: Path) -> None:
-    path = written("zeta_of_exponent-order1")
+    path = written("fake_quant_with_min_max_args-order2")
     said = call("known", "add", path, *WORDS)
     assert said.code == 2
-    assert "the whole operation would be left out at order 1; say --wide" in said.err
+    assert "the whole operation would be left out at order 2; say --wide" in said.err
     assert not list(folder.iterdir())
     assert call("known", "add", path, *WORDS, "--wide").code == 0
     (made,) = known.load(folder)
@@ -259,3 +259,17 @@ def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
     shutil.copytree(COMMITTED, tmp_path / "elsewhere")
     said = call("known", "list", "--folder", tmp_path / "elsewhere", "--json")
     assert len(said.json["defects"]) == len(list(COMMITTED.iterdir()))
+
+
+@pytest.mark.parametrize("path", sorted(COMMITTED.glob("*.json")), ids=lambda path: path.stem)
+def test_every_committed_defect_could_have_been_added(
+    call: Any, written: Any, folder: Path, defects: Any, path: Path
+) -> None:
+    said = call("known", "add", written(path.stem), *WORDS, "--name", "one")
+    if said.code:
+        assert "say --wide" in said.err
+        assert call("known", "add", written(path.stem), *WORDS, "--name", "one", "--wide").code == 0
+    (made,) = known.load(folder)
+    for mine, theirs in zip(made.right, defects[path.stem].right, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-6, abs=1e-6)
+    assert call("known", "check").code == 0
