@@ -55,7 +55,7 @@ def append_to_step_summary(text: str) -> Path | None:
     path = Path(named)
     room = LIMIT - (path.stat().st_size if path.exists() else 0)
     with path.open("ab") as file:
-        file.write(text.encode()[: max(room, 0)])
+        file.write(text.encode()[: max(room, 0)].decode(errors="ignore").encode())
     return path
 
 

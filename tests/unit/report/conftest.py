@@ -1,6 +1,9 @@
-"""A finding to write about, with everything that a report can hold."""
+"""A finding to write about, with everything that a report can hold, and a strict reading of pages."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -47,3 +50,49 @@ def report() -> Report:
         ),
         Confirmation(1, "x[0] nan 9 <- wrong\nWRONG"),
     )
+
+
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and its text; every element is closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == [], f"never closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All words, spaces and line ends as single spaces."""
+        return " ".join(" ".join(self.words).split())
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of every element of a name."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="session")
+def parsed() -> Callable[[str], Page]:
+    """Reads a page, or a part of one."""
+    return Page

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.report.drawing import GAP_X, Box, drawing, labels, layout
+from gradcheck.report.reading import Report
+
+ONE = Input((1,), (1.0,))
+GRAPHS = {
+    "one node": Graph((ONE,), (Node.of("sin", 0),)),
+    "an input alone": Graph((ONE,), ()),
+    "a value used twice": Graph((ONE,), (Node.of("sin", 0), Node.of("mul", 1, 1), Node.of("mul", 2, 0))),
+    "a late input": Graph((ONE, ONE), (Node.of("sin", 0), Node.of("cos", 2), Node.of("mul", 3, 1))),
+    "an unused input": Graph((ONE, ONE), (Node.of("sin", 1),)),
+    "wide": Graph((ONE,) * 6, (Node.of("add_n", 0, 1), Node.of("mul", 6, 5))),
+    "deep": Graph((ONE,), tuple(Node.of("sin", place) for place in range(60))),
+}
+
+
+def boxes(graph: Graph) -> tuple[Box, ...]:
+    return layout(graph, [50.0 + 10 * place for place in range(graph.size)])
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_every_position_lies_below_its_parents_and_beside_the_others(graph: Graph) -> None:
+    places = boxes(graph)
+    assert len(places) == graph.size
+    for position, node in graph.positions():
+        assert all(places[position].y > places[parent].y for parent in node.parents)
+    for row in {box.y for box in places}:
+        beside = sorted((box for box in places if box.y == row), key=lambda box: box.x)
+        for left, right in pairwise(beside):
+            assert right.x - right.width / 2 >= left.x + left.width / 2 + GAP_X - 1e-9
+    assert min(box.x - box.width / 2 for box in places) >= 0
+
+
+def test_an_input_stands_right_above_its_first_use() -> None:
+    places = boxes(GRAPHS["a late input"])
+    assert places[1].y == places[3].y
+
+
+def test_parents_side_by_side_do_not_cross() -> None:
+    graph = Graph((ONE, ONE), (Node.of("sin", 1), Node.of("cos", 0), Node.of("mul", 2, 3)))
+    places = boxes(graph)
+    assert (places[0].x < places[1].x) == (places[3].x < places[2].x)
+
+
+def test_the_drawing_names_everything_and_marks_the_culprit(report: Report, parsed: Callable[[str], Any]) -> None:
+    page = parsed(drawing(report.discovery))
+    assert page.text == "x float64 [2] sin y1 cumprod y2 · culprit"
+    assert [group["class"] for group in page.named("g")] == ["node input", "node operation", "node culprit"]
+    assert len([path for path in page.named("path") if path["class"] == "edge"]) == 2
+
+
+def test_a_wrong_node_that_is_not_the_culprit_is_marked_too(report: Report, parsed: Callable[[str], Any]) -> None:
+    first = dataclasses.replace(report.discovery.nodes[0], verdict="mismatch")
+    page = parsed(drawing(dataclasses.replace(report.discovery, nodes=(first,))))
+    assert [group["class"] for group in page.named("g")] == ["node input", "node wrong", "node culprit"]
+
+
+def test_labels_of_scalars() -> None:
+    assert labels(Graph((Input((), (1.0,)),), (Node.of("sin", 0),))) == [("x", "float64"), ("sin", "y")]
