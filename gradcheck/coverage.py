@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH
@@ -20,6 +19,7 @@ VERSION = 1
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
 ENOUGH = 5
+"""An operation with fewer comparisons at an order was hardly tested."""
 
 
 class Coverage:
@@ -102,51 +102,6 @@ class Coverage:
                 case _:
                     raise ValueError(f"edges: {ascii(row)[:80]} is not [operation, edge, count]")
         return coverage
-
-
-@dataclass(frozen=True)
-class Gap:
-    """An operation that was hardly tested at an order: how many of its `examples` were `compared`, and why so few."""
-
-    operation: str
-    order: int
-    examples: int
-    compared: int
-    why: str
-
-
-def gaps(coverage: Coverage, wanted: Iterable[tuple[str, int]], enough: int = ENOUGH) -> tuple[Gap, ...]:
-    """The wanted pairs of an operation and an order with fewer than `enough` comparisons, the fewest first.
-
-    Compared is what agreed, at a kink or not, and what did not; `why` is "never reached", "rejected", "inconclusive",
-    "composed kink" (what most of the examples were) or "few examples".
-
-    >>> coverage = Coverage()
-    >>> coverage.count("sin", 1, verdict="inconclusive")
-    >>> [(gap.operation, gap.why) for gap in gaps(coverage, [("sin", 1), ("cos", 1)])]
-    [('cos', 'never reached'), ('sin', 'inconclusive')]
-    """
-    counted: dict[tuple[str, int], Counter[str]] = {}
-    for (operation, order, outcome), count in coverage.outcomes.items():
-        counted.setdefault((operation, order), Counter())[outcome] += count
-    found = [_gap(*pair, counted.get(pair, Counter())) for pair in wanted]
-    return tuple(
-        sorted(
-            (gap for gap in found if gap.compared < enough),
-            key=lambda gap: (gap.compared, gap.examples, gap.operation, gap.order),
-        )
-    )
-
-
-def _gap(operation: str, order: int, counts: Counter[str]) -> Gap:
-    examples, compared = counts.total(), counts[AGREE] + counts[KINK] + counts[MISMATCH]
-    lost = {"rejected": counts[INVALID], "inconclusive": counts[INCONCLUSIVE], "composed kink": counts[COMPOSED]}
-    why = max(lost, key=lambda reason: lost[reason])
-    if not examples:
-        why = "never reached"
-    elif 2 * lost[why] < examples:
-        why = "few examples"
-    return Gap(operation, order, examples, compared, why)
 
 
 def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:

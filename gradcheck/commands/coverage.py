@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gradcheck import known
 from gradcheck.commands import runs
 from gradcheck.commands.answer import Answer
 from gradcheck.commands.answer import table as aligned
-from gradcheck.commands.installed import known_defects, release
 from gradcheck.commands.options import subcommand
-from gradcheck.coverage import ENOUGH, Gap, gaps, table
+from gradcheck.coverage import ENOUGH, table
+from gradcheck.report.reach import Grade, Reach, reaches
 from gradcheck.report.record_json import encode
-from gradcheck.report.run import Run
 
 MORE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer than
-{ENOUGH} of its examples could be compared (--enough). What a known defect of the installed TensorFlow leaves out as a
-whole is not missed.
+{ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect of the
+installed TensorFlow leaves out as a whole is not missed.
 
 exit codes: 0, whatever was found; 2 if nothing could be read."""
 
@@ -42,56 +39,46 @@ def add(commands: Any) -> None:
         metavar="FOLDER",
         help="a folder of reports with its events (default: reports)",
     )
-    parser.add_argument("--enough", type=_count, default=ENOUGH, metavar="N", help=f"comparisons wanted ({ENOUGH})")
 
 
 def run(asked: argparse.Namespace) -> Answer:
     """Shows the coverage asked for."""
-    found, defects = runs.read(asked.folders), known_defects()
-    here = [defect for defect in defects if defect.covers(release())]
-    wanted = runs.wanted(found)
-    left_out = {pair: name for pair in wanted if (name := known.everywhere(*pair, defects=here)) is not None}
-    missing = gaps(found.coverage, [pair for pair in wanted if pair not in left_out], asked.enough)
-    never = [gap for gap in missing if not gap.examples]
+    found, left_out = runs.read(asked.folders), runs.left_out()
+    reached = [one for one in reaches(found, left_out) if one.grade is not Grade.NONE]
+    weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
+    never = [one for one in weak if not one.attempts and not one.compared + one.lost]
+    hardly = sorted((one for one in weak if one not in never), key=lambda one: one.compared)
+    out = [one for one in reached if one.grade is Grade.KNOWN]
+    missing = runs.missing_shards(found.started)
+    notes = [*found.remarks, *(f"shard {shard} is missing" for shard in missing)]
     lines = [
-        table(found.coverage, findings(found)),
-        f"never reached: {len(never)} of {len(wanted)} pairs of an operation and an order",
-        f"hardly tested: {len(missing) - len(never)} (fewer than {asked.enough} comparisons)",
-        *_rows([gap for gap in missing if gap.examples]),
-        f"left out, as known to be wrong everywhere: {len(left_out)}",
-        *(f"note: {remark}" for remark in found.remarks),
+        *table(found.coverage, runs.findings(found)).split("\n"),
+        f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
+        f"hardly tested: {len(hardly)}",
+        *_rows(hardly),
+        f"left out, as known to be wrong everywhere: {len(out)}",
+        *(f"note: {note}" for note in notes),
     ]
     data = {
         "operations": encode(found.operations),
-        "hardly_tested": [asdict(gap) for gap in missing if gap.examples],
-        "never_reached": [asdict(gap) for gap in never],
+        "hardly_tested": [_gap(one) for one in hardly],
+        "never_reached": [_gap(one) for one in never],
         "left_out": [{"operation": op, "order": order, "known": name} for (op, order), name in left_out.items()],
-        "remarks": found.remarks,
+        "missing_shards": missing,
+        "remarks": notes,
     }
-    step = runs.hunt(gap.operation for gap in missing) if missing else "python -m gradcheck replay"
-    return Answer("coverage report", tuple("\n".join(lines).split("\n")), data, step)
+    step = runs.hunt(one.operation for one in [*never, *hardly]) if weak else "python -m gradcheck replay"
+    return Answer("coverage report", tuple(lines), data, step)
 
 
-def findings(found: Run) -> list[dict[str, Any]]:
-    """The findings of a run, as the table of its coverage takes them."""
-    return [
-        {
-            "operation": report.discovery.culprit,
-            "order": report.discovery.order,
-            "kind": report.discovery.signature.kind.value,
-            "files": [f"{report.discovery.name}.json"],
-        }
-        for report in found.findings
+def _gap(one: Reach) -> dict[str, Any]:
+    counts = {"compared": one.compared, "lost": one.lost, "rejected": one.rejected, "attempts": one.attempts}
+    return {"operation": one.operation, "order": one.order, **counts, "reason": one.reason}
+
+
+def _rows(hardly: list[Reach]) -> list[str]:
+    rows = [
+        (one.operation, f"order {one.order}", f"{one.compared} compared of {one.attempts}", one.reason)
+        for one in hardly
     ]
-
-
-def _rows(missing: list[Gap]) -> list[str]:
-    rows = [(gap.operation, f"order {gap.order}", f"{gap.compared} of {gap.examples}", gap.why) for gap in missing]
     return [f"  {line}" for line in aligned(rows)] if rows else []
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} was given; expected 1 or more")
-    return number

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gradcheck import files
 from gradcheck.commands import runs
-from gradcheck.commands.answer import Answer, CommandError, table
-from gradcheck.commands.coverage import findings
+from gradcheck.commands.answer import Answer, CommandError
 from gradcheck.commands.installed import tensorflow
 from gradcheck.commands.options import subcommand
-from gradcheck.coverage import table as coverage_table
+from gradcheck.coverage import table
 from gradcheck.report.events import Ending, Finished, Started, to_line
 from gradcheck.report.run import Run
 
 MORE = """Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
-if one run had done it all: the findings' reports and events/merged.jsonl. The order of the folders does not matter.
+if one run had done it all: index.html, summary.md, the findings' reports and events/merged.jsonl. The order of the
+folders does not matter.
 
 exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged."""
 MERGED = "merged.jsonl"
@@ -49,40 +49,38 @@ def run(asked: argparse.Namespace) -> Answer:
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
         raise CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
     together = runs.read(asked.folders)
-    missing, whole = missing_shards(together.started), one_run(together)
-    if whole.findings:
-        _refuse_forged(whole)
+    missing, whole = runs.missing_shards(together.started), one_run(together)
+    remarks = [*together.remarks, *(f"shard {shard} is missing" for shard in missing)]
+    _refuse_forged(whole)
     try:
-        written = _written(whole, into)
+        written = _written(replace(whole, remarks=tuple(remarks)), into)
     except OSError as error:
         raise CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
         ) from None
-    new = findings(whole)
-    rows = [(one["operation"], f"order {one['order']}", one["kind"], *one["files"]) for one in new]
-    notes = [f"missing: shard {shard}" for shard in missing] + [f"note: {remark}" for remark in together.remarks]
-    total = f"{len(asked.folders)} folders, {len(new)} findings, {len(whole.operations)} pairs of operation and order"
     data = {
         "into": str(into),
         "files": [path.relative_to(into).as_posix() for path in written],
-        "findings": [{**one, "name": report.discovery.name} for one, report in zip(new, whole.findings, strict=True)],
+        "findings": [
+            {**one, "name": report.discovery.name}
+            for one, report in zip(runs.findings(whole), whole.findings, strict=True)
+        ],
         "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in whole.crashes],
         "hangs": [{"name": one.name, "operation": one.operation, "order": one.order} for one in whole.hangs],
         "missing_shards": missing,
-        "remarks": together.remarks,
+        "remarks": remarks,
     }
-    lines = [*coverage_table(whole.coverage).split("\n"), *(table(rows) if rows else ()), *notes, total]
-    step = f"python -m gradcheck {'replay' if new else 'coverage'} {shlex.quote(str(into))}"
-    return Answer("merge", tuple(lines), data, step, 1 if missing else 0)
+    step = f"python -m gradcheck {'replay' if whole.findings else 'coverage'} {shlex.quote(str(into))}"
+    return Answer("merge", _lines(whole, remarks, into), data, step, 1 if missing else 0)
 
 
-def missing_shards(started: Iterable[Started]) -> list[str]:
-    """The shards K/N that no process of a run was, for each N that one was."""
-    seen: dict[int, set[int]] = {}
-    for event in started:
-        number, total = map(int, event.shard.split("/"))
-        seen.setdefault(total, set()).add(number)
-    return [f"{k}/{n}" for n, numbers in sorted(seen.items()) for k in range(1, n + 1) if k not in numbers]
+def _lines(whole: Run, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
+    told = [len(whole.findings), len(whole.crashes), len(whole.hangs)]
+    return (
+        *table(whole.coverage, runs.findings(whole)).split("\n"),
+        *(f"note: {remark}" for remark in remarks),
+        "{} findings, {} crashes, {} hangs; read {}".format(*told, into / "index.html"),
+    )
 
 
 def one_run(together: Run) -> Run:
@@ -105,9 +103,11 @@ def one_run(together: Run) -> Run:
 
 def _refuse_forged(whole: Run) -> None:
     """A report's page is computed from its graph, which is to be one that could have been drawn."""
+    if not whole.findings:
+        return
+    tensorflow()
     from gradcheck.graphs.admission import admit
 
-    tensorflow()
     for report in whole.findings:
         try:
             admit(report.discovery.graph)
@@ -120,10 +120,11 @@ def _refuse_forged(whole: Run) -> None:
 
 def _written(whole: Run, into: Path) -> list[Path]:
     """Writes the reports, and last the events, without which the folder is no run."""
-    from gradcheck.report.writer import write
+    from gradcheck.report.writer import write, write_run
 
     into.mkdir(parents=True, exist_ok=True)
     paths = [path for report in whole.findings for path in write(report.discovery, into, report.confirmation)]
+    paths += write_run(whole, into, runs.left_out())
     (into / runs.EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in whole.events())
     return [*paths, files.replace(into / runs.EVENTS / MERGED, events)]

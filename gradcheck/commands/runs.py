@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from gradcheck import files
+from gradcheck import files, known
 from gradcheck.commands.answer import CommandError
+from gradcheck.commands.installed import known_defects, release
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.report import run
+from gradcheck.report.events import Started
 from gradcheck.report.run import Run
 
 EVENTS = "events"
@@ -32,10 +35,34 @@ def read(folders: Sequence[Path]) -> Run:
         raise CommandError(f"{error}; take the file away, or name another folder") from None
 
 
-def wanted(found: Run) -> list[tuple[str, int]]:
-    """The operations that the run was asked for, at each of their orders."""
-    asked = {name for started in found.started for name in started.operations} or set(CATALOGUE)
-    return [(name, order) for name in sorted(asked & set(CATALOGUE)) for order in CATALOGUE[name].orders]
+def left_out() -> dict[tuple[str, int], str]:
+    """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
+    installed = release()
+    here = [defect for defect in known_defects() if defect.covers(installed)]
+    pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
+    return {pair: name for pair in pairs if (name := known.everywhere(*pair, defects=here)) is not None}
+
+
+def findings(found: Run) -> list[dict[str, Any]]:
+    """The findings of a run, as the table of its coverage takes them."""
+    return [
+        {
+            "operation": report.discovery.culprit,
+            "order": report.discovery.order,
+            "kind": report.discovery.signature.kind.value,
+            "files": [f"{report.discovery.name}.json"],
+        }
+        for report in found.findings
+    ]
+
+
+def missing_shards(started: Iterable[Started]) -> list[str]:
+    """The shards K/N that no process of a run was, for each N that one was."""
+    seen: dict[int, set[int]] = {}
+    for event in started:
+        number, total = map(int, event.shard.split("/"))
+        seen.setdefault(total, set()).add(number)
+    return [f"{k}/{n}" for n, numbers in sorted(seen.items()) for k in range(1, n + 1) if k not in numbers]
 
 
 def hunt(operations: Iterable[str]) -> str:

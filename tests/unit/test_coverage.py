@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gradcheck.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, Gap, gaps, table
+from gradcheck.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, table
 
 
 def example() -> Coverage:
@@ -93,26 +93,3 @@ def test_it_fits_100_columns_with_long_names_and_large_counts() -> None:
 def test_a_culprit_that_was_no_subject_has_its_row() -> None:
     finding = {"operation": "reduce_prod", "order": 2, "kind": "wrong value", "files": []}
     assert any(line.startswith("reduce_prod") for line in table(example(), [finding]).splitlines())
-
-
-def test_gaps_say_what_was_hardly_tested_and_why() -> None:
-    coverage = example()
-    for _ in range(4):
-        coverage.count("exp", 1)
-        coverage.count("log", 1, verdict=INVALID)
-    coverage.count("log", 1)
-    wanted = [(name, order) for name in ("sin", "maximum", "cumprod", "exp", "log", "cos") for order in (1, 2)]
-    assert gaps(coverage, wanted) == (
-        Gap("cos", 1, 0, 0, "never reached"),
-        Gap("cos", 2, 0, 0, "never reached"),
-        Gap("cumprod", 2, 0, 0, "never reached"),
-        Gap("exp", 2, 0, 0, "never reached"),
-        Gap("log", 2, 0, 0, "never reached"),
-        Gap("maximum", 2, 1, 0, "composed kink"),
-        Gap("sin", 2, 30, 0, "inconclusive"),
-        Gap("cumprod", 1, 1, 1, "few examples"),
-        Gap("maximum", 1, 2, 1, "rejected"),
-        Gap("log", 1, 5, 1, "rejected"),
-        Gap("exp", 1, 4, 4, "few examples"),
-    )
-    assert gaps(coverage, [("exp", 1)], enough=4) == ()
