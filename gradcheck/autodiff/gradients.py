@@ -29,6 +29,11 @@ class Gradients:
     values: Array
     connected: Array
 
+    @staticmethod
+    def undefined(count: int, size: int) -> Gradients:
+        """What there is of `count` gradients where the function is not defined: NaN."""
+        return Gradients(np.full((count, size), np.nan), np.ones((count, size), bool))
+
     def scaled(self, factors: Array) -> Gradients:
         """The rows multiplied by factors (k,)."""
         return Gradients(self.values * factors[:, None], self.connected)

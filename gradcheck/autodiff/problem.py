@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
-from gradcheck.autodiff.pullback import DerivativeRaisedError, differentiate
+from gradcheck.autodiff.pullback import differentiate
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +46,10 @@ class Problem(Protocol):
 
     @property
     def smooth(self) -> bool: ...
+
+    def rounded(self, draw: int) -> Problem:
+        """The same function with other roundings of its inner values; itself where they are out of reach."""
+        ...
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n)."""
@@ -97,6 +101,10 @@ class TapeProblem:
     def terms(self) -> float:
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
+    def rounded(self, draw: int) -> TapeProblem:
+        """Itself: what somebody's function computes inside is its own."""
+        return self
+
     def values(self, points: Array) -> Array:
         # Second order asks for the points of first order again, once for every cotangent.
         key = points.tobytes()
@@ -139,17 +147,15 @@ class TapeProblem:
 
     def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
         """Beside the inputs given, NaN where the function throws or a source leaves its set: outside of the domain."""
-        outside = np.full((count, self.point.size), np.nan)
+        outside = Gradients.undefined(count, self.point.size)
         if point is not None and not self.function.holds(point):
-            return Gradients(outside, np.ones(outside.shape, bool))
+            return outside
         try:
             taken = rows()
-        except DerivativeRaisedError:
-            raise
         except Exception:
             if point is None:
                 raise
-            return Gradients(outside, np.ones(outside.shape, bool))
+            return outside
         return gradient_matrix(taken, self.function.sources)
 
 

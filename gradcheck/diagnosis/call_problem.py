@@ -66,6 +66,10 @@ class CallProblem:
     def smooth(self) -> bool:
         return False
 
+    def rounded(self, draw: int) -> CallProblem:
+        """Itself: what somebody's code computes inside is its own."""
+        return self
+
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
         return np.stack([self._value(point) for point in points])

@@ -11,17 +11,21 @@ import tensorflow as tf
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.implementation import over_points, single
+from gradcheck.graphs.roundings import Roundings
 
 
-def forward(graph: Graph, inputs: Sequence[Any], *, reference: bool = False) -> list[Any]:
+def forward(
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, roundings: Roundings | None = None
+) -> list[Any]:
     """The tensors at all positions of the graph, the inputs first; `reference` takes the catalogue's references.
 
     The inputs are tensors of the shapes and dtypes that the graph's literals have. What an operation raises is raised.
     """
     values = list(inputs)
-    for node in graph.nodes:
+    for position, node in graph.positions():
         function = single(CATALOGUE[node.op], reference=reference)
-        values.append(function(*(values[parent] for parent in node.parents), **node.attributes))
+        value = function(*(values[parent] for parent in node.parents), **node.attributes)
+        values.append(value if roundings is None else roundings.of(position, node.op, value))
     return values
 
 
@@ -30,15 +34,18 @@ def values_of(graph: Graph) -> list[np.ndarray[Any, Any]]:
     return [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
 
 
-def forward_points(graph: Graph, inputs: Sequence[Any], *, reference: bool = True) -> list[Any]:
+def forward_points(
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, roundings: Roundings | None = None
+) -> list[Any]:
     """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
     values = list(inputs)
-    for node in graph.nodes:
+    for position, node in graph.positions():
         spec = CATALOGUE[node.op]
         arguments = [values[parent] for parent in node.parents]
         if spec.broadcasts:
             arguments = _aligned(arguments)
-        values.append(over_points(spec, reference=reference)(*arguments, **node.attributes))
+        value = over_points(spec, reference=reference)(*arguments, **node.attributes)
+        values.append(value if roundings is None else roundings.of(position, node.op, value))
     return values
 
 

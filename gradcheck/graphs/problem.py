@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from gradcheck.autodiff.source import Source
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.roundings import Roundings
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +29,8 @@ ROUNDOFF = 2.0**-53
 class GraphProblem:
     """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
 
-    `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position.
+    `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position, `exempt`
+    are the positions that a kink rests on. With `roundings`, inner values are rounded another way.
     """
 
     graph: Graph
@@ -36,6 +39,12 @@ class GraphProblem:
     smooth: bool
     cotangent: Array | None = None
     largest: float = 0.0
+    exempt: frozenset[int] = frozenset()
+    roundings: Roundings | None = None
+
+    def rounded(self, draw: int) -> GraphProblem:
+        """The same function, its inner values rounded another way."""
+        return replace(self, roundings=Roundings(draw, self.exempt))
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -98,7 +107,7 @@ class GraphProblem:
         return flat[1:] if self.anchored else flat
 
     def _batch(self, points: Array) -> Array:
-        batch = forward_points(self.graph, self._split(points))[-1].numpy()
+        batch = forward_points(self.graph, self._split(points), roundings=self.roundings)[-1].numpy()
         return to_coordinates(batch).reshape(len(points), -1)
 
     def _alone(self, point: Array) -> Array:
@@ -112,15 +121,30 @@ class GraphProblem:
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
+        try:
+            with self._backward():
+                return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
+        except (DerivativeRaisedError, tf.errors.OpError):
+            if self._on_trial(point):
+                raise
+            return Gradients.undefined(len(cotangents), self.point.size)
+
+    def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
         rows, tensors = [[self._output(row)] for row in cotangents], self._tensors(point)
         try:
-            parts = pullbacks(self._forward, tensors, rows)
+            return pullbacks(self._forward, tensors, rows)
         except DerivativeRaisedError:
             if len(rows) == 1:
                 raise
             # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-            parts = [pullbacks(self._forward, tensors, [row])[0] for row in rows]
-        return gradient_matrix(parts, self.sources)
+            return [pullbacks(self._forward, tensors, [row])[0] for row in rows]
+
+    def _on_trial(self, point: Array | None) -> bool:
+        """What throws at the graph's own point is a finding; beside it, it is not defined there."""
+        return point is None and self.roundings is None
+
+    def _backward(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.roundings is None else self.roundings.backward()
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
@@ -147,8 +171,9 @@ class GraphProblem:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for tensor in inputs:
                 tape.watch(tensor)
-            batch = forward_points(self.graph, inputs)[-1]
-        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
+            batch = forward_points(self.graph, inputs, roundings=self.roundings)[-1]
+        with self._backward():
+            parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
         return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
             for part, source in zip(parts, self.sources, strict=True)
@@ -162,12 +187,19 @@ class GraphProblem:
         self, cotangent: Array, directions: Array, point: Array | None = None
     ) -> tuple[Gradients, Gradients]:
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
-        tensors = [self._split(row) for row in directions]
-        second = second_pullbacks(self._forward, self._tensors(point), [self._output(cotangent)], tensors)
-        return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
+        weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
+        try:
+            with self._backward():
+                second = second_pullbacks(self._forward, self._tensors(point), weights, tensors)
+            return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
+        except (DerivativeRaisedError, tf.errors.OpError):
+            if self._on_trial(point):
+                raise
+            nowhere = Gradients.undefined(len(directions), self.point.size)
+            return Gradients.undefined(1, self.point.size), nowhere
 
     def _forward(self, inputs: Sequence[Any]) -> list[Any]:
-        return [forward(self.graph, inputs)[-1]]
+        return [forward(self.graph, inputs, roundings=self.roundings)[-1]]
 
     def _output(self, row: Array) -> Any:
         flat = row if self.cotangent is None else row[0] * self.cotangent

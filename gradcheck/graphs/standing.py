@@ -30,9 +30,14 @@ class Standing:
     bends: tuple[int, ...] = ()
 
     @property
+    def rough(self) -> tuple[int, ...]:
+        """The positions of all nodes that stand on anything."""
+        return (*self.kinks, *self.singular, *self.bends)
+
+    @property
     def smooth(self) -> bool:
         """Whether no node stands on anything."""
-        return not self.kinks and not self.singular and not self.bends
+        return not self.rough
 
     @property
     def curved(self) -> bool:

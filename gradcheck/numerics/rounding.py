@@ -66,7 +66,8 @@ def rounding_of(sample: Sample) -> Rounding:
     backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * _secants(plus, minus, steps)
     level = value_noise(sample)
     model = PROMISE * eps * larger + backward + smallest
-    noise = confirmed(sample, level, TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio), model[-1])
+    tail = TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio)
+    noise = np.maximum(confirmed(sample, level, tail, model[-1]), sample.floor)
     return Rounding(
         steps=steps,
         slopes=slopes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,7 +53,8 @@ class Sample:
 
     Row 0 of the points is the centre; the others follow `stencil.offsets`. A line is x + t * direction with
     t = step * offset; `magnitude` (k,) is the largest |x_i / direction_i| over the line's moving coordinates: how far
-    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated f.
+    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated f. `floor`
+    (m,) is an error of every value that was measured by other means.
     """
 
     stencil: Stencil
@@ -61,10 +62,11 @@ class Sample:
     values: Array
     magnitude: Array
     eps: float
+    floor: Array | float = 0.0
 
     def lines(self, chosen: Array | slice) -> Sample:
         """The sample on some of its lines."""
-        return Sample(self.stencil, self.step[chosen], self.values[chosen], self.magnitude[chosen], self.eps)
+        return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])
 
     def apart(self) -> Sample:
         """Every output as a line of its own, with one output; those of the first line come first."""

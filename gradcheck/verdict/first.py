@@ -37,6 +37,7 @@ from gradcheck.verdict.observation import (
     observe,
     slopes,
     ulp_rounding,
+    with_inner_rounding,
 )
 from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, without_residue, without_staircases
 
@@ -111,9 +112,9 @@ def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: 
 def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Entries:
     """A closer look at some of the lines, given autodiff's values and a sample on all of them."""
     lines, autodiff, problem = whole.some(doubtful), autodiff[doubtful], whole.problem
-    rounding = measured_rounding(problem, autodiff, slopes(problem, lines.cotangents, lines.directions))
+    rounding = measured_rounding(problem, autodiff, slopes(lines.cotangents, lines.directions))
     rounding = np.maximum(rounding, erratic_gap(problem, lines.cotangents, lines.directions))
-    samples = (sample.lines(doubtful), lines.sample(CONFIRM))
+    samples = with_inner_rounding(problem, (sample.lines(doubtful), lines.sample(CONFIRM)), lines.centre)
     tables = [settle(autodiff, slope_estimate(s), lines.tolerance, rounding, factor=EXCLUSION) for s in samples]
     entries = confirmed(*tables)
     if not problem.smooth:
@@ -158,8 +159,12 @@ def slope_estimate(sample: Sample) -> Estimate:
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
-    """A function that is constant on the whole row has the derivative zero in any precision."""
-    return replace(estimate, conclusive=estimate.conclusive | (constant(sample) & np.isfinite(estimate.value)))
+    """A function that is constant on the whole row has the derivative zero in any precision.
+
+    Unless other roundings would move it: then it is constant for want of digits.
+    """
+    flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
+    return replace(estimate, conclusive=estimate.conclusive | flat)
 
 
 def _without_loose_agreement(lines: Lines, sample: Sample, entries: Entries, rounding: Array) -> Entries:
@@ -175,7 +180,7 @@ def _without_loose_agreement(lines: Lines, sample: Sample, entries: Entries, rou
     loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
     if not loose.any():
         return entries
-    beside = moved(problem, slopes(problem, lines.cotangents, lines.directions))
+    beside = moved(problem, slopes(lines.cotangents, lines.directions))
     with np.errstate(invalid="ignore"):
         right = np.abs(beside - entries.difference) <= tight
         same = np.abs(beside - entries.autodiff) <= tight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,16 @@ from gradcheck.numerics.step import largest_steps
 from gradcheck.verdict.entries import Tolerance
 
 Array = np.ndarray[Any, Any]
+Samples = list[Sample]
+Derivative = Callable[[Problem, Array], Array]
+"""Autodiff's values at a point (n,), for a problem or its rounded form."""
 
 ULPS = 4.0
 """Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
+
+DRAWS = 8
+SPREAD = 2.0
+"""The largest of eight draws may miss the largest possible one by this factor."""
 
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
@@ -44,6 +51,11 @@ class Lines:
     def values(self, points: Array) -> Array:
         """The values (p, l) of <w, f> at points (p, n)."""
         return weighted(self.problem.values(points), self.cotangents)
+
+    def centre(self, problem: Problem) -> Array:
+        """The values (l,) of <w, f> at the point, as this problem or its rounded form computes them."""
+        centre: Array = weighted(problem.values(self.problem.point[None, :]), self.cotangents)[0]
+        return centre
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
         """The values (k, points, l) of <w, f>."""
@@ -119,31 +131,46 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
     return granted
 
 
-def measured_rounding(problem: Problem, autodiff: Array, derivative: Callable[[Array], Array]) -> Array:
-    """How far autodiff's values move when every input moves by one unit in the last place, in their shape.
-
-    `derivative` gives the values at a point (n,).
-    """
+def measured_rounding(problem: Problem, autodiff: Array, derivative: Derivative) -> Array:
+    """How far autodiff's values move when everything moves by one unit in the last place, in their shape."""
     with np.errstate(invalid="ignore", over="ignore"):
         change = np.abs(moved(problem, derivative) - autodiff)
     spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
     return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
 
 
-def moved(problem: Problem, derivative: Callable[[Array], Array], draws: int = 4) -> Array:
-    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row."""
+def moved(problem: Problem, derivative: Derivative, draws: int = 4) -> Array:
+    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row.
+
+    Inner values are rounded another way each time, where they can be reached.
+    """
     rng = np.random.default_rng(0)
     rows = []
-    for _ in range(draws):
+    for draw in range(draws):
         ulps = 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape)
         with np.errstate(invalid="ignore", over="ignore"):
-            rows.append(derivative(problem.point * (1 + ulps)))
+            rows.append(derivative(problem.rounded(draw), problem.point * (1 + ulps)))
     return np.stack(rows)
 
 
-def slopes(problem: Problem, cotangents: Array, directions: Array) -> Callable[[Array], Array]:
-    """Autodiff's derivatives (k, l) of <w, f> along directions, as a function of the point."""
-    return lambda point: along(directions, problem.gradients(cotangents, point).values)
+def slopes(cotangents: Array, directions: Array) -> Derivative:
+    """Autodiff's derivatives (k, l) of <w, f> along directions."""
+    return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
+
+
+def with_inner_rounding(problem: Problem, samples: Sequence[Sample], quantity: Callable[[Problem], Array]) -> Samples:
+    """Samples whose values are no better than other roundings of the inner values let them be.
+
+    `quantity` gives the m values at the point. A function that has lost its digits inside may look constant, and its
+    error bound does not know.
+    """
+    if problem.rounded(0) is problem:
+        return list(samples)
+    plain = quantity(problem)
+    with np.errstate(invalid="ignore", over="ignore"):
+        moves = np.abs([quantity(problem.rounded(draw)) - plain for draw in range(DRAWS)])
+    floor = SPREAD * np.max(np.where(np.isfinite(moves), moves, 0.0), axis=0)
+    return [replace(sample, floor=floor) for sample in samples]
 
 
 def erratic_gap(problem: Problem, cotangents: Array, directions: Array, draws: int = 6) -> Array:

@@ -127,7 +127,7 @@ class _Probing:
 
     def _rounding(self, weights: Array, table: Table) -> Array:
         """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
-        derivative = slopes(self.problem, weights, self.directions)
+        derivative = slopes(weights, self.directions)
         measured = measured_rounding(self.problem, table.entries.autodiff, derivative)
         erratic = erratic_gap(self.problem, weights, self.directions)
         rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))

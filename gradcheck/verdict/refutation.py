@@ -49,6 +49,15 @@ def without_residue(entries: Entries, terms: Array | float, lengths: Array, prec
     return replace(entries, status=np.where(small, AGREE, entries.status), allowed=allowed)
 
 
+def without_unresolved(entries: Entries, resolved: Array) -> Entries:
+    """A second derivative counts only where the first one along the same line could be told from the values.
+
+    `resolved` is (lines, 1). Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative
+    vanishes at every point of the row, and differences of it say nothing.
+    """
+    return entries.marked((entries.status == MISMATCH) & ~resolved, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
 def without_aliases(entries: Entries, finer: Estimate) -> Entries:
     """Where a much finer row contradicts the differences, their row had aliased the function: nobody can tell."""
     with np.errstate(invalid="ignore"):

@@ -6,6 +6,7 @@ a coordinate) and against second differences of function values alone (FD2, blun
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +24,13 @@ from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
 from gradcheck.verdict.first import settle, slope_estimate, with_constants
-from gradcheck.verdict.observation import Lines, measured_rounding, observe_gradient, ulp_rounding
+from gradcheck.verdict.observation import (
+    Lines,
+    measured_rounding,
+    observe_gradient,
+    ulp_rounding,
+    with_inner_rounding,
+)
 from gradcheck.verdict.refutation import (
     FINER,
     hidden_terms,
@@ -31,6 +38,7 @@ from gradcheck.verdict.refutation import (
     without_aliases,
     without_residue,
     without_staircases,
+    without_unresolved,
 )
 
 Array = np.ndarray[Any, Any]
@@ -87,34 +95,56 @@ def hold_second(lines: Lines, seen: Evidence) -> Second:
     rough = _rough(seen.gradients, seen.values) if not problem.smooth else np.zeros(len(lines.directions), bool)
     if not (entries.any(MISMATCH) or entries.any(INCONCLUSIVE) or check.any(MISMATCH) or rough.any()):
         return Second(entries, check, seen.products)
-    entries, check = _examined(lines, products, seen.gradients, sharp, check)
+    entries, check = _examined(lines, seen)
     entries, check, alone = _triangulated(entries, check, lines.directions)
     # Where the function is not twice differentiable along a direction, its second derivative is not checked.
     entries, check = (t.marked(rough[:, None], INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, check))
     return Second(entries.named(~seen.products.connected), check.named(), seen.products, alone)
 
 
-def _examined(
-    lines: Lines, products: Array, gradients: Sample, sharp: Estimate, check: Entries
-) -> tuple[Entries, Entries]:
-    """Both comparisons again, with the rounding of autodiff and a second tableau."""
+def _examined(lines: Lines, seen: Evidence) -> tuple[Entries, Entries]:
+    """Both comparisons again, with the rounding of autodiff and of inner values, and a second tableau."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
-    values = lines.sample(CONFIRM)
-    again = _natural(slope_estimate(observe_gradient(problem, directions, cotangent, CONFIRM)), values, problem)
-    rounding = measured_rounding(problem, products, lambda point: problem.products(cotangent, directions, point).values)
-    tables = [settle(products, estimate, lines.tolerance, rounding, factor=EXCLUSION) for estimate in (sharp, again)]
-    terms = hidden_terms(problem, values) * float(np.max(np.abs(cotangent), initial=0.0))
-    lengths = values.step[:, None] * magnitudes(problem.point)
-    entries = without_residue(confirmed(*tables), terms, lengths, problem.precision)
+    values = with_inner_rounding(problem, (seen.values, lines.sample(CONFIRM)), lines.centre)
+    gradients = with_inner_rounding(
+        problem,
+        (seen.gradients, observe_gradient(problem, directions, cotangent, CONFIRM)),
+        lambda other: other.gradients_at(cotangent, problem.point[None, :])[0],
+    )
+    rounding = measured_rounding(
+        problem, seen.products.values, lambda other, point: other.products(cotangent, directions, point).values
+    )
+    terms = hidden_terms(problem, values[1]) * float(np.max(np.abs(cotangent), initial=0.0))
+    entries = _sharply(lines, seen.products.values, values, gradients, rounding, terms)
+    return entries, _bluntly(lines, seen.products.values, values, rounding, terms)
+
+
+def _sharply(
+    lines: Lines, products: Array, values: Sequence[Sample], gradients: Sequence[Sample], rounding: Array, terms: Array
+) -> Entries:
+    """The products against the differences of the gradient, from the samples of both tableaus."""
+    problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
+    estimates = [_natural(slope_estimate(g), v, problem) for g, v in zip(gradients, values, strict=True)]
+    entries = confirmed(*(settle(products, e, lines.tolerance, rounding, factor=EXCLUSION) for e in estimates))
+    lengths = values[1].step[:, None] * magnitudes(problem.point)
+    entries = without_residue(entries, terms, lengths, problem.precision)
     if entries.any(MISMATCH):
         finer = slope_estimate(observe_gradient(problem, directions, cotangent, shrink=FINER))
         entries = without_aliases(entries, finer)
     gradients_at = partial(problem.gradients_at, cotangent)
-    entries = without_staircases(entries, gradients, directions, gradients_at, problem.point)
-    slack = np.sum(rounding * np.abs(directions), axis=1, keepdims=True)
-    check = confirmed(check, settle(check.autodiff, _blunt(values), Tolerance(), slack, factor=EXCLUSION))
-    check = without_residue(check, terms, values.step[:, None] ** 2, problem.precision)
-    return entries, check.marked((check.status == MISMATCH) & stepped(values), INCONCLUSIVE, Reason.STAIRCASE)
+    entries = without_staircases(entries, gradients[0], directions, gradients_at, problem.point)
+    return without_unresolved(entries, np.logical_and(*(first_difference(v).conclusive for v in values)))
+
+
+def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Entries:
+    """The products along their directions against the second differences of the values, of both tableaus."""
+    along = np.sum(products * lines.directions, axis=1, keepdims=True)
+    slack = np.sum(rounding * np.abs(lines.directions), axis=1, keepdims=True)
+    check = confirmed(*(settle(along, _blunt(v), Tolerance(), slack, factor=EXCLUSION) for v in values))
+    check = without_residue(check, terms, values[1].step[:, None] ** 2, lines.problem.precision)
+    if check.any(MISMATCH):
+        check = without_aliases(check, _blunt(lines.sample(shrink=FINER)))
+    return check.marked((check.status == MISMATCH) & stepped(values[1]), INCONCLUSIVE, Reason.STAIRCASE)
 
 
 def _blunt(values: Sample) -> Estimate:
