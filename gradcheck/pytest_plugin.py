@@ -206,7 +206,7 @@ def process(config: pytest.Config) -> Process:
         from gradcheck.hunting.process import Process
 
         worker = getattr(config, "workerinput", {}).get("workerid", "main")
-        config.stash[PROCESS] = Process(config.stash[ASKED], worker, config.stash[STDERR])
+        config.stash[PROCESS] = Process(config.stash[ASKED], worker, config.stash.get(STDERR, 2))
     return config.stash[PROCESS]
 
 

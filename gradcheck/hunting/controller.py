@@ -64,6 +64,8 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """The run is over."""
+        if self._interrupted and self.whole.progress.examples:
+            self.whole.interrupted(time.time() - self.whole.progress.began)
         self.whole.close()
 
     @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,7 @@ from hypothesis import settings
 from gradcheck.hunting.asked import Asked
 from gradcheck.report import environment
 from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import Event, Started
+from gradcheck.report.events import Event, Started, from_line
 
 EVENTS = "events"
 
@@ -53,9 +53,10 @@ class Journal:
 
 def journal(asked: Asked, worker: str) -> Journal:
     """The journal of a process of a run."""
+    folder = asked.folder / EVENTS
 
     def started() -> Started:
-        return Started(
+        return _of_another(folder, asked.name) or Started(
             environment.current(asked.seed),
             profile=settings.get_current_profile_name(),
             seed=asked.seed,
@@ -64,4 +65,14 @@ def journal(asked: Asked, worker: str) -> Journal:
             budget_minutes=asked.minutes,
         )
 
-    return Journal(asked.folder / EVENTS, f"{asked.name}-{worker}", started)
+    return Journal(folder, f"{asked.name}-{worker}", started)
+
+
+def _of_another(folder: Path, run: str) -> Started | None:
+    """What another process of the run has written: a controller need not import TensorFlow to say the same."""
+    for path in sorted(folder.glob(f"{run}-*.jsonl")):
+        with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+            first = from_line(file.readline().rstrip("\n"))
+            if isinstance(first, Started):
+                return first
+    return None

@@ -37,21 +37,25 @@ class Process:
         self._counted: Counter[tuple[str, int, str]] = Counter()
         self._told: dict[str, Any] = {}
         self._test_began = 0.0
-        self.watch = Watch(deadline=asked.deadline, seed=asked.seed)
-        self.watch.watchdog = Watchdog(asked.limit, stderr)
-        with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
-            from gradcheck.hunting.recording import Recorder
-
-            self.watch.recorder = Recorder(asked.folder / RUNNING / f"{asked.name}-{worker}.json")
-        self._before = watch.install(self.watch)
+        self.watch = Watch(deadline=asked.deadline, seed=asked.seed, watchdog=Watchdog(asked.limit, stderr))
+        self._recording = asked.folder / RUNNING / f"{asked.name}-{worker}.json"
+        self._before: Watch | None = None
 
     def begin(self) -> None:
         """A test begins."""
+        if self.watch.recorder is None:
+            with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
+                from gradcheck.hunting.recording import Recorder
+
+                self.watch.recorder = Recorder(self._recording)
+        self._before = watch.install(self.watch)
         self._test_began = time.monotonic()
         self._counted = Counter(self.coverage.outcomes)
 
     def end(self) -> None:
         """A test has ended: its counts become events, one an operation and order."""
+        if self._before is not None:
+            watch.install(self._before)
         seconds = time.monotonic() - self._test_began
         new = self.coverage.outcomes - self._counted
         subjects = sorted({(operation, order) for operation, order, _ in new})
@@ -121,9 +125,7 @@ class Process:
         self.journal.close()
 
     def close(self) -> None:
-        """Puts everything back as it was."""
-        watch.install(self._before)
-        self.watch.rest()
+        """Takes away what only a running process has."""
         if self.watch.recorder is not None:
             self.watch.recorder.forget()
             with contextlib.suppress(OSError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from gradcheck.report.events import Crash, Hang
 
 TURNS, RUNNING = "turns.json", "running"
+STALE = 3600.0
 
 
 class Whole:
@@ -58,16 +61,14 @@ class Whole:
     def look_into(self, recordings: Iterable[Path], returncode: int | None = None) -> None:
         """Makes crashes and hangs of what dead processes recorded, and takes the recordings away."""
         from gradcheck.hunting.casualty import casualty
-        from gradcheck.hunting.journal import journal
 
         for path in recordings:
             found = casualty(path, self.asked.limit, returncode)
             if found is not None and found.event is not None:
                 self.casualties[found.event.name] = found.event
-                self._journal = self._journal or journal(self.asked, "main")
-                self._journal.write(found.event)
-                if self._journal.problem:
-                    self.remarks[self._journal.problem] = None
+                self._opened().write(found.event)
+                if self._opened().problem:
+                    self.remarks[str(self._opened().problem)] = None
                     continue
             elif found is not None:
                 self.remarks[found.remark] = None
@@ -84,6 +85,16 @@ class Whole:
         except ImportError:  # no fcntl here, so that nothing was recorded
             return
         self.look_into(remains(self._running))
+        for path in self.asked.folder.glob(".*.tmp"):
+            with suppress(OSError):  # another run may be as quick
+                if time.time() - path.stat().st_mtime > STALE:
+                    path.unlink()
+
+    def interrupted(self, seconds: float) -> None:
+        """Ctrl-C: workers that were told to stop early cannot know it."""
+        from gradcheck.report.events import Ending, Finished
+
+        self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.asked.shard)))
 
     def close(self) -> None:
         """Remembers which tests had their turn, and ends the journal."""
@@ -95,6 +106,12 @@ class Whole:
             turns.save(self.asked.folder / TURNS, self._finished)
         except (OSError, ValueError) as error:
             self.remarks[f"whose turn it was could not be kept: {error}"] = None
+
+    def _opened(self) -> Journal:
+        from gradcheck.hunting.journal import journal
+
+        self._journal = self._journal or journal(self.asked, "main")
+        return self._journal
 
     @property
     def _running(self) -> Path:

@@ -46,7 +46,8 @@ def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite, worker
     result = suite.run("planted_wrong", "--gradcheck-limit=5")
     assert result.returncode == 1, result.stdout
     assert suite.findings() == before
-    assert suite.whole() or suite.told.remarks  # a killed process may leave half a last line, which is named
+    # A process that is killed while it writes leaves a temporary file, or half a last line, which is named.
+    assert suite.whole(killed=True)
     assert not list((suite.reports / "running").glob("*"))
 
 
@@ -61,5 +62,5 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
     assert all(Path(path).is_file() for path in printed(output))
     assert "interrupted: all that was found is in reports. To go on: python -m pytest" in output
     assert not list((suite.reports / "running").glob("*"))
-    assert [finished.how.value for finished in suite.told.finished if finished.how.value != "interrupted"] == []
+    assert "interrupted" in {finished.how.value for finished in suite.told.finished}
     assert suite.whole()
