@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gradcheck.graphs.graph import Graph, Node
 from gradcheck.known import excludes, load
 from gradcheck.replay import close, derivative, differences, values
 from gradcheck.report.discovery import literal
+from gradcheck.report.events import Event, KnownReplayed, State
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
@@ -32,12 +34,14 @@ def replayed(defect: Defect) -> Values:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_the_defect_is_still_there(defect: Defect) -> None:
+def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], defect: Defect) -> None:
     now = replayed(defect)
+    fixed = close(now, defect.right, 1e-9)
+    gradcheck_event(KnownReplayed(defect.name, State.FIXED if fixed else State.STILL, tf.__version__))
     if not defect.covers(tf.__version__):
-        assert close(now, defect.right, 1e-9), f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
+        assert fixed, f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
         return
-    assert not close(now, defect.right, 1e-9), (
+    assert not fixed, (
         f"TensorFlow {tf.__version__} gives the right derivative, {defect.right}: {defect.title!r} is FIXED. "
         f'Set "until" to "{tf.__version__}" in reports/known/{defect.name}.json.'
     )

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.report import reading
+from gradcheck.report.environment import Environment
+from gradcheck.report.events import Started
 from gradcheck.report.run import Run, read
 
 # Every Python process that finds this on its path has the planted operations, fresh ones included.
@@ -152,6 +155,17 @@ class Suite:
             reading.read(path)
         left = [path for path in self.reports.rglob("*") if path.suffix in (".tmp", ".new")]
         return killed or not (left or self.told.remarks)
+
+
+def example(operation: str) -> Graph:
+    """A graph of one node."""
+    return Graph((Input((1,), (2.0,)),), (Node.of(operation, 0),))
+
+
+def started() -> Started:
+    """The first event of a process."""
+    environment = Environment("2.21.0", "2.4.6", "3.13.1", "0.1.0", "0", "3", 1, 1, "a processor", "a system", "3")
+    return Started(environment, "nightly", "3", "1/1", ())
 
 
 @pytest.fixture
