@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gradcheck.autodiff.bystanders import undone
 from gradcheck.autodiff.opening import parameter_names
 from gradcheck.autodiff.sources import as_tensors, variable_of
 from gradcheck.check import tolerance_from
@@ -59,18 +60,16 @@ def explain(
             "the derivatives that it takes"
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
-    held = _variables(variables)
-    named = as_tensors(inputs, parameter_names(f))
-    record = recorded(f, named)
-    code = Code(f, named, record)
-    _refuse_raised(record)
-    if not record.derivatives:
-        code, names = own_call(code, held, parameter_names(f))
-    else:
+    held, parameters = _variables(variables), parameter_names(f)
+    with undone():
+        code = Code(f, given := as_tensors(inputs, parameters), recorded(f, given))
+        _refuse_raised(code.record)
         names = None
-    code, complaint = as_traced(code)
-    calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
-    found = [explained_call(code, call, tolerance, probes, names) for call in calls]
+        if not code.record.derivatives:
+            code, names = own_call(code, held, parameters)
+        code, complaint = as_traced(code)
+        calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
+        found = [explained_call(code, call, tolerance, probes, names) for call in calls]
     if complaint is not None and complaint.finding is not None:
         found.append(Explained(OrderResult(1, MISMATCH, (complaint.finding,)), (complaint,)))
     return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))

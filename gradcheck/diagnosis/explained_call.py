@@ -18,6 +18,7 @@ from gradcheck.diagnosis.explanation import diagnosed
 from gradcheck.diagnosis.influence import influence, unlike
 from gradcheck.diagnosis.lines import place_of
 from gradcheck.diagnosis.origins import Origin, origin_of
+from gradcheck.diagnosis.quick import FEW, plainly_agrees
 from gradcheck.diagnosis.record import Derivative, key
 from gradcheck.diagnosis.replay import Code
 from gradcheck.diagnosis.rules.usage import integer_source, raised
@@ -25,14 +26,14 @@ from gradcheck.diagnosis.source_names import source_names
 from gradcheck.diagnosis.unconnected import unconnected
 from gradcheck.finding import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResult, Reason, SourceResult
 from gradcheck.verdict.entries import INCONCLUSIVE, Tolerance
-from gradcheck.verdict.probing import SMALL, Table, first_order
+from gradcheck.verdict.probing import Table, first_order
 from gradcheck.verdict.summary import Names, broken, summarise, undecided
 
 ROWS = (
     "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
     "where that is not so, use jacobian"
 )
-FEW = 12
+SHOWN = 12
 """Gradients of so many elements are printed as numbers."""
 
 
@@ -125,19 +126,29 @@ class _Explaining:
         return list(found.values())
 
     def _orders(self, named: Sequence[_Named]) -> tuple[list[OrderResult], dict[int, Finding], set[int]]:
-        """All sources together while they are few, or agree; else each by itself, so that the wrong one is named.
+        """All sources together if they plainly agree; else each by itself, so that the wrong one is named.
 
         With the verdicts go the worst finding for each source (by its place in the call), and the undecided places.
         """
         if not named:
             return [], {}, set()
-        together = self._order(named)
-        count = sum(one.source.count for one in named if one.source)
-        if count <= SMALL or together[0].verdict != MISMATCH or len(named) == 1:
-            return [together[0]], *together[1:]
-        each = [self._order([one]) for one in named]
+        problem = self._problem(named)
+        try:
+            table = plainly_agrees(problem, self.tolerance, self.probes)
+        except WrongShapeError as error:
+            return [broken(1, Kind.SHAPE, error.source, str(error))], {}, set()
+        if table is not None:
+            return [summarise(1, [table], Names.of(problem.sources))], {}, set()
+        if len(named) == 1 or problem.point.size <= FEW:
+            order, findings, undecided = self._order(named)
+            return [order], findings, undecided
+        each = [self._orders([one]) for one in named]
         findings = {place: finding for _, found, _ in each for place, finding in found.items()}
-        return [order for order, _, _ in each], findings, {place for _, _, places in each for place in places}
+        return (
+            [o for orders, _, _ in each for o in orders],
+            findings,
+            {place for *_, places in each for place in places},
+        )
 
     def _order(self, named: Sequence[_Named]) -> tuple[OrderResult, dict[int, Finding], set[int]]:
         problem = self._problem(named)
@@ -156,10 +167,7 @@ class _Explaining:
             findings.setdefault(named[position].place, finding)
             return finding
 
-        try:
-            tables = first_order(problem, self.tolerance, self.probes)
-        except WrongShapeError as error:
-            return broken(1, Kind.SHAPE, error.source, str(error)), {}, set()
+        tables = first_order(problem, self.tolerance, self.probes)
         doubtful = {column for table in tables for column in _doubtful(table)}
         owners = {owner(column) for column in doubtful if column is not None}
         places = {one.place for p, one in enumerate(named) if None in doubtful or p in owners}
@@ -235,7 +243,7 @@ def shown_gradient(given: Any) -> str:
     if given is None:
         return "None"
     value = np.asarray(tf.convert_to_tensor(given).numpy())
-    if value.size > FEW:
+    if value.size > SHOWN:
         return f"a gradient of shape {value.shape}"
     text = np.array2string(value, separator=", ", formatter={"float_kind": lambda number: f"{number:.6g}"})
     return " ".join(text.split())

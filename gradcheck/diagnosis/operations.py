@@ -21,6 +21,8 @@ from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
 from gradcheck.diagnosis.patches import patched
 
+BRING = inspect.signature(record.record_operation)
+
 
 class Watcher(Protocol):
     """What is told of operations; it may put other tensors in place of inputs and outputs."""
@@ -52,7 +54,6 @@ class Watcher(Protocol):
 def intercepted(watcher: Watcher) -> Iterator[None]:
     """Tell the watcher of every eager operation in the block; functions run eagerly meanwhile."""
     calls: list[Any] = []
-    bring = inspect.signature(record.record_operation)
 
     def fast(original: Any, *args: Any, **kwargs: Any) -> Any:
         raise core._FallbackException
@@ -68,8 +69,8 @@ def intercepted(watcher: Watcher) -> Iterator[None]:
         return tensor if tensor is value else watcher.ran("Const", (), [tensor], ())[0]
 
     def brought(original: Any, *args: Any, **kwargs: Any) -> Any:
-        given = bring.bind(*args, **kwargs).arguments
-        name, outputs, inputs, backward = (given[part] for part in list(bring.parameters)[:4])
+        given = BRING.bind(*args, **kwargs).arguments
+        name, outputs, inputs, backward = (given[part] for part in list(BRING.parameters)[:4])
         watcher.brought(name, tuple(inputs), tuple(outputs), backward, calls[-1] if calls else None)
         return original(*args, **kwargs)
 

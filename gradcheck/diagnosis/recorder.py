@@ -126,9 +126,10 @@ class Recorder:
         if self._elsewhere():
             return
         line = self._line()
-        self.variables[id(variable.handle)] = variable
-        with self._apart():
-            self._cover([variable])
+        if id(variable.handle) not in self.variables:
+            self.variables[id(variable.handle)] = variable
+            with self._apart():
+                self._watch(variable)
         self.note(Access(variable, self._recording(), line))
         for number in self.active:
             if variable.trainable and self.tapes[number].watches_accessed:
@@ -230,8 +231,11 @@ class Recorder:
             handle = getattr(tensor, "handle", tensor)
             if id(handle) not in self.known:
                 self.known[id(handle)] = handle
-                if tensor.dtype.is_floating or tensor.dtype.is_complex:
-                    self.covering.watch(tensor)
+                self._watch(tensor)
+
+    def _watch(self, tensor: Any) -> None:
+        if self.covering._recording and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            self.covering.watch(tensor)
 
 
 class Asked:

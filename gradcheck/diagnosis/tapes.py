@@ -12,6 +12,7 @@ import tensorflow as tf
 from gradcheck.diagnosis.patches import Wrapper, patched
 
 METHODS = ("gradient", "jacobian", "batch_jacobian")
+SIGNATURES = {name: inspect.signature(getattr(tf.GradientTape, name)) for name in METHODS}
 
 
 class TapeWatcher(Protocol):
@@ -51,7 +52,7 @@ def watched_tapes(watcher: TapeWatcher) -> Iterator[None]:
         watcher.watched(tape, tensor)
 
     def ask(name: str) -> Wrapper:
-        signature = inspect.signature(getattr(tf.GradientTape, name))
+        signature = SIGNATURES[name]
 
         def call(original: Any, tape: Any, *args: Any, **kwargs: Any) -> Any:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,16 @@ import pytest
 
 @pytest.fixture
 def lines() -> Callable[..., str]:
-    """Puts line numbers into a text about a program: `file.py:<code>` is the line on which the code stands."""
+    """Puts line numbers into a text: `file.py:«code»` is the line of the program, or of its file, with that code."""
 
     def put(program: Callable[..., Any], text: str) -> str:
         source, first = inspect.getsourcelines(program)
-        numbers = [(number, line) for number, line in enumerate(source, first)]
+        whole = Path(inspect.getfile(program)).read_text(encoding="utf-8").splitlines()
+        numbered = [*enumerate(source, first), *enumerate(whole, 1)]
 
         def number(found: re.Match[str]) -> str:
-            return f".py:{next(number for number, line in numbers if found[1] in line)}"
+            return f".py:{next(number for number, line in numbered if found[1] in line)}"
 
-        return re.sub(r"\.py:<([^<>]+)>", number, text)
+        return re.sub(r"\.py:«([^»]+)»", number, text)
 
     return put

@@ -1,6 +1,6 @@
 """Every scenario, as people wrote it, and the exact text that the person sees who asks why.
 
-The texts stand in scenarios.txt, where `file.py:<code>` means the line of this file on which the code stands.
+The texts stand in scenarios.txt, where `file.py:«code»` means the line of this file on which the code stands.
 """
 
 from __future__ import annotations

@@ -6,17 +6,18 @@ from typing import Any
 
 from gradcheck.diagnosis.case import Case, at, code_at, place
 from gradcheck.diagnosis.cuts import Cut
+from gradcheck.diagnosis.lines import place_of
 from gradcheck.diagnosis.record import Operation, Watch, key
 from gradcheck.finding import Cause, Diagnosis
 
 
 def taken_outside(case: Case) -> Diagnosis | None:
     """A derivative of a derivative, where the first one was taken while the second one's tape did not record."""
-    outside = [cut for cut in case.cuts if not cut.recorded and cut.operation.call is not None]
+    steps = [case.record.operations[number] for number in case.path.operations]
+    outside = [step for step in steps if step.call is not None and case.call.tape not in step.tapes]
     if not outside:
         return None
-    cut = outside[0]
-    first = case.record.derivatives[cut.operation.call or 0]
+    first = case.record.derivatives[outside[0].call or 0]
     evidence = (
         f"{case.loss.words}: the first derivative was taken{at(first.line)}, outside the tape that had to record it "
         f"({_opening(case)}){case.loss.covering}"
@@ -25,7 +26,7 @@ def taken_outside(case: Case) -> Diagnosis | None:
         f"take the first derivative, {code_at(first.line)}, inside the block of the tape that differentiates it; "
         "the inner tape gives the first derivative, the outer one the second"
     )
-    return case.diagnosis(Cause.TAKEN_OUTSIDE, evidence, remedy, place(cut.operation))
+    return case.diagnosis(Cause.TAKEN_OUTSIDE, evidence, remedy, place_of(first.line, first.method))
 
 
 def replaced(case: Case) -> Diagnosis | None:

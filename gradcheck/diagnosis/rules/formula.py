@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from typing import Any
 
 import numpy as np
 from tensorflow.python.ops import custom_gradient
 
+from gradcheck.autodiff.bystanders import undone
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.diagnosis.case import Case, at
-from gradcheck.diagnosis.lines import place_of
+from gradcheck.diagnosis.lines import Line, place_of
 from gradcheck.diagnosis.record import CustomCall, Operation
 from gradcheck.finding import Cause, Diagnosis
 from gradcheck.verdict.entries import MISMATCH, Tolerance
@@ -38,8 +40,8 @@ def _wrong(call: CustomCall) -> Table | None:
         return custom_gradient._eager_mode_decorator(call.function, args, call.kwargs)
 
     try:
-        function = open_function(again, call.args, None)
-        tables = first_order(TapeProblem(function), Tolerance(), 8)
+        with undone():
+            tables = first_order(TapeProblem(open_function(again, call.args, None)), Tolerance(), 8)
     except Exception:  # a function that cannot be called by itself cannot be blamed
         return None
     return next((table for table in tables if table.entries.any(MISMATCH)), None)
@@ -49,11 +51,19 @@ def _said(case: Case, operation: Operation, call: CustomCall, table: Table) -> D
     entries = table.entries
     line, row = map(int, np.unravel_index(np.argmax(entries.excess()), entries.status.shape))
     name = call.function.__name__
-    code = inspect.unwrap(call.function).__code__
-    where = place_of((code.co_filename, code.co_firstlineno), name)
+    defined = _definition(call)
     evidence = (
         f"called alone{at(operation.line)}, the function {name} under tf.custom_gradient gives the derivative "
         f"{entries.autodiff[line, row]:.6g} where differences say {entries.difference[line, row]:.6g}"
     )
-    remedy = f"correct the gradient that {name}{at((code.co_filename, code.co_firstlineno))} returns"
-    return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, where, case.loss.lost)
+    remedy = f"correct the gradient that {name}{at(defined)} returns"
+    return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), case.loss.lost)
+
+
+def _definition(call: CustomCall) -> Line:
+    """The line on which the function is defined, below its decorators."""
+    code = inspect.unwrap(call.function).__code__
+    number = code.co_firstlineno
+    while linecache.getline(code.co_filename, number).strip().startswith("@"):
+        number += 1
+    return code.co_filename, number
