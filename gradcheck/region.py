@@ -48,6 +48,8 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "empty": lambda groups: groups.size == 0,
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
+    "small": lambda groups: bool(np.any(np.max(np.abs(groups), axis=-1, initial=0.0) <= 1e-2)),
+    "minute": lambda groups: bool(np.any(np.max(np.abs(groups), axis=-1, initial=0.0) <= 1e-4)),
     "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
 }
 ELEMENTS = {

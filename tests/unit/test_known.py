@@ -207,6 +207,8 @@ def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order
         ("large", [-1e5], [999.0]),
         ("huge", [1e200], [1e50]),
         ("tiny", [1e-200], [0.0]),
+        ("small", [1e-3, -1e-2], [1e-3, -2e-2]),
+        ("minute", [1e-5, 0.0], [1e-5, -1e-3]),
         ("always", [2.0], None),
     ],
 )
