@@ -60,6 +60,7 @@ def run(asked: argparse.Namespace) -> Answer:
         *(f"note: {note}" for note in notes),
     ]
     data = {
+        "coverage": found.coverage.to_json(),
         "operations": encode(found.operations),
         "hardly_tested": [_gap(one) for one in hardly],
         "never_reached": [_gap(one) for one in never],

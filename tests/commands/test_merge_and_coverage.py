@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.coverage import Coverage
+from gradcheck.graphs.graph import Graph, Node
+from gradcheck.report.confirm import Confirmation
+from gradcheck.report.discovery import Discovery, literal
+from gradcheck.report.environment import Environment
+from gradcheck.report.event_file import EventFile
+from gradcheck.report.events import (
+    Crash,
+    Ending,
+    Event,
+    FindingMade,
+    Finished,
+    Hang,
+    KnownReplayed,
+    OperationDone,
+    Started,
+    State,
+)
+from gradcheck.report.reading import Report
+
+pytest_plugins = ["pytester"]
+
+MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
+SIN = Graph((literal([0.0]),), (Node.of("sin", 0),))
+SECONDS = re.compile(r'"seconds": [0-9.e-]+')
+
+
+def started(shard: str = "1/1", host: str = "a processor") -> Started:
+    return Started(dataclasses.replace(MACHINE, processor=host), "ci", "7", shard, ("sin", "cos", "cumprod"))
+
+
+def done(operation: str, order: int, *, seconds: float = 1.0, **counts: int) -> OperationDone:
+    told = {name.replace("_", " "): count for name, count in counts.items()}
+    return OperationDone(operation, order, told, sum(counts.values()), counts.get("invalid", 0), seconds, 1e-9)
+
+
+@pytest.fixture
+def events(discovered: Callable[[str], Discovery]) -> list[Event]:
+    """What a run has to tell, in any order."""
+    return [
+        done("sin", 1, agree=9, invalid=1),
+        done("sin", 2, agree=8, inconclusive=2),
+        done("cos", 1, agree=1),
+        done("cumprod", 1, mismatch=3, agree=4),
+        FindingMade(Report(discovered("cumprod-zero-order1"), Confirmation(1, "WRONG"))),
+        FindingMade(Report(discovered("xlogy-zero-order1"))),
+        Crash("sin", 1, SIN, "killed by SIGABRT"),
+        Hang("cos", 2, SIN, "no end within 10 s"),
+        KnownReplayed("xlogy-zero-order1", State.STILL, "2.21.0"),
+    ]
+
+
+def run(folder: Path, files: Sequence[tuple[Started, Sequence[Event]]], seconds: float = 6.0) -> Path:
+    """A folder of reports with the events of some processes, which took so many seconds together."""
+    for number, (first, events) in enumerate(files):
+        with EventFile(folder / "events", f"worker{number}", first) as file:
+            examples = sum(sum(event.counts.values()) for event in events if isinstance(event, OperationDone))
+            for event in events:
+                file.write(event)
+            file.write(Finished(Ending.COMPLETED, examples, seconds / len(files), first.shard))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file's text, without the times."""
+    return {
+        path.relative_to(folder).as_posix(): SECONDS.sub('"seconds": 0', path.read_text())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_shards_merged_are_the_run_without_shards(call: Any, tmp_path: Path, events: list[Event]) -> None:
+    whole = run(tmp_path / "whole", [(started(), events)])
+    one = run(tmp_path / "one", [(started("1/2"), events[::2])], 2.0)
+    two = run(
+        tmp_path / "two",
+        [(started("2/2", "another"), events[1::4]), (started("2/2", "another"), events[3::4])],
+        4.0,
+    )
+    assert call("merge", whole, "--into", "from-one").code == 0
+    assert call("merge", two, one, two / "events", "--into", "from-two").code == 0, "the same folder counts once"
+    assert contents(tmp_path / "from-one") == contents(tmp_path / "from-two")
+    merged = tmp_path / "from-two" / "events" / "merged.jsonl"
+    assert Coverage.from_json(call("coverage", merged.parent, "--json").json["coverage"]).examples() == 28
+    assert len(list((tmp_path / "from-two").glob("*.json"))) == 2
+    assert call("merge", "from-two", "--into", "again").code == 0
+    assert contents(tmp_path / "again") == contents(tmp_path / "from-two"), "merging what is merged changes nothing"
+
+
+def test_a_change_of_one_count_would_be_seen(call: Any, tmp_path: Path, events: list[Event]) -> None:
+    run(tmp_path / "whole", [(started(), events)])
+    run(tmp_path / "other", [(started(), [done("sin", 1, agree=10), *events[1:]])])
+    call("merge", "whole", "--into", "a")
+    call("merge", "other", "--into", "b")
+    assert contents(tmp_path / "a") != contents(tmp_path / "b")
+
+
+def test_the_answer_of_merge(call: Any, tmp_path: Path, events: list[Event]) -> None:
+    run(tmp_path / "whole", [(started(), events)])
+    said = call("merge", "whole")
+    assert said.code == 0
+    assert "new finding: cumprod, wrong value at order 1: cumprod-order1-wrong-value-zero-in-argument-0-" in said.out
+    assert "2 findings, 1 crashes, 1 hangs; read reports/merged/index.html" in said.out
+    assert said.next == "python -m gradcheck replay reports/merged"
+    data = call("merge", "whole", "--into", "two", "--json").json
+    assert list(data) == [
+        *("format", "version", "into", "files", "findings", "crashes", "hangs", "missing_shards", "remarks"),
+        *("exit_code", "next"),
+    ]
+    assert list(data["findings"][0]) == ["operation", "order", "kind", "files", "name"]
+    assert sorted(data["files"]) == sorted(contents(tmp_path / "two"))
+    assert [(one["operation"], one["order"]) for one in data["crashes"] + data["hangs"]] == [("sin", 1), ("cos", 2)]
+
+
+def test_a_missing_shard_and_a_killed_process_are_told(call: Any, tmp_path: Path, events: list[Event]) -> None:
+    run(tmp_path / "one", [(started("1/3"), events[:1])])
+    run(tmp_path / "three", [(started("3/3"), events[1:2])])
+    with (tmp_path / "three" / "events" / "worker0.jsonl").open("a") as file:
+        file.write('{"event": "operat')
+    said = call("merge", "one", "three")
+    assert said.code == 1
+    assert "note: shard 2/3 is missing" in said.out
+    assert "note: worker0.jsonl: line 4 is half-written; its process was killed" in said.out
+    assert "shard 2/3 is missing" in (tmp_path / "reports" / "merged" / "index.html").read_text()
+    assert "note: shard 2/3 is missing" in call("coverage", "one", "three").out
+
+
+def test_nothing_of_somebody_s_is_overwritten(call: Any, tmp_path: Path, events: list[Event]) -> None:
+    run(tmp_path / "whole", [(started(), events[:1])])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+    for into in ("mine", "file", "link", "whole"):
+        said = call("merge", "whole", "--into", into)
+        assert said.code == 2
+        assert f"{into}: already there; name a new folder with --into DIR" in said.err
+    said = call("merge", "whole", "--into", "file/below")
+    assert said.code == 2
+    assert "file/below: nothing can be written there" in said.err
+    assert contents(tmp_path) == before
+
+
+def test_a_read_only_folder_is_named(
+    call: Any, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "whole", [(started(), events[:1])])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    said = call("merge", "whole", "--into", "out")
+    assert said.code == 2
+    assert "out: nothing can be written there" in said.err
+    assert "Read-only file system" in said.err
+
+
+def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
+    call: Any, tmp_path: Path, events: list[Event]
+) -> None:
+    run(tmp_path / "reports", [(started(), events)])
+    said = call("coverage")
+    assert said.code == 0
+    assert re.search(r"^sin +20 +95 %\|", said.out, re.MULTILINE)
+    assert "never reached: 2 of 6 pairs of an operation and an order" in said.out
+    assert "  cos  order 1  1 compared of 1  fewer than 5 comparisons" in said.out
+    assert said.next == "python -m pytest tests/properties --gradcheck-ops=cos,cumprod"
+    data = call("coverage", "--json").json
+    assert list(data) == [
+        *("format", "version", "coverage", "operations", "hardly_tested", "never_reached", "left_out"),
+        *("missing_shards", "remarks", "exit_code", "next"),
+    ]
+    assert [(one["operation"], one["order"]) for one in data["never_reached"]] == [("cos", 2), ("cumprod", 2)]
+    assert data["hardly_tested"] == [
+        {
+            "operation": "cos",
+            "order": 1,
+            "compared": 1,
+            "lost": 0,
+            "rejected": 0,
+            "attempts": 1,
+            "reason": "fewer than 5 comparisons",
+        }
+    ]
+    assert data["operations"][0]["operation"] == "cos"
+
+
+@pytest.mark.parametrize("command", ["coverage", "merge"])
+def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty").mkdir()
+    for given, complaint in (("nowhere", "nowhere: no such folder"), ("empty", "empty: a folder without events")):
+        said = call(command, given)
+        assert said.code == 2
+        assert complaint in said.err
+
+
+HUNT = """
+    import pytest
+    from gradcheck.finding import Finding, Kind
+    from gradcheck.graphs.graph import Graph, Input, Node
+    from gradcheck.report import confirm
+    from gradcheck.report.confirm import Confirmation
+    from gradcheck.report.discovery import Discovery, literal
+
+    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+
+    class Wrong(AssertionError):
+        pass
+
+    @pytest.mark.parametrize("name", ["sin", "cos", "tan", "exp"])
+    def test_operation(gradcheck_coverage, name):
+        gradcheck_coverage.count(name, 1, verdict="agree")
+        if name in ("sin", "tan"):
+            gradcheck_coverage.count(name, 1, verdict="mismatch")
+            graph = Graph((Input((1,), (0.5,)),), (Node.of(name, 0),))
+            wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
+            error = Wrong("wrong gradient")
+            error.discovery = Discovery(graph, 1, (wrong,), name, 1, "none", literal([1.0]))
+            raise error
+"""
+
+
+def test_shards_that_the_plugin_ran_merge_into_the_run_without_shards(
+    call: Any, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(HUNT)
+    plain = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider", "--hypothesis-seed=7")
+    for folder, shard in (("whole", "1/1"), ("one", "1/2"), ("two", "2/2")):
+        pytester.runpytest_subprocess(*plain, f"--gradcheck-reports={folder}", f"--gradcheck-shard={shard}")
+    monkeypatch.chdir(pytester.path)
+    assert call("merge", "whole", "--into", "from-one").code == 0
+    assert call("merge", "one", "two", "--into", "from-two").code == 0
+    mine, theirs = (contents(pytester.path / name) for name in ("from-one", "from-two"))
+    assert len([name for name in mine if name.endswith(".json")]) == 2
+    assert json.loads(call("coverage", "one", "two", "--json").out)["coverage"]["outcomes"]
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        if name not in ("index.html", "summary.md"):  # they show examples a second
+            assert mine[name] == theirs[name], name
