@@ -45,7 +45,7 @@ def of_defect(defect: Defect) -> Recheck:
     """
 
     def look() -> Recheck:
-        _output(defect.graph, defect.order, defect.cotangent, defect.direction)
+        output_of(defect.graph, defect.order, defect.cotangent, defect.direction)
         now = taken(defect.graph, defect.order, defect.cotangent, defect.direction)
         if close(now, defect.right, SAME):
             return Recheck(State.FIXED, "gives the right derivative")
@@ -70,17 +70,20 @@ def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]
 def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> OrderResult:
     """The verdict on the derivative at an order, for this cotangent and, at order 2, along this direction.
 
-    Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
-    shapes than the graph's, and what its operations raise.
+    Raises what `output_of` does.
     """
-    output = _output(graph, order, cotangent, direction)
+    output = output_of(graph, order, cotangent, direction)
     vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
     weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
     return trial.run(graph, (order,), weights=weights, vector=vector).result.orders[order]
 
 
-def _output(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:
-    """The graph's output, once everything fits."""
+def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:
+    """A graph's output, once a cotangent and a direction fit it.
+
+    Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
+    shapes than the graph's, and what its operations raise.
+    """
     output = admit(graph)[-1]
     if cotangent.shape != output.shape:
         raise ValueError(f"the cotangent is of shape {cotangent.shape}; expected the output's, {output.shape}")
