@@ -75,6 +75,8 @@ class Model:
             case form.Branch():
                 self._branch(statement)
             case form.Call(_, names, arguments, body):
+                # Calling a function accesses every variable that it captured, however it uses them.
+                self._access(body, every=True)
                 self._outputs("call", names, (self._body(body, names, arguments),), 0)
 
     @contextmanager
@@ -138,8 +140,18 @@ class Model:
             for inner in taken:
                 self.run(inner)
             return
+        self._access(statement.then + statement.otherwise, every=False)
         bodies = tuple(self._body(body, (statement.name,), ()) for body in (statement.then, statement.otherwise))
         self._outputs("cond", (statement.name,), bodies, 0 if taken is statement.then else 1)
+
+    def _access(self, statements: tuple[form.Apply, ...], every: bool) -> None:
+        """The variables that a function or the branches read, or merely mention, are accessed."""
+        for statement in statements:
+            if every or OPERATIONS[statement.operation].reads:
+                for name in statement.arguments:
+                    value = self.values.get(name)
+                    if isinstance(value, Variable):
+                        self.stage.access(value)
 
     def _body(self, statements: tuple[form.Apply, ...], names: tuple[str, ...], arguments: tuple[str, ...]) -> Body:
         """What a function or a branch computes, on a record of its own that follows all that comes from outside."""
@@ -147,11 +159,8 @@ class Model:
         stage = Stage(active=[record])
         for name in dict.fromkeys((*arguments, *(one for each in statements for one in each.arguments))):
             outside = self.values.get(name)
-            if isinstance(outside, Variable):
-                self.stage.access(outside)
-                record.watch(outside.handle)
-            elif outside is not None:
-                record.watch(outside)
+            if outside is not None:
+                record.watch(outside.handle if isinstance(outside, Variable) else outside)
         local: dict[str, Tensor] = {}
         for statement in statements:
             local[statement.name] = self._applied(statement, stage, local)

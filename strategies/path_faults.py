@@ -1,0 +1,122 @@
+"""Programs that lose a gradient on the path, or whose gradient is wrong from the path on."""
+
+from __future__ import annotations
+
+from .program_text import Text
+from .right_programs import closing, ended, tape
+
+
+def numpy_step(text: Text) -> None:
+    """D13: one step is NumPy's."""
+    with text.block(tape(text)):
+        first = text.chain("x", least=1)
+        steps = (
+            "np.sin({0})",
+            "tf.constant(np.tanh({0}.numpy()))",
+            "np.exp(0.5 * {0}.numpy())",
+            "float(tf.reduce_sum({0}))",
+        )
+        part = text.made(text.choice(steps).format(first), planted=True)
+        loss = ended(text, text.made(f"tf.sin(c * {part})"))
+    closing(text, loss)
+
+
+def integer_source(text: Text) -> None:
+    """D14: the source is an integer to begin with."""
+    text.add(f"n = tf.constant({text.choice(('3', '[2, 5]', '[1, 4]'))})", planted=True)
+    with text.block(tape(text)):
+        text.add("tape.watch(n)")
+        loss = text.made(text.choice(("n * n", "n + 2", "tf.cast(n, tf.float64) * 2.0")))
+    text.add(f"return tape.gradient({loss}, n)")
+
+
+def string_step(text: Text) -> None:
+    """D14: a string on the path."""
+    with text.block(tape(text)):
+        first = text.chain("x", least=1)
+        words = text.made(f"tf.strings.as_string({first}, precision=15)", planted=True)
+        part = text.made(f"tf.strings.to_number({words}, tf.float64)")
+        loss = ended(text, text.chain(part))
+    closing(text, loss)
+
+
+def through_a_variable(text: Text) -> None:
+    """D15: a value goes through a variable."""
+    with text.block(tape(text)):
+        first = text.chain("x")
+        method = text.choice(("assign_add", "assign"))
+        text.add(f"w.{method}({first})", planted=True)
+        part = text.chain("w", least=1)
+        loss = text.made(f"tf.reduce_sum({part})")
+    closing(text, loss)
+
+
+def unregistered(text: Text) -> None:
+    """D16: an operation without a gradient."""
+    with text.block(tape(text)):
+        first = text.chain("x")
+        operations = ("tf.truncatemod({0}, tf.constant(5.0, tf.float64))", "tf.unique(tf.reshape({0}, [-1]))[0]")
+        part = text.made(text.choice(operations).format(first), planted=True)
+        loss = text.made(f"tf.reduce_sum({text.chain(part)})")
+    closing(text, loss)
+
+
+def not_differentiable(text: Text) -> None:
+    """A step that is registered as not differentiable, or has None for a gradient."""
+    with text.block(tape(text)):
+        first = text.made(text.choice(("10.0 * x", "7.0 * x + 0.3", "5.0 * tf.sin(x)")))
+        steps = ("tf.round({0})", "tf.floor({0})", "tf.cast(tf.cast({0}, tf.int32), tf.float64)", "tf.math.ceil({0})")
+        part = text.made(text.choice(steps).format(first), planted=True)
+        loss = ended(text, text.chain(part))
+    closing(text, loss)
+
+
+def stopped(text: Text) -> None:
+    """tf.stop_gradient on the path, of the whole or of a part."""
+    with text.block(tape(text)):
+        first = text.chain("x", least=1)
+        part = text.made(f"tf.stop_gradient({first})", planted=True)
+        part = part if text.flag() else text.made(f"{part} * {first}")
+        loss = ended(text, text.chain(part))
+    closing(text, loss)
+
+
+def custom(text: Text) -> None:
+    """A gradient that somebody wrote by hand, and that is wrong."""
+    value, wrong = text.choice(
+        (
+            ("u * tf.sigmoid(u)", "dy * tf.sigmoid(u)"),
+            ("tf.square(u)", "dy * u"),
+            ("tf.sin(u)", "-dy * tf.cos(u)"),
+            ("tf.exp(u)", "dy"),
+            ("tf.tanh(u)", "dy * (1.0 - tf.tanh(u))"),
+        )
+    )
+    text.before += [
+        ("@tf.custom_gradient", True),
+        ("def made(u):", False),
+        (f"    return {value}, lambda dy: {wrong}", False),
+    ]
+    text.before += [("@tf.custom_gradient", False), ("def made(u):", True)]
+    text.before += [(f"    return {value}, lambda dy: {wrong}", False), ("", False), ("", False)]
+    with text.block(tape(text)):
+        part = text.made(f"made({text.chain('x')})")
+        loss = ended(text, text.chain(part))
+    closing(text, loss)
+
+
+def changed(text: Text) -> None:
+    """C6: what the tape gave is clipped, scaled or averaged before it is handed on."""
+    with text.block("with tf.GradientTape() as tape:"):
+        part = text.chain("x", least=1)
+        loss = text.made(f"tf.reduce_sum({part} * w)")
+    text.add(f"g, h = tape.gradient({loss}, [x, w])")
+    changes = (
+        "g = tf.clip_by_norm(g, 0.05)",
+        "g = 0.5 * g",
+        "g = tf.clip_by_value(g, -0.01, 0.01)",
+        "g = -g",
+        "g = g + 0.1 * x",
+    )
+    text.add(text.choice(changes), planted=True)
+    text.add(f"return {loss}, [g, h]")
