@@ -17,7 +17,7 @@ from .choices import Draw, index
 from .program_operands import SHAPES, Operands, applied, literal, mapped
 
 MOST_CALLS = 1
-CALL_SHARE = 5
+CALL_SHARE = 8
 """A function costs TensorFlow a trace, so that there are few."""
 
 

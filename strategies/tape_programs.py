@@ -37,7 +37,7 @@ KINDS = (
 DEEPEST = 3
 LONGEST = 20
 LARGEST = 1e3
-TRACED_SHARE = 12
+TRACED_SHARE = 18
 JACOBIAN_SHARE = 40
 MISTAKE_SHARE = 16
 MOST_JACOBIANS = 1
@@ -45,7 +45,7 @@ MOST_JACOBIANS = 1
 
 @st.composite
 def tape_programs(draw: Draw, traced: bool | None = None) -> Program:
-    """Programs of up to two dozen statements; about one in twelve is traced, unless `traced` says which.
+    """Programs of up to two dozen statements; about one in eighteen is traced, unless `traced` says which.
 
     About one call in forty is a Jacobian, which costs TensorFlow a hundred times as much as a gradient.
     """
