@@ -1,0 +1,90 @@
+"""Both pages in a real browser. Screenshots go to the folder that GRADCHECK_SCREENSHOTS names, if it is set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGES = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv", "index")
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CONTRASTS = """() => {
+  const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(x => { x /= 255;
+    return x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4 }); return .2126 * r + .7152 * g + .0722 * b };
+  const ground = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    if (!c.endsWith(', 0)') && c !== 'transparent') return c } return 'rgb(255, 255, 255)' };
+  const found = [];
+  for (const e of document.querySelectorAll('main *:not(svg *)')) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) || !e.checkVisibility()) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) found.push(`${e.tagName}.${e.className} ${((a + .05) / (b + .05)).toFixed(2)}`);
+  }
+  return [...new Set(found)]; }"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 360), ("dark", 320)])
+def test_a_page_is_whole_quiet_and_as_wide_as_the_window(
+    reports: dict[str, Path], show: Callable[..., Any], name: str, scheme: str, width: int
+) -> None:
+    shown = show(reports[name], scheme, width)
+    assert shown.requests == [reports[name].as_uri()]
+    assert shown.complaints == []
+    assert shown.page.evaluate(WIDER) <= 0
+    folder = os.environ.get("GRADCHECK_SCREENSHOTS")
+    if folder:
+        shown.page.screenshot(path=Path(folder, f"{name}-{scheme}-{width}.png"), full_page=True)
+    shown.page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    assert shown.page.evaluate(WIDER) <= 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_its_ground(
+    reports: dict[str, Path], show: Callable[..., Any], name: str, scheme: str
+) -> None:
+    """The contrast that WCAG 2 asks for, 4.5 to 1."""
+    assert show(reports[name], scheme).page.evaluate(CONTRASTS) == []
+
+
+def test_a_script_that_got_in_would_not_run(reports: dict[str, Path], show: Callable[..., Any], tmp_path: Path) -> None:
+    text = reports["xlogy-zero-order1"].read_text(encoding="utf-8")
+    planted = text.replace("<main>", "<main><script>document.title = 'it ran'</script><img src='https://example.org/'>")
+    assert planted != text
+    path = tmp_path / "planted.html"
+    path.write_text(planted, encoding="utf-8")
+    shown = show(path)
+    assert shown.page.title() == "xlogy: wrong value at order 1"
+    assert shown.complaints != []
+    assert shown.answers == [path.as_uri()]
+
+
+def test_a_page_that_is_too_wide_would_be_noticed(
+    reports: dict[str, Path], show: Callable[..., Any], tmp_path: Path
+) -> None:
+    text = reports["index"].read_text(encoding="utf-8")
+    path = tmp_path / "wide.html"
+    path.write_text(text.replace(".scroll { overflow-x: auto;", ".scroll {"), encoding="utf-8")
+    assert show(path, "light", 360).page.evaluate(WIDER) > 0
+
+
+def test_the_overview_leads_to_the_findings(reports: dict[str, Path], show: Callable[..., Any]) -> None:
+    page = show(reports["index"]).page
+    page.locator("a", has_text="xlogy").click()
+    assert page.title() == "xlogy: wrong value at order 1"
+    assert page.url == reports["xlogy-zero-order1"].as_uri()
+
+
+def test_the_graph_and_the_curve_are_drawn(reports: dict[str, Path], show: Callable[..., Any]) -> None:
+    page = show(reports["block_lstm_v2-order1"]).page
+    for kind, least in (("graph", 300), ("curve", 300), ("heat", 30)):
+        box = page.locator(f"svg.{kind}").first.bounding_box()
+        assert box["width"] >= least
+        assert box["height"] >= 30
+    inside = (
+        "e => { const b = e.getBBox(); return b.x >= 0 && b.x + b.width <= e.ownerSVGElement.viewBox.baseVal.width }"
+    )
+    assert all(place.evaluate(inside) for place in page.locator("svg.graph text").all())
