@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import linecache
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from gradcheck.diagnosis.lines import Line
 from gradcheck.diagnosis.record import Derivative
+from gradcheck.diagnosis.source_text import tree_of
 
 POSITION = {"gradient": 1, "jacobian": 1, "batch_jacobian": 1}
 
@@ -62,10 +60,9 @@ def _expressions(node: ast.expr) -> list[str]:
 
 def _calls(line: Line, method: str) -> list[ast.Call]:
     """The calls of the method on a line, in the order in which they are written."""
-    tree = _tree(line[0], tuple(linecache.getlines(line[0])))
     calls = [
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(tree_of(line[0]))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == method
@@ -73,11 +70,3 @@ def _calls(line: Line, method: str) -> list[ast.Call]:
         and node.lineno <= line[1] <= node.func.end_lineno
     ]
     return sorted(calls, key=lambda node: (node.lineno, node.col_offset))
-
-
-@lru_cache(maxsize=32)
-def _tree(filename: str, lines: Sequence[str]) -> ast.AST:
-    try:
-        return ast.parse("".join(lines), filename)
-    except SyntaxError:
-        return ast.Module([], [])

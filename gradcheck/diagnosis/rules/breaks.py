@@ -10,6 +10,7 @@ from gradcheck.diagnosis.edges import differentiable, registered
 from gradcheck.diagnosis.lines import Line, place_of
 from gradcheck.diagnosis.paths import written
 from gradcheck.diagnosis.record import key
+from gradcheck.diagnosis.source_text import start_of_function
 from gradcheck.finding import Cause, Diagnosis
 
 STATEFUL = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
@@ -37,14 +38,15 @@ def _numpy_line(case: Case) -> Line | None:
     back = case.first.operation.line
     if back is None:
         return None
-    before = [
+    made = [
         operation.line[1]
         for operation in case.record.operations[: case.first.number]
         if operation.line is not None
         and operation.line[0] == back[0]
         and any(key(output) in case.path.dependent for output in operation.outputs)
     ]
-    for number in range(before[-1] if before else back[1], back[1]):
+    start = max([start_of_function(back), *(number for number in made if number < back[1])])
+    for number in range(start, back[1]):
         if MENTION.search(linecache.getline(back[0], number)):
             return back[0], number
     return back

@@ -1,0 +1,223 @@
+"""What explain takes, what it refuses, and that it leaves everything alone."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import execute, record
+from tensorflow.python.framework import constant_op, ops
+from tensorflow.python.ops import custom_gradient, resource_variable_ops
+
+from gradcheck import Cause, Kind, Reason, explain
+from gradcheck.diagnosis.recorder import recorded
+
+
+def f64(value: Any, name: str) -> tf.Variable:
+    return tf.Variable(value, dtype=tf.float64, name=name)
+
+
+def test_functions_without_tapes_are_differentiated() -> None:
+    def f(a: Any, b: Any, count: Any) -> Any:
+        return a["left"] * b**2 + tf.cast(count, tf.float64) * tf.floor(a["right"])
+
+    result = explain(f, {"left": 2.0, "right": 1.5}, [3.0, 4.0], 7)
+    assert [(one.name, one.gradient, one.right) for one in result.sources] == [
+        ("a['left']", "25", True),
+        ("a['right']", "None", False),
+        ("b", "[12, 16]", True),
+    ]
+    assert result.sources[1].diagnosis is not None
+    assert result.sources[1].diagnosis.cause is Cause.NOT_DIFFERENTIABLE
+
+
+def test_variables_are_sources_listed_or_found() -> None:
+    v, frozen = f64(2.0, "v"), tf.Variable(3.0, dtype=tf.float64, trainable=False, name="frozen")
+    named = [(one.name, one.gradient) for one in explain(lambda: v**2 * frozen).sources]
+    assert named == [("v", "12")]
+    named = [(one.name, one.gradient) for one in explain(lambda a: a * v * frozen, 5.0, variables=[v, frozen]).sources]
+    assert named == [("a", "6"), ("v", "15"), ("frozen", "10")]
+
+
+def test_inputs_that_the_code_watches_and_perturbs() -> None:
+    def gradient(a: Any, names: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            loss = tf.reduce_sum(a.numpy() * a)
+        return tape.gradient(loss, a)
+
+    (one,) = explain(gradient, np.array([1.0, 3.0]), ["some", "words"]).sources
+    assert (one.name, one.gradient, one.right) == ("a", "[1, 3]", False)
+    assert one.diagnosis is not None
+    assert one.diagnosis.cause is Cause.NUMPY
+
+
+def test_a_keras_train_step() -> None:
+    class Rounded(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return tf.round(10.0 * inputs)
+
+    keras.utils.set_random_seed(0)
+    layers = [
+        keras.layers.Dense(2, name="first"),
+        Rounded(),
+        keras.layers.Dropout(0.2),
+        keras.layers.Dense(1, name="last"),
+    ]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    data = np.float32([[0.1, 0.7], [0.9, 0.3]]), np.float32([[1.0], [2.0]])
+    with pytest.warns(UserWarning, match="Gradients do not exist"):
+        model.train_on_batch(*data)
+    before = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+    result = explain(model.train_step, data)
+    after = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+    assert all(np.array_equal(one, two) for one, two in zip(before, after, strict=True))
+    told = {one.name.split("/", 1)[1]: one.diagnosis and one.diagnosis.cause for one in result.sources}
+    lost = Cause.NOT_DIFFERENTIABLE
+    assert told == {"first/kernel": lost, "first/bias": lost, "last/kernel": None, "last/bias": None}
+    places = {one.diagnosis.place.code for one in result.sources if one.diagnosis and one.diagnosis.place}
+    assert places == {"return tf.round(10.0 * inputs)"}
+    assert "not differentiable, as for sequential" in str(result)
+
+
+def test_several_derivatives_are_told_apart() -> None:
+    v = f64(2.0, "v")
+
+    def code() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            a = v**2
+            b = tf.stop_gradient(a) * v
+        return tape.gradient(a, v), tape.gradient(b, v)
+
+    result = explain(code)
+    assert [one.right for one in result.sources] == [True, False]
+    assert (result.verdict, len(result.findings)) == ("mismatch", 1)
+    assert result.orders[1].findings[0].kind is Kind.WRONG_VALUE
+
+
+def test_a_batch_jacobian_of_rows_that_depend_on_one_another() -> None:
+    v = tf.constant([[1.0, 2.0], [3.0, 4.0]], tf.float64)
+
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            c = v**3 / tf.reduce_sum(v)
+        return tape.batch_jacobian(c, v)
+
+    (finding,) = explain(code).findings
+    assert finding.reason.endswith("where that is not so, use jacobian")
+
+
+def test_code_that_differs_from_run_to_run_is_not_judged() -> None:
+    v, calls = f64(2.0, "v"), []
+
+    def code() -> Any:
+        calls.append(1)
+        with tf.GradientTape() as tape:
+            c = v * float(len(calls))
+        return tape.gradient(c, v)
+
+    result = explain(code)
+    assert result.verdict == "inconclusive"
+    assert result.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
+    assert "two runs differ" in str(result)
+
+
+def test_a_function_that_returns_something_else_when_it_is_traced() -> None:
+    v = f64(2.0, "v")
+
+    @tf.function
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            c = v**2 if tf.executing_eagerly() else v**3
+        return 2.0 * tape.gradient(c, v)
+
+    result = explain(code)
+    assert (result.verdict, result.findings[-1].kind) == ("mismatch", Kind.MODES)
+    assert "result 0 is 8. when the code runs eagerly" in str(result)
+
+
+def patched_names() -> list[Any]:
+    eager = ops._EagerTensorBase
+    return [
+        *(
+            getattr(tf.GradientTape, name)
+            for name in ("watch", "reset", "gradient", "jacobian", "_push_tape", "_pop_tape")
+        ),
+        *(getattr(eager, name) for name in ("numpy", "__array__", "__float__", "__bool__", "__int__")),
+        *(pywrap_tfe.TFE_Py_FastPathExecute, execute.execute, constant_op.convert_to_eager_tensor),
+        *(record.record_operation, custom_gradient._eager_mode_decorator, resource_variable_ops.variable_accessed),
+        tf.config.functions_run_eagerly(),
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_everything_is_put_back_whatever_happens(error: type[BaseException]) -> None:
+    v, before = f64(2.0, "v"), patched_names()
+    random.seed(1)
+    state, numpy_state = random.getstate(), np.random.get_state()[1].tolist()
+
+    def code() -> Any:
+        random.random()
+        np.random.random()
+        v.assign(5.0)
+        with tf.GradientTape() as tape:
+            c = v**2
+        tape.gradient(c, v)
+        raise error
+
+    with pytest.raises(RuntimeError if error is ValueError else error):
+        explain(code)
+    assert patched_names() == before
+    assert float(v) == 2.0
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == (state, numpy_state)
+
+
+def test_the_line_is_that_of_the_one_who_wrote_it() -> None:
+    def code() -> Any:
+        return tf.reduce_logsumexp(tf.constant([1.0, 2.0]))
+
+    lines = {event.line for event in recorded(code).operations if event.name != "Const"}
+    assert {Path(line[0]).name for line in lines if line} == {"test_explain.py"}
+    assert {line[1] for line in lines if line} == {code.__code__.co_firstlineno + 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (([1.0],), TypeError, "f is of type list, a callable was expected"),
+        ((lambda: tf.constant(1.0),), ValueError, "reads no trainable variable: nothing to explain"),
+        ((lambda a: a * 2, 3), ValueError, r"a float input \(2.0, not 2\)"),
+        (
+            (lambda a: a.numpy(), 3.0),
+            TypeError,
+            "returned float64, no floating tensor",
+        ),
+        ((lambda a: None, 3.0), TypeError, "returned NoneType, no floating tensor"),
+        ((lambda a: a.nothing, 3.0), RuntimeError, "f raised AttributeError: .* it has to run before"),
+        ((lambda a: a, object()), TypeError, "a is of type object, which is no tensor"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[Any, ...], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        explain(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"variables": [3.0]}, TypeError, r"variables\[0\] is of type float; a tf.Variable was expected"),
+        ({"rtol": -1.0}, ValueError, "rtol was -1.0"),
+        ({"probes": 2}, ValueError, "probes was 2"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        explain(lambda a: a, 1.0, **options)
