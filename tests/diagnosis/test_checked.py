@@ -57,7 +57,7 @@ def weighted(x: Any) -> Any:
         (lambda x: x * tf.stop_gradient(x), 1.5, (Kind.WRONG_VALUE, 1, Cause.STOP_GRADIENT, None)),
         (through_text, 1.5, (Kind.MISSING, 1, Cause.DTYPE, None)),
         (through_state, 1.5, (Kind.WRONG_VALUE, 1, Cause.STATE, "keeper.assign(x**2)")),
-        (contrast, np.float32([[[0.5, 0.1, 0.2]]]), (Kind.RAISES, 1, Cause.NO_GRADIENT, None)),
+        (contrast, np.array([[[0.5, 0.1, 0.2]]], np.float32), (Kind.RAISES, 1, Cause.NO_GRADIENT, None)),
         (weighted, 1.5, (Kind.WRONG_VALUE, 1, Cause.CUSTOM_GRADIENT, "def cubed(x: Any) -> Any:")),
     ],
 )

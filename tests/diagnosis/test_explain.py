@@ -72,7 +72,7 @@ def test_a_keras_train_step() -> None:
     ]
     model = keras.Sequential(layers)
     model.compile("adam", "mse")
-    data = np.float32([[0.1, 0.7], [0.9, 0.3]]), np.float32([[1.0], [2.0]])
+    data = np.array([[0.1, 0.7], [0.9, 0.3]], np.float32), np.array([[1.0], [2.0]], np.float32)
     with pytest.warns(UserWarning, match="Gradients do not exist"):
         model.train_on_batch(*data)
     before = [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
@@ -162,7 +162,7 @@ def patched_names() -> list[Any]:
 def test_everything_is_put_back_whatever_happens(error: type[BaseException]) -> None:
     v, before = f64(2.0, "v"), patched_names()
     random.seed(1)
-    state, numpy_state = random.getstate(), np.random.get_state()[1].tolist()
+    state, numpy_state = random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()
 
     def code() -> Any:
         random.random()
@@ -177,7 +177,7 @@ def test_everything_is_put_back_whatever_happens(error: type[BaseException]) -> 
         explain(code)
     assert patched_names() == before
     assert float(v) == 2.0
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == (state, numpy_state)
+    assert (random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()) == (state, numpy_state)
 
 
 def test_the_line_is_that_of_the_one_who_wrote_it() -> None:
