@@ -16,6 +16,7 @@ GAP_Y = 44
 LETTER = 8.2
 MARGIN = 10
 SWEEPS = 4
+WORDS = {"culprit": " · culprit", "wrong": " · wrong"}
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Box:
 def drawing(found: Discovery) -> Markup:
     """An SVG drawing; the culprit, and nodes whose own derivative is wrong, are marked by colour and by a word."""
     graph = found.graph
-    texts = labels(graph)
+    wrong = {node.position for node in found.nodes if node.verdict.startswith("mismatch")}
+    marks = [_kind(position, found, wrong) for position in range(graph.size)]
+    texts = [(first, second + WORDS.get(mark, "")) for (first, second), mark in zip(labels(graph), marks, strict=True)]
     boxes = layout(graph, [LETTER * max(map(len, text)) + 24 for text in texts])
     width = max(box.x + box.width / 2 for box in boxes) + MARGIN
     height = max(box.y for box in boxes) + HIGH / 2 + MARGIN
-    wrong = {node.position for node in found.nodes if node.verdict.startswith("mismatch")}
-    marks = [_kind(position, found, wrong) for position in range(graph.size)]
     edges = [
         _edge(boxes[parent], boxes[position], number, len(node.parents))
         for position, node in graph.positions()
@@ -125,7 +126,7 @@ def _node(box: Box, text: tuple[str, str], mark: str) -> Markup:
             rx=HIGH / 2 if mark == "input" else 8,
         ),
         element("text", text[0], y=f"{box.y - 4:.1f}", class_="name", **middle),
-        element("text", text[1] + (" · culprit" if mark == "culprit" else ""), y=f"{box.y + 13:.1f}", **middle),
+        element("text", text[1], y=f"{box.y + 13:.1f}", **middle),
         class_=f"node {mark}",
     )
 

@@ -6,9 +6,9 @@ import io
 import math
 import re
 import threading
-from collections.abc import Sequence
 from typing import Any
 
+from gradcheck.numerics.stencil import EPS64
 from gradcheck.report.markup import Markup
 from gradcheck.report.page import number, row, table
 from gradcheck.report.step_curve import StepCurve
@@ -59,7 +59,7 @@ def _plotted(axes: Any, curve: StepCurve) -> None:
     if curve.autodiff is not None:
         lines.append(("from autodiff", curve.autodiff, WRONG, "s", 3.0))
     for label, value, colour, marker, size in lines:
-        steps, distances = _positive(curve.steps, curve.distances(value))
+        steps, distances = _finite(curve, value)
         axes.loglog(steps, distances, color=colour, marker=marker, markersize=size, linewidth=1.4, label=label)
     axes.set_xlabel("step", color=INK)
     axes.set_ylabel("distance of the central difference", color=INK)
@@ -71,8 +71,11 @@ def _plotted(axes: Any, curve: StepCurve) -> None:
     axes.legend(frameon=False, labelcolor=INK, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
 
 
-def _positive(steps: Sequence[float], distances: Sequence[float]) -> tuple[list[float], list[float]]:
-    pairs = [(step, far) for step, far in zip(steps, distances, strict=True) if 0 < far < math.inf]
+def _finite(curve: StepCurve, value: float) -> tuple[list[float], list[float]]:
+    """The steps and distances that can be drawn; below its error bound nobody knows how far the limit is."""
+    least = curve.bound if 0 < curve.bound < math.inf else EPS64 * abs(curve.limit) or EPS64
+    pairs = [(step, max(far, least)) for step, far in zip(curve.steps, curve.distances(value), strict=True)]
+    pairs = [(step, far) for step, far in pairs if math.isfinite(far)]
     return [step for step, _ in pairs], [far for _, far in pairs]
 
 

@@ -114,8 +114,8 @@ def _curve(found: Discovery, seen: Evidence) -> Markup:
     drawn = figure.drawn(seen.curve)
     told = (
         "How far plain central differences lie from a derivative, step by step, both axes logarithmic. Beside a right "
-        "one they fall with the square of the step until rounding takes over: a V. Beside a wrong one they end in a "
-        "flat floor, which is the error."
+        "one they fall with the square of the step until rounding takes over: a V, which is drawn down to the error "
+        "bound. Beside a wrong one they end in a flat floor, which is the error."
     )
     missing = element("p", "Install gradcheck[report] for a drawing.", class_="soft") if drawn is None else None
     caption = element("figcaption", told)
@@ -203,5 +203,5 @@ def _named(found: Discovery, place: str) -> str:
     return names[int(match[1])] + place[match.end() :] if match and int(match[1]) < len(names) else place
 
 
-def _number(value: float | None, digits: int = 7) -> str:
+def _number(value: float | None, digits: int = 6) -> str:
     return "–" if value is None else f"{value:.{digits}g}"

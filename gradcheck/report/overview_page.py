@@ -89,7 +89,7 @@ def _finding(report: Report) -> Markup:
     found = report.discovery
     worst = found.findings[0]
     said = sentence(found, report.confirmation, text=escaped, code=lambda name: element("code", name))
-    facts = [f"order {found.order}", f"{len(found.graph.nodes)} operations"]
+    facts = [f"order {found.order}", _count(len(found.graph.nodes), "operation")]
     facts += [f"off by {over(worst)}"] if over(worst) != "-" else []
     return element(
         "li",

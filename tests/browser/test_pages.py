@@ -84,7 +84,15 @@ def test_the_graph_and_the_curve_are_drawn(reports: dict[str, Path], show: Calla
         box = page.locator(f"svg.{kind}").first.bounding_box()
         assert box["width"] >= least
         assert box["height"] >= 30
-    inside = (
-        "e => { const b = e.getBBox(); return b.x >= 0 && b.x + b.width <= e.ownerSVGElement.viewBox.baseVal.width }"
-    )
-    assert all(place.evaluate(inside) for place in page.locator("svg.graph text").all())
+
+
+@pytest.mark.parametrize("name", PAGES[:-1])
+def test_the_words_of_the_graph_stay_in_their_boxes(
+    reports: dict[str, Path], show: Callable[..., Any], name: str
+) -> None:
+    page = show(reports[name]).page
+    wide = """e => { const inner = e.getBBox(), outer = e.parentNode.querySelector('rect').getBBox();
+        return inner.x < outer.x + 4 || inner.x + inner.width > outer.x + outer.width - 4 }"""
+    words = page.locator("svg.graph text").all()
+    assert len(words) >= 4
+    assert [word.text_content() for word in words if word.evaluate(wide)] == []

@@ -62,6 +62,7 @@ def test_a_wrong_node_that_is_not_the_culprit_is_marked_too(report: Report, pars
     first = dataclasses.replace(report.discovery.nodes[0], verdict="mismatch")
     page = parsed(drawing(dataclasses.replace(report.discovery, nodes=(first,))))
     assert [group["class"] for group in page.named("g")] == ["node input", "node wrong", "node culprit"]
+    assert page.text == "x float64 [2] sin y1 · wrong cumprod y2 · culprit"
 
 
 def test_labels_of_scalars() -> None:
