@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,19 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import defect, files, known
+from gradcheck.commands import runs
 from gradcheck.commands.answer import Answer, CommandError, table
 from gradcheck.commands.installed import known_defects, tensorflow
 from gradcheck.commands.options import subcommand
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
+from gradcheck.hunting.recording import Recorder
+from gradcheck.hunting.rerun import fate
 from gradcheck.report import json_report, reading
 from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.events import State
+from gradcheck.report.events import State, Stopped
 
 if TYPE_CHECKING:
     from gradcheck.recheck import Recheck
 
-MORE = """A finding is a report's JSON or a file of reports/known; a folder stands for all those in it and in its
-folder `known`. Nothing in a file is executed: it names operations of the catalogue and numbers.
+MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
+`known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
+is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
 one or more are fixed, 2 if one or more cannot run."""
@@ -33,7 +38,7 @@ NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "ca
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of one file; `source` is "report", "known" or, where it cannot be read, None.
+    """What became of one file; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
 
     `known` is the known defect that this release is recorded to have and that it is an example of.
     """
@@ -68,14 +73,19 @@ def add(commands: Any) -> None:
         metavar="FINDING",
         help="a JSON file, or a folder of them (default: reports)",
     )
+    parser.add_argument(
+        "--limit", type=float, default=60.0, metavar="SECONDS", help="for a graph that crashed or hung, once more (60)"
+    )
 
 
 def run(asked: argparse.Namespace) -> Answer:
     """Replays the findings asked for."""
-    paths = _files(asked.findings)
+    stopped = _all_stopped(asked.findings)
+    paths = _files(asked.findings, stopped=bool(stopped))
     release = tensorflow()
     defects = [one for one in known_defects() if one.covers(release)]
     seen = [_replayed(path, defects, release) for path in paths]
+    seen += [_stopped(place, one, asked.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
     rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
@@ -92,12 +102,31 @@ def run(asked: argparse.Namespace) -> Answer:
     )
 
 
-def _files(given: Sequence[Path]) -> list[Path]:
+def _all_stopped(given: Sequence[Path]) -> list[tuple[Path, Stopped]]:
+    """The crashes and hangs among the events in the folders."""
+    places = [path / runs.EVENTS for path in given if any((path / runs.EVENTS).glob("*.jsonl"))]
+    return [
+        (place, one) for place in places for found in [runs.read([place])] for one in (*found.crashes, *found.hangs)
+    ]
+
+
+def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
+    """Runs a graph that ended or held up its process once more, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
+        recorder = Recorder(Path(folder, "graph.json"))
+        recorder.note(one.operation, one.order, one.graph)
+        again = fate(recorder.path, limit)
+        recorder.forget()
+    state = State.STILL if again.crashed or again.hung else State.FIXED if again.ended else State.CANNOT_RUN
+    return Replayed(str(place), NAMES[state], again.told, one.kind, one.name, one.operation, one.order, one.kind)
+
+
+def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
     found: list[Path] = []
     for path in given:
         if path.is_dir():
             inside = [*sorted(path.glob("*.json")), *sorted((path / "known").glob("*.json"))]
-            if not inside:
+            if not inside and not stopped:
                 raise CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
             found += inside
         elif path.exists() or path.is_symlink():
@@ -169,9 +198,12 @@ def _next(seen: Sequence[Replayed]) -> str:
         if one.state == NAMES[State.STILL] and one.source == "report" and one.known is None:
             return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
     for one in seen:
+        if one.state == NAMES[State.STILL] and one.source in ("crash", "hang"):
+            return f"python -m pytest tests/properties --gradcheck-ops={shlex.quote(str(one.operation))}"
+    for one in seen:
         if one.state == NAMES[State.CANNOT_RUN]:
             return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"
     for one in seen:
-        if one.state == NAMES[State.FIXED]:
+        if one.state == NAMES[State.FIXED] and one.source in ("report", "known"):
             return f"rm {shlex.quote(one.file)}"
     return "python -m gradcheck known list"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ class AdmissionError(ValueError):
     """A graph that could not have been drawn; names the node, what was given and what the catalogue offers."""
 
 
-def admit(graph: Graph) -> list[Array]:
-    """The values at all positions, computed node by node.
+def admit(graph: Graph, before: Callable[[int, Node], None] | None = None) -> list[Array]:
+    """The values at all positions, computed node by node; `before` is told of each position before it runs.
 
     Raises AdmissionError where an argument has a shape or a dtype that its operation does not take, an attribute a
     value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could else fill
@@ -38,6 +38,8 @@ def admit(graph: Graph) -> list[Array]:
         place = f"node {position} ({node.op})"
         _refuse_arguments(place, node, arguments)
         _refuse_attributes(place, node, [argument.shape for argument in arguments])
+        if before is not None:
+            before(position, node)
         tensors = [tf.constant(argument) for argument in arguments]
         value = single(CATALOGUE[node.op])(*tensors, **node.attributes).numpy()
         if value.size > LARGEST:

@@ -20,11 +20,12 @@ STARTING = 120.0
 
 @dataclass(frozen=True)
 class Fate:
-    """How a process ended: `crashed` or `hung`, or neither; `told` says it in words."""
+    """How a process ended: `crashed` or `hung`, at its own end (`ended`) or not at all; `told` says it in words."""
 
     crashed: bool
     hung: bool
     told: str
+    ended: bool = False
 
 
 def fate(path: Path, limit: float) -> Fate:
@@ -41,7 +42,7 @@ def fate(path: Path, limit: float) -> Fate:
         return Fate(False, True, f"no end within {limit:g} s at {at}")
     if done.returncode or at != ENDED:
         return Fate(False, False, f"it could not be run: {done.stderr.strip()[-300:]}")
-    return Fate(False, False, "it came to its end")
+    return Fate(False, False, "it came to its end", ended=True)
 
 
 def killed(returncode: int) -> str:
@@ -57,20 +58,16 @@ def killed(returncode: int) -> str:
 
 
 def run(recording: Recording) -> None:
-    """Runs each node, then the check at the recorded order, and prints the place before each step."""
-    import tensorflow as tf
+    """Runs each node, then the check at the recorded order, and prints the place before each step.
 
+    Raises AdmissionError for a graph that could not have been drawn.
+    """
     from gradcheck import runtime, trial
-    from gradcheck.graphs.catalogue import CATALOGUE
-    from gradcheck.graphs.implementation import single
+    from gradcheck.graphs.admission import admit
 
     runtime.configure()
     graph = recording.graph
-    values = [tf.constant(literal.array()) for literal in graph.inputs]
-    for position, node in graph.positions():
-        print(f"node {position}, {node.op}", flush=True)
-        values.append(single(CATALOGUE[node.op])(*(values[parent] for parent in node.parents), **node.attributes))
-        values[-1].numpy()
+    admit(graph, before=lambda position, node: print(f"node {position}, {node.op}", flush=True))
     print(f"the derivative of order {recording.order}", flush=True)
     trial.run(graph, (recording.order,))
     print(ENDED, flush=True)

@@ -169,6 +169,7 @@ def test_a_forged_event(call: Any, tmp_path: Path, report: Any, forgery: str) ->
     )
     said = refused(call, tmp_path, "merge", "shard", "--into", "out")
     assert not (tmp_path / "out").exists()
+    refused(call, tmp_path, "replay", "shard")
     assert "x.jsonl" in said.err or "cannot run" in said.err
     if forgery not in ("an attribute that is not offered", "a cotangent of another shape"):
         assert "x.jsonl" in refused(call, tmp_path, "coverage", "shard").err

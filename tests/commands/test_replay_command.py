@@ -12,6 +12,9 @@ import pytest
 
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.report.discovery import literal
+from gradcheck.report.environment import Environment
+from gradcheck.report.event_file import EventFile
+from gradcheck.report.events import Crash, Started
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 SIN = {
@@ -27,6 +30,16 @@ COMPOSED = {
     "cotangent": literal([1.0]),
 }
 CUMPROD = "cumprod-zero-order1"
+MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
+PLANTED = """
+import os, time
+from gradcheck import trial
+
+def run(*arguments, **options):
+    {behaviour}
+
+trial.run = run
+"""
 FIELDS = ["format", "version", "tensorflow", "findings", "counts", "exit_code", "next"]
 
 
@@ -147,3 +160,22 @@ def test_a_usage_error_is_argparse_s(call: Any, arguments: tuple[str, ...]) -> N
     said = call(*arguments)
     assert said.code == 2
     assert said.err.startswith("usage: python -m gradcheck")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "state", "code"),
+    [("os.abort()", "still wrong", 0), ("time.sleep(60)", "still wrong", 0), ("", "fixed", 1)],
+)
+def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, state: str, code: int
+) -> None:
+    """The check is given a behaviour, in the fresh process only."""
+    first = Started(MACHINE, "ci", "7", "1/1", ())
+    with EventFile(tmp_path / "reports" / "events", "main", first) as file:
+        file.write(Crash("sin", 1, SIN["graph"], "killed by SIGABRT"))
+    (tmp_path / "sitecustomize.py").write_text(PLANTED.format(behaviour=behaviour or "pass"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said = call("replay", "--limit", "5", "--json")
+    assert (said.code, said.json["findings"][0]["state"]) == (code, state)
+    assert said.json["findings"][0]["source"] == "crash"
+    assert ("killed by SIGABRT" in said.json["findings"][0]["message"]) is (behaviour == "os.abort()")
