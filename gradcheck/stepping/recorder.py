@@ -133,8 +133,8 @@ class Recorder:
 
 
 def _noted(note: Callable[..., None], values: Sequence[Any]) -> None:
-    """Calls `note` with the values (tensors, IndexedSlices, None) whenever this code runs, in a graph or out of it."""
-    if tf.executing_eagerly():
+    """Calls `note` with the values (tensors, IndexedSlices, None) whenever this code runs, in a tf.function or not."""
+    if not tf.inside_function():
         note(*values)
         return
     parts = [_parts(value) for value in values]

@@ -62,11 +62,16 @@ class Run:
 
     @cached_property
     def given(self) -> tuple[Any, ...] | None:
-        """The gradients that the step returned beside the loss, one for each variable; None where it returned none."""
+        """The gradients that the step returned beside the loss, one for each variable; None where it returned none.
+
+        A step that has an optimizer may return a metric beside the loss: then only a structure counts as gradients.
+        """
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
             return None
-        for part in (self.returned[1], list(self.returned[1:])):
+        for part in (self.returned[1], *([] if len(self.returned) == 2 else [self.returned[1:]])):
             flat = tuple(tf.nest.flatten(part))
+            if self.recording.handovers and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
+                continue
             if len(flat) == len(self.variables) and all(map(_fits, flat, self.variables)):
                 return flat
         return None

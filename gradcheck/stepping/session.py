@@ -17,6 +17,7 @@ from gradcheck.diagnosis.patches import patched
 from gradcheck.stepping.graph_runs import Apply, GraphRun
 from gradcheck.stepping.python_state import PythonState
 from gradcheck.stepping.recorder import Handover
+from gradcheck.stepping.refusals import RefusedStepError
 from gradcheck.stepping.run import Run, Runner
 from gradcheck.stepping.session_state import SessionState
 
@@ -72,7 +73,12 @@ class SessionRunner(Runner):
                 recording = stack.enter_context(self._recorder.recording())
                 stack.enter_context(patched((BaseSession, "run", self._running)))
                 stack.enter_context(self._mode_of_the_step())
+                version = self._state.session.graph.version
                 returned = self._called()
+                if self._state.session.graph.version != version:
+                    raise RefusedStepError(
+                        "the step adds operations to the graph, which grows with every run; build them before the step"
+                    )
         finally:
             if state is not None:
                 state.put_back()

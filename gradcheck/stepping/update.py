@@ -18,6 +18,8 @@ Array = np.ndarray[Any, Any]
 OPTIMIZER_UNITS = 64
 """An optimizer's formula in a graph and out of it may differ by so many units of roundoff."""
 UNITS = 8
+RATE_ROUNDING = ROUNDOFF["float32"]
+"""A rate is a number that many people, and TensorFlow's optimizers, hold in float32."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def by_hand(
 def _at_rate(moves: Sequence[Move], steps: Sequence[Array], rate: float, clips: Sequence[str]) -> ByHand:
     findings = []
     for move, step in zip(moves, steps, strict=True):
-        if not np.all(np.abs(move.change + rate * step) <= move.slack(UNITS, rate * step)):
+        slack = move.slack(UNITS, rate * step) + RATE_ROUNDING * np.abs(rate * step)
+        if not np.all(np.abs(move.change + rate * step) <= slack):
             told = f"-learning_rate times its gradient is {{expected}} (learning_rate={rate:g})"
             findings.append(move.finding(-rate * step, told))
     if not findings:

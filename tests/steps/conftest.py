@@ -1,0 +1,52 @@
+"""Two variables, and the steps that the tests of `assert_step` are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+Step = Callable[[], Any]
+
+
+@pytest.fixture
+def x() -> tf.Variable:
+    return tf.Variable(3.0, name="x", dtype=tf.float64)
+
+
+@pytest.fixture
+def y() -> tf.Variable:
+    return tf.Variable([1.0, 2.0], name="y", dtype=tf.float64)
+
+
+@pytest.fixture
+def optimizer() -> Any:
+    return keras.optimizers.SGD(0.1)
+
+
+@pytest.fixture(params=["eager", "tf.function"])
+def traced(request: pytest.FixtureRequest) -> Callable[[Step], Step]:
+    """Leaves a step eager, or makes a tf.function of it."""
+    return tf.function if request.param == "tf.function" else lambda step: step
+
+
+@pytest.fixture
+def training(x: tf.Variable, y: tf.Variable, optimizer: Any) -> Callable[..., Step]:
+    """A step on the loss x² + sum of y³ that hands what `change` makes of its gradients to the optimizer."""
+
+    def make(change: Callable[[list[Any]], list[Any]] = list, sources: Any = None) -> Step:
+        found = [x, y] if sources is None else sources
+
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = x**2 + tf.reduce_sum(y**3)
+            gradients = tape.gradient(loss, found)
+            optimizer.apply_gradients(zip(change(gradients), found, strict=True))
+            return loss
+
+        return step
+
+    return make

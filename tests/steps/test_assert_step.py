@@ -1,0 +1,422 @@
+"""Whole training steps: what is right passes, planted faults are found and named, clipping and averaging are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck import GradientMissing, GradientPartial, GradientWrongUpdate, GradientWrongValue, assert_step
+
+Step = Callable[[], Any]
+AFTERWARDS = "changed after it was taken: "
+
+
+def told(error: type[AssertionError], step: Step, **arguments: Any) -> str:
+    """The message of the one error expected, without its summary."""
+    with pytest.raises(error) as caught:
+        assert_step(step, **arguments)
+    assert type(caught.value) is error
+    return str(caught.value).partition("\n\norder 1:")[0]
+
+
+def notes(step: Step, *inputs: Any, **arguments: Any) -> tuple[str, ...]:
+    result = assert_step(step, *inputs, **arguments)
+    assert result.verdict == "agree"
+    return result.orders[1].notes
+
+
+def test_a_right_step_agrees(training: Any, traced: Any, x: tf.Variable, y: tf.Variable, optimizer: Any) -> None:
+    result = assert_step(traced(training()))
+    assert str(result).splitlines()[:2] == ["gradcheck: agree", "order 1: agree (3 compared, 0 inconclusive)"]
+    assert result.orders[1].notes == ()
+    assert (float(x), y.numpy().tolist(), int(optimizer.iterations)) == (3.0, [1.0, 2.0], 0)
+
+
+OPTIMIZERS = {
+    "SGD": lambda: keras.optimizers.SGD(0.1),
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda: keras.optimizers.Adam(0.1, weight_decay=0.01),
+    "schedule": lambda: keras.optimizers.RMSprop(keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)),
+    "averages": lambda: keras.optimizers.Lion(0.1, use_ema=True),
+    "v1": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
+    "v1 momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_optimizers(make: Callable[[], Any], traced: Any, x: tf.Variable, y: tf.Variable) -> None:
+    optimizer = make()
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [x, y]), [x, y], strict=True))
+        return loss, "anything"
+
+    run = traced(step)
+    assert notes(run) == ()
+    run()
+    assert notes(run) == ()
+
+
+def test_apply_and_minimize(x: tf.Variable) -> None:
+    optimizer, old = keras.optimizers.SGD(0.1), tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    optimizer.build([x])
+
+    def applied() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        optimizer.apply([tape.gradient(loss, x)])
+        return loss
+
+    def minimized() -> Any:
+        old.minimize(lambda: x**2, var_list=[x])
+        return x**2
+
+    assert notes(applied) == ()
+    with pytest.raises(GradientWrongValue, match=r"given        6\n    differences  3\.84"):
+        assert_step(minimized)  # the loss that it returns is that after the update, at 0.8 x
+
+
+def test_gradients_that_are_returned(x: tf.Variable, y: tf.Variable, traced: Any) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        return loss, tape.gradient(loss, [x, y])
+
+    assert notes(traced(step)) == ()
+    assert notes(traced(step), variables=[x, y]) == ()
+    assert notes(lambda: (float(x) ** 2, 2 * float(x)), variables=[x]) == ()
+
+
+def test_sparse_gradients() -> None:
+    table = tf.Variable(np.arange(8.0).reshape(4, 2) + 1)
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
+
+    def step(rows: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, rows) ** 3)
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        return loss
+
+    rows = tf.constant([1, 3, 1])
+    assert notes(step, rows) == ()
+    assert notes(tf.function(step), rows) == ()
+
+
+def test_a_keras_model(traced: Any) -> None:
+    keras.utils.set_random_seed(2)
+    layers = [keras.layers.Dense(2, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
+    model = keras.Sequential([keras.layers.Input((2,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01, global_clipnorm=1e-3), "mse", metrics=["mae"])
+    batch = np.random.default_rng(1).normal(size=(6, 2)).astype("f4"), np.ones((6, 1), "f4")
+    model.fit(*batch, epochs=2, verbose=0)
+    held = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    before = [variable.numpy() for variable in held]
+
+    result = assert_step(traced(model.train_step), tuple(map(tf.constant, batch)), rtol=1e-2, atol=1e-2)
+    (note,) = [note for note in result.orders[1].notes if note.startswith(AFTERWARDS)]
+    assert note.startswith(f"{AFTERWARDS}Adam clips to the global norm 0.001 (the largest was ")
+    for variable, value in zip(held, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
+
+
+# What a step may do to its gradients (C6).
+
+CLIPS = {
+    "value": (
+        lambda gradients: [tf.clip_by_value(gradient, -5.0, 5.0) for gradient in gradients],
+        "clipped by value to at most 5",
+    ),
+    "norm": (
+        lambda gradients: [tf.clip_by_norm(gradient, 2.0) for gradient in gradients],
+        "clipped to the norm 2 for each variable (the longest was 12.3693)",
+    ),
+    "global norm": (
+        lambda gradients: tf.clip_by_global_norm(gradients, 1.0)[0],
+        "clipped to the global norm 1 (it was 13.7477)",
+    ),
+    "global norm by hand": (
+        lambda gradients: [gradient / tf.linalg.global_norm(gradients) for gradient in gradients],
+        "clipped to the global norm 1 (it was 13.7477)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("clip", "note"), CLIPS.values(), ids=CLIPS)
+def test_c6_clipped_before_the_optimizer(training: Any, traced: Any, clip: Any, note: str) -> None:
+    assert notes(traced(training(clip))) == (AFTERWARDS + note,)
+
+
+OWN = {
+    "clipvalue": "SGD clips by value to 5 (the largest was 12), its clipvalue",
+    "clipnorm": "SGD clips the gradient of each variable to the norm 5 (the largest was 12.3693), its clipnorm",
+    "global_clipnorm": "SGD clips to the global norm 5 (the largest was 13.7477), its global_clipnorm",
+}
+
+
+@pytest.mark.parametrize(("option", "note"), OWN.items(), ids=OWN)
+@pytest.mark.parametrize("optimizer", [None])
+def test_c6_clipped_by_the_optimizer(x: tf.Variable, y: tf.Variable, optimizer: Any, option: str, note: str) -> None:
+    optimizer = keras.optimizers.SGD(0.1, **{option: 5.0})
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [x, y]), [x, y], strict=True))
+        return loss
+
+    assert notes(step) == (AFTERWARDS + note,)
+
+
+def test_c6_clipped_between_what_is_returned_and_a_move_by_hand(x: tf.Variable, y: tf.Variable) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        gradients = tape.gradient(loss, [x, y])
+        for variable, gradient in zip([x, y], tf.clip_by_global_norm(gradients, 1.0)[0], strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss, gradients
+
+    assert notes(step, learning_rate=0.1) == (f"{AFTERWARDS}clipped to the global norm 1 (it was 13.7477)",)
+
+
+def test_a_clipped_gradient_that_was_wrong_before_is_wrong(x: tf.Variable, y: tf.Variable, optimizer: Any) -> None:
+    def step() -> Any:
+        square = x**2
+        with tf.GradientTape() as tape:
+            loss = square + 0 * x + tf.reduce_sum(y**3)
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, [x, y]), 1.0)
+        optimizer.apply_gradients(zip(gradients, [x, y], strict=True))
+        return loss
+
+    message = told(GradientPartial, step)
+    assert "partial: the derivative with respect to variables[0] (x:0)" in message
+    assert "given        0\n    differences  6 " in message
+
+
+def test_averaged_over_samples(x: tf.Variable, optimizer: Any) -> None:
+    def step(batch: Any) -> Any:
+        losses, gradients = [], []
+        for sample in batch:
+            with tf.GradientTape() as tape:
+                loss = (x - sample) ** 3
+            losses.append(loss)
+            gradients.append(tape.gradient(loss, x))
+        optimizer.apply_gradients([(tf.add_n(gradients) / len(gradients), x)])
+        return tf.add_n(losses)
+
+    batch = tf.constant([1.0, 4.0, 2.0, 7.0], tf.float64)
+    assert notes(step, batch) == (f"{AFTERWARDS}averaged over the 4 samples of inputs[0]",)
+    assert notes(lambda: step(batch)) == (f"{AFTERWARDS}averaged over 4 gradients",)
+
+
+def test_averaged_over_steps_by_the_optimizer(x: tf.Variable) -> None:
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        optimizer.apply_gradients([(tape.gradient(loss, x), x)])
+        return loss
+
+    note = f"{AFTERWARDS}SGD averages over 2 steps, its gradient_accumulation_steps"
+    assert notes(step) == (note,)
+    step()
+    assert notes(step) == (note,)
+
+
+# Planted faults.
+
+
+def test_a_wrong_sign(training: Any, traced: Any) -> None:
+    assert told(GradientWrongValue, traced(training(lambda gradients: [-gradient for gradient in gradients]))) == (
+        "the gradient of step is wrong\n"
+        "\n"
+        "  order 1, wrong value: the derivative with respect to variables[0] (x:0)\n"
+        "    given        -6\n"
+        "    differences  6   (error at most 3.8e-13)\n"
+        "    off by       12   (allowed 3.8e-12)\n"
+        "    the step's tape gave 6, the optimizer was handed -6\n"
+        "    all gradients were multiplied by -1: the sign is wrong\n"
+    )
+
+
+def test_the_rate_applied_twice(training: Any) -> None:
+    message = told(GradientWrongValue, training(lambda gradients: [0.1 * gradient for gradient in gradients]))
+    assert (
+        "the step's tape gave 6, the optimizer was handed 0.6\n"
+        "    all gradients were multiplied by 0.1, the learning rate, by which the optimizer multiplies, too" in message
+    )
+
+
+def test_scaled_by_the_batch(x: tf.Variable, optimizer: Any) -> None:
+    def step(batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x - batch) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, x) * len(batch), x)])
+        return loss
+
+    with pytest.raises(GradientWrongValue) as caught:
+        assert_step(step, tf.constant([1.0, 4.0, 2.0], tf.float64))
+    assert "all gradients were multiplied by 3, as many as the 3 samples of inputs[0]" in str(caught.value)
+
+
+def test_a_forgotten_variable(training: Any, traced: Any, x: tf.Variable) -> None:
+    message = told(GradientMissing, traced(training(sources=[x])))
+    assert "missing: the derivative with respect to variables[1] (y:0)[1]\n    given        None" in message
+    assert "the step never asks its tape for this gradient" in message
+
+
+def test_a_gradient_that_is_not_handed_over(x: tf.Variable, y: tf.Variable, optimizer: Any) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        gradient, _ = tape.gradient(loss, [x, y])
+        optimizer.apply_gradients([(gradient, x)])
+        return loss
+
+    assert "the step's tape gave 12, the optimizer was handed None" in told(GradientMissing, step)
+
+
+def test_gradients_in_the_wrong_order(x: tf.Variable, optimizer: Any) -> None:
+    z = tf.Variable(2.0, name="z", dtype=tf.float64)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + z**3
+        optimizer.apply_gradients(zip(tape.gradient(loss, [z, x]), [x, z], strict=True))
+        return loss
+
+    message = told(GradientWrongValue, step)
+    assert "the step's tape gave 6, the optimizer was handed 12" in message
+    assert "the step's tape gave 12, the optimizer was handed 6" in message
+
+
+def test_a3_inside_a_step(x: tf.Variable, y: tf.Variable, optimizer: Any, traced: Any) -> None:
+    def step() -> Any:
+        s = x**2
+        with tf.GradientTape() as tape:
+            s = s + 0 * x
+            loss = s + tf.reduce_sum(y**3)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [x, y]), [x, y], strict=True))
+        return loss
+
+    message = told(GradientPartial, traced(step))
+    assert "partial: the derivative with respect to variables[0] (x:0)\n    given        0\n" in message
+    assert "6" in message.partition("off by")[2]
+
+
+def test_a_move_beside_the_optimizer(training: Any, x: tf.Variable) -> None:
+    inner = training()
+
+    def step() -> Any:
+        loss = inner()
+        x.assign_sub(0.1 * 6.0)
+        return loss
+
+    assert told(GradientWrongUpdate, step) == (
+        "the update of step is wrong\n"
+        "\n"
+        "  wrong update: the move of variables[0] (x:0)\n"
+        "    the step moves it by -1.200000009; SGD, given the same gradients in the same state, moves it by "
+        "-0.6000000089; that is 2 times as much\n"
+    )
+
+
+@pytest.fixture
+def by_hand(x: tf.Variable, y: tf.Variable) -> Callable[..., Step]:
+    """A step that moves x and y by hand, by these multiples of their gradients."""
+
+    def make(*rates: float) -> Step:
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                loss = x**2 + tf.reduce_sum(y**3)
+            gradients = tape.gradient(loss, [x, y])
+            for rate, variable, gradient in zip(rates, [x, y], gradients, strict=False):
+                variable.assign_add(rate * gradient)
+            return loss, gradients
+
+        return step
+
+    return make
+
+
+def test_moves_by_hand(by_hand: Any, traced: Any) -> None:
+    note = "each variable moves by -0.1 times its gradient"
+    assert notes(traced(by_hand(-0.1, -0.1))) == (note,)
+    assert notes(traced(by_hand(-0.1, -0.1)), learning_rate=0.1) == (note,)
+    assert notes(by_hand(-0.1, -0.2)) == ("each variable moves by -0.1 or 0.2 times its gradient",)
+
+
+def test_uphill(by_hand: Any) -> None:
+    assert "moves it by 0.6; that is along its gradient, uphill" in told(GradientWrongUpdate, by_hand(0.1, -0.1))
+
+
+def test_a_variable_that_is_not_moved(by_hand: Any) -> None:
+    message = told(GradientWrongUpdate, by_hand(-0.1))
+    assert "variables[1] (y:0)[1]\n    the step moves it by 0; the step moves other variables" in message
+
+
+def test_another_rate_than_the_one_given(by_hand: Any) -> None:
+    message = told(GradientWrongUpdate, by_hand(-0.1, -0.01), learning_rate=0.1)
+    assert "variables[1] (y:0)[1]\n    the step moves it by -0.12; -learning_rate times its gradient is -1.2" in message
+    assert message.endswith("(learning_rate=0.1); that is 0.1 times as much\n")
+
+
+def test_momentum_by_hand_is_not_checked(x: tf.Variable, y: tf.Variable) -> None:
+    velocity = tf.Variable([0.5, -0.25], dtype=tf.float64, trainable=False)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(y**3)
+        gradient = tape.gradient(loss, y)
+        velocity.assign(0.9 * velocity + gradient)
+        y.assign_sub(0.1 * velocity)
+        return loss, [gradient]
+
+    (note,) = notes(step)
+    assert note.startswith("the update is no multiple of the gradients (momentum?), so that it was not checked")
+
+
+def test_a_rate_for_a_step_with_an_optimizer(training: Any) -> None:
+    with pytest.raises(ValueError, match="learning_rate= is for steps that move the variables by hand"):
+        assert_step(training(), learning_rate=0.1)
+
+
+def test_variables_that_do_not_matter_are_left_out(x: tf.Variable) -> None:
+    idle = tf.Variable(1.0, name="idle")
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.cast(tf.stop_gradient(idle) > 5.0, tf.float64)
+        return loss, [tape.gradient(loss, x)]
+
+    assert assert_step(step, variables=[x]).orders[1].compared == 1
+
+
+def test_what_is_no_step(x: tf.Variable) -> None:
+    with pytest.raises(TypeError, match=r"step is of type int, a callable was expected: gradcheck.assert_step\(step"):
+        assert_step(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"step gave no gradients: it returned a tensor of shape \(\); return \(loss"):
+        assert_step(lambda: x**2)
+    with pytest.raises(TypeError, match="step returned None, and its tapes differentiated 0 losses"):
+        assert_step(lambda: None, variables=[x])
+    with pytest.raises(TypeError, match="step returned str for the loss, a number was expected"):
+        assert_step(lambda: ("loss", [x]), variables=[x])
+    with pytest.raises(TypeError, match=r"variables holds float; tf.Variables were expected"):
+        assert_step(lambda: x**2, variables=[1.0])
+    with pytest.raises(ValueError, match="the step uses no trainable floating variable"):
+        assert_step(lambda: (1.0, []))
+    with pytest.raises(RuntimeError, match="step raised ZeroDivisionError: division by zero; it has to run before"):
+        assert_step(lambda: 1 / 0, variables=[x])
+    with pytest.raises(ValueError, match="inconclusive was 'often'"):
+        assert_step(lambda: x**2, inconclusive="often")
+    with pytest.raises(gradcheck.GradientInconclusive):
+        assert_step(lambda: (tf.sqrt(x - 3.0), [x]), variables=[x], inconclusive="raise")
