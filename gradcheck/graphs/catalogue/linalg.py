@@ -124,7 +124,9 @@ OPERATIONS = (
         gradients=("Svd",),
         attributes=lambda shape: {"which": Choice((1, 2))},
         singular=gaps_of_singular_values,
-        orders=(1,),  # near equal singular values a second derivative is their gap to the power of -3 in rounding
+        # Of matrices that are not square, a vector of a small singular value has the condition of their ratio, and a
+        # second derivative by autodiff of autodiff loses the square of it; square ones have 1e-15 (mpmath).
+        orders=(1,),
     ),
     _square(
         "eigenvalues",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gradcheck.graphs.graph import Shape
 from gradcheck.graphs.opspec import Interval, OpSpec
 
-# Gates far from 0 and 1: their slopes are differences, of which single precision keeps few digits there.
-UNSATURATED = Interval(-0.5, 0.5)
+# Gates far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few digits there.
+UNSATURATED = Interval(-1.0, 1.0)
 
 CALL = (
     "tf.cast(tf.raw_ops.{op}(seq_len_max=2, x=tf.cast({{0}}, tf.float32), w=tf.cast({{1}}, tf.float32), "
