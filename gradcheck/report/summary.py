@@ -1,11 +1,10 @@
-"""The Markdown of a whole run, also for the summary that GitHub shows of a step."""
+"""The Markdown of a whole run, such as for the summary that GitHub shows of a step."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+from gradcheck.coverage import table
 from gradcheck.report.events import State
 from gradcheck.report.known_section import latest
 from gradcheck.report.markdown import escape, over, verdict
@@ -13,15 +12,11 @@ from gradcheck.report.overview_page import examples, headline, rate
 from gradcheck.report.reach import Grade, Reach, reaches
 from gradcheck.report.run import Run
 
-VARIABLE = "GITHUB_STEP_SUMMARY"
-LIMIT = 2**20
-"""GitHub refuses a step's summary of more bytes than these."""
-
 SHOWN = 20
 
 
 def summary(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> str:
-    """Findings with their verdicts, the most severe first; counts; known defects that changed; what was hardly tested.
+    """Counts; findings, the most severe first; known defects that changed; what was hardly tested; the whole table.
 
     `left_out` is as for `overview_page`. Imports no TensorFlow.
     """
@@ -41,22 +36,10 @@ def summary(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> 
     if weak:
         sections.append("## Hardly tested\n\n" + "\n".join(_weak(weak)))
     sections += [f"Note: {escape(remark)}" for remark in run.remarks]
+    if run.coverage:
+        folded = f"<details><summary>Every operation</summary>\n\n```text\n{table(run.coverage)}\n```\n\n</details>"
+        sections.append(folded)
     return "\n\n".join(sections) + "\n"
-
-
-def append_to_step_summary(text: str) -> Path | None:
-    """Adds a text to the file that GITHUB_STEP_SUMMARY names, and returns its path; None where it names none.
-
-    Cuts the text where GitHub's limit of 1 MiB a step would be passed. Raises OSError where the file cannot be written.
-    """
-    named = os.environ.get(VARIABLE)
-    if not named:
-        return None
-    path = Path(named)
-    room = LIMIT - (path.stat().st_size if path.exists() else 0)
-    with path.open("ab") as file:
-        file.write(text.encode()[: max(room, 0)].decode(errors="ignore").encode())
-    return path
 
 
 def _counts(run: Run, reached: Sequence[Reach]) -> str:

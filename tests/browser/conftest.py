@@ -43,9 +43,9 @@ def browser() -> Iterator[Any]:
         own = Path(playwright.chromium.executable_path)
         if not own.exists() and place is None:
             pytest.skip("needs a browser: playwright install chromium, or a chromium of the system")
-        started = playwright.chromium.launch(
-            executable_path=None if own.exists() else place, args=["--no-sandbox"] if os.geteuid() == 0 else []
-        )
+        # Containers run as root, and with little shared memory.
+        arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+        started = playwright.chromium.launch(executable_path=None if own.exists() else place, args=arguments)
         yield started
         started.close()
 

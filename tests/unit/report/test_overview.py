@@ -30,7 +30,7 @@ from gradcheck.report.overview_page import headline, overview_page, rate
 from gradcheck.report.reach import Grade, reaches
 from gradcheck.report.reading import Report
 from gradcheck.report.run import Run, merge
-from gradcheck.report.summary import LIMIT, append_to_step_summary, summary
+from gradcheck.report.summary import summary
 from gradcheck.report.writer import ReportError, write_run
 
 Parsed = Callable[[str], Any]
@@ -162,24 +162,8 @@ def test_the_summary_ranks_the_findings_and_says_what_changed(run: Run) -> None:
     assert "- `sin` at order 2: never compared" in told
     assert "**crash** of `sin` at order 1: killed by SIGABRT" in told
     assert headline(run) in told
-
-
-def test_the_step_summary_is_added_to_the_file_that_github_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "summary.md"
-    path.write_text("before!\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    assert append_to_step_summary("# ours\n") == path
-    assert path.read_text() == "before!\n# ours\n"
-    append_to_step_summary("é" * LIMIT)
-    assert path.stat().st_size <= LIMIT
-    assert path.read_bytes().decode().startswith("before!\n# ours\né")
-
-
-def test_without_github_there_is_no_step_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    assert append_to_step_summary("# ours\n") is None
+    assert "<details><summary>Every operation</summary>\n\n```text\n" in told
+    assert re.search(r"^tanh +6 ", told, re.MULTILINE)
 
 
 def test_a_run_is_written_whole(run: Run, tmp_path: Path) -> None:
