@@ -1,24 +1,29 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gradcheck.__main__ import main
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.report.discovery import literal
 from gradcheck.report.environment import Environment
 from gradcheck.report.event_file import EventFile
 from gradcheck.report.events import Crash, Started
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+ROOT = Path(__file__).parents[2]
+COMMITTED = ROOT / "reports" / "known"
+GRAPH = Graph((literal([0.0]),), (Node.of("sin", 0),))
 SIN = {
-    "graph": Graph((literal([0.0]),), (Node.of("sin", 0),)),
+    "graph": GRAPH,
     "culprit": "sin",
     "trigger": "zero in argument 0",
     "cotangent": literal([1.0]),
@@ -172,10 +177,18 @@ def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
     """The check is given a behaviour, in the fresh process only."""
     first = Started(MACHINE, "ci", "7", "1/1", ())
     with EventFile(tmp_path / "reports" / "events", "main", first) as file:
-        file.write(Crash("sin", 1, SIN["graph"], "killed by SIGABRT"))
+        file.write(Crash("sin", 1, GRAPH, "killed by SIGABRT"))
     (tmp_path / "sitecustomize.py").write_text(PLANTED.format(behaviour=behaviour or "pass"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said = call("replay", "--limit", "5", "--json")
     assert (said.code, said.json["findings"][0]["state"]) == (code, state)
     assert said.json["findings"][0]["source"] == "crash"
     assert ("killed by SIGABRT" in said.json["findings"][0]["message"]) is (behaviour == "os.abort()")
+
+
+def test_the_console_script_is_the_same_command_line() -> None:
+    script = re.search(
+        r'^\[project\.scripts\]\ngradcheck = "(.+):(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert script is not None
+    assert getattr(import_module(script[1]), script[2]) is main
