@@ -11,8 +11,9 @@ from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH
 KINK = "agree at a kink"
 COMPOSED = "composed kink"
 INVALID = "invalid"
+CANNOT_RUN = "cannot run"
 VERDICTS = (AGREE, KINK, COMPOSED, INCONCLUSIVE, MISMATCH)
-OUTCOMES = (*VERDICTS, INVALID)
+OUTCOMES = (*VERDICTS, CANNOT_RUN, INVALID)
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 FORMAT = "gradcheck coverage"
 VERSION = 1
@@ -69,9 +70,11 @@ class Coverage:
         return sum(count for (name, _, _), count in self.outcomes.items() if operation in (None, name))
 
     def valid(self, operation: str | None = None) -> int:
-        """Those that were checked, not rejected."""
+        """Those that were checked: neither rejected, nor without a derivative in the mode that was asked for."""
         return sum(
-            count for (name, _, what), count in self.outcomes.items() if what != INVALID and operation in (None, name)
+            count
+            for (name, _, what), count in self.outcomes.items()
+            if what not in (CANNOT_RUN, INVALID) and operation in (None, name)
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -118,6 +121,9 @@ def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str
     known = [*coverage.operations, *sorted({str(f["operation"]) for f in findings} - {*coverage.operations})]
     lines += [_row(coverage, operation, _count(findings, operation)) for operation in known]
     lines += [rule, _row(coverage, None, len(findings))]
+    for (operation, what), count in sorted(coverage.edges.items()):
+        if what.startswith(CANNOT_RUN):
+            lines.append(f"{what}: {operation}, {count} times")
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")

@@ -38,6 +38,7 @@ class Reason(str, Enum):
     NOT_FINITE = "function not finite"
     NOT_DETERMINISTIC = "not deterministic"
     TOO_EXPENSIVE = "too expensive"
+    CANNOT_RUN = "cannot run in this mode"
 
 
 class Cause(str, Enum):

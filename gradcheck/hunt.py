@@ -13,9 +13,10 @@ import numpy as np
 from hypothesis import event, target
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck import known, trial
+from gradcheck import known, mode_trial, trial
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
-from gradcheck.coverage import COMPOSED, INVALID, KINK, Coverage
+from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
 from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Input
@@ -60,8 +61,9 @@ def examine(
     *,
     operation: str,
     defects: Sequence[known.Defect] | None = None,
+    mode: Mode = PLAIN,
 ) -> Trial | None:
-    """Checks a graph at one order, and counts the verdict as an example of `operation`.
+    """Checks a graph at one order in a mode, and counts the verdict as an example of `operation`.
 
     Inside a test of Hypothesis, whose search is steered towards larger errors, as log10(error / allowed). Raises a
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
@@ -73,17 +75,21 @@ def examine(
         return None
     watching.begin(operation, order)
     watching.runs(graph)
-    checked = trial.run(graph, orders=(order,))
+    checked = trial.run(graph, (order,)) if mode == PLAIN else mode_trial.run(graph, (order,), mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked)
     coverage.count(operation, order, verdict=verdict)
+    if verdict == CANNOT_RUN and checked.result.orders[order].notes:
+        coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
     watching.resolved(checked.result.orders[order].relative_resolution)
     if verdict == MISMATCH:
         found = discovery(checked, order)
         if known.match(found, defects=defects) is None:
-            failure = failure_class(found.findings[0].kind, found.culprit, order)(_text(checked), checked.result)
+            failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
+                _text(checked), checked.result
+            )
             failure.discovery = found
             watching.failed[graph] = failure
             raise failure from None
@@ -95,26 +101,29 @@ def outcome(checked: Trial) -> str:
     reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
     if checked.result.verdict == INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
         return COMPOSED
+    if Reason.CANNOT_RUN in reasons:
+        return CANNOT_RUN
     if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == AGREE):
         return KINK
     return checked.result.verdict
 
 
 @cache
-def failure_class(kind: Kind, culprit: str, order: int) -> type[Found]:
-    """The class of exceptions of a kind, an operation and an order; the same each time.
+def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> type[Found]:
+    """The class of exceptions of a kind, an operation, an order and a mode; the same each time.
 
     Hypothesis takes two failures for the same if their class and line agree, and would shrink one into the other.
     """
     base = FAILURES[kind]
-    return type(f"{base.__name__}_{culprit}_order{order}", (Found, base), {"__module__": __name__})
+    suffix = "" if mode == PLAIN else f" ({mode})"
+    return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
 
 
 def discovery(checked: Trial, order: int) -> Discovery:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
     values = values_of(graph)
-    position = trial.culprit(graph, order)
+    position = mode_trial.culprit(graph, order, checked.mode)
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
@@ -129,6 +138,8 @@ def discovery(checked: Trial, order: int) -> Discovery:
         _direction(graph, values[-1]) if order == 2 else (),
         current(watch.current().seed),
         values=tuple(literal(value) for value in values),
+        path=checked.mode.path,
+        mode=checked.mode.mode,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame, squared
@@ -33,12 +35,16 @@ PROBES = 8
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out. `error_ratio` is the largest error over what is allowed, for a search that aims at it."""
+    """What came out of taking derivatives in `mode`.
+
+    `error_ratio` is the largest error over what is allowed, for a search that aims at it.
+    """
 
     graph: Graph
     result: Result
     standing: Standing
     error_ratio: float
+    mode: Mode = PLAIN
 
     @property
     def kinks(self) -> int:
@@ -52,25 +58,28 @@ class Trial:
 
 
 def run(
-    graph: Graph, orders: tuple[int, ...] = (1, 2), *, weights: Array | None = None, vector: Array | None = None
+    graph: Graph,
+    orders: tuple[int, ...] = (1, 2),
+    *,
+    weights: Array | None = None,
+    vector: Array | None = None,
+    mode: Mode = PLAIN,
 ) -> Trial:
     """Check a graph's derivatives at its literal inputs.
 
     No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
     (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
     convention, not checked. The coordinates `weights` and `vector` stand in for the random cotangent and direction.
+    Raises ModeUnavailableError where there is no derivative in this `mode`.
     """
-    values = values_of(graph)
-    stands = standing(graph, values)
-    largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
-    bench = _Bench(graph, stands, values[-1], largest, weights, vector)
+    bench = Bench.of(graph, weights, vector, mode)
     outcomes = bench.outcomes(orders)
     ratio = max(ratio for _, ratio in outcomes.values())
-    return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), stands, ratio)
+    return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), bench.stands, ratio, mode)
 
 
-def culprit(graph: Graph, order: int) -> int | None:
-    """The position of the first node whose own derivative is wrong; None where only the whole is.
+def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
+    """The position of the first node whose own derivative is wrong, as `check` says; None where only the whole is.
 
     At order 2 a node is tried with its square behind it, too: a linear operation shows a wrong second derivative only
     where what comes from above depends on the inputs.
@@ -79,7 +88,7 @@ def culprit(graph: Graph, order: int) -> int | None:
 
     def wrong(node: Graph) -> bool:
         tried = (node, squared(node)) if order == 2 else (node,)
-        return any(run(one, (order,)).result.verdict == MISMATCH for one in tried)
+        return any(check(one, (order,)).result.verdict == MISMATCH for one in tried)
 
     return blame(graph, values, wrong)
 
@@ -98,17 +107,27 @@ def direction(point: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class _Bench:
+class Bench:
+    """A graph, where its nodes stand, and with what its derivatives are taken."""
+
     graph: Graph
     stands: Standing
     output: Array
     largest: float
     weights: Array | None
     vector: Array | None
+    mode: Mode
+
+    @staticmethod
+    def of(graph: Graph, weights: Array | None = None, vector: Array | None = None, mode: Mode = PLAIN) -> Bench:
+        """The bench at the graph's literal inputs."""
+        values = values_of(graph)
+        largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
+        return Bench(graph, standing(graph, values), values[-1], largest, weights, vector, mode)
 
     def outcomes(self, orders: tuple[int, ...]) -> dict[int, Outcome]:
         """Each order's result with its error ratio."""
-        if set(orders) == {1, 2} and self.stands.smooth and self.output.size and 0 < self._count <= SMALL:
+        if set(orders) == {1, 2} and self.stands.smooth and self.output.size and 0 < self.count <= SMALL:
             try:
                 return self._both()
             except (DerivativeRaisedError, WrongShapeError):
@@ -116,11 +135,12 @@ class _Bench:
         return {order: self._order(order) for order in orders}
 
     @property
-    def _count(self) -> int:
+    def count(self) -> int:
+        """How many coordinates the inputs have together."""
         return sum(coordinate_count(literal.shape, literal.dtype) for literal in self.graph.inputs)
 
     def _order(self, order: int) -> Outcome:
-        if not self.output.size or not self._count:
+        if not self.output.size or not self.count:
             return OrderResult(order=order, verdict="agree", notes=("no elements: agrees trivially",)), 0.0
         if self.stands.composed:
             return undecided(
@@ -136,15 +156,15 @@ class _Bench:
             return broken(order, Kind.SHAPE, error.source, str(error)), 0.0
 
     def _both(self) -> dict[int, Outcome]:
-        problem = self._problem(projected=True)
-        vector = self._direction(problem.point)
+        problem = self.problem(projected=True)
+        vector = self.along(problem.point)
         first, second = compare_both(problem, vector, np.ones(1), Tolerance())
         table = Table(first.entries, tuple(range(problem.point.size)), (0,))
         told = summarise(1, [table], Names.of(problem.sources))
         return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
 
     def _first(self) -> Outcome:
-        problem = self._problem(projected=not self.stands.kinks)
+        problem = self.problem(projected=not self.stands.kinks)
         tables = first_order(problem, Tolerance(), PROBES)
         result = summarise(1, tables, Names.of(problem.sources))
         if self.stands.elements > 1 and result.verdict == MISMATCH:
@@ -153,20 +173,23 @@ class _Bench:
         return result, _ratio(tables)
 
     def _second(self) -> Outcome:
-        problem = self._problem(projected=True)
-        vector = self._direction(problem.point)
+        problem = self.problem(projected=True)
+        vector = self.along(problem.point)
         return _told(problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()), vector)
 
-    def _problem(self, *, projected: bool) -> GraphProblem:
+    def problem(self, *, projected: bool) -> GraphProblem:
+        """The graph as a function, or, `projected`, its product with the cotangent."""
         dtype = str(self.output.dtype)
         weights = cotangent(coordinate_count(self.output.shape, dtype)) if self.weights is None else self.weights
         shape = tuple(self.output.shape)
         # A tie rests on the values before it: another rounding would break it, and show another side of the kink.
         exempt = frozenset().union(*(self.graph.ancestors(place) for place in self.stands.rough))
         row = weights if projected else None
-        return GraphProblem(self.graph, shape, dtype, self.stands.smooth, row, self.largest, exempt)
+        smooth = self.stands.smooth
+        return GraphProblem(self.graph, shape, dtype, smooth, row, self.largest, exempt, mode=self.mode)
 
-    def _direction(self, point: Array) -> Array:
+    def along(self, point: Array) -> Array:
+        """The direction through a point (n,) along which second derivatives are taken."""
         return direction(point) if self.vector is None else self.vector
 
 

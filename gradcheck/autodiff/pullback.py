@@ -61,7 +61,7 @@ def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors
     """The same for a first derivative that `first` computes, such as a hand-written one."""
     with tf.GradientTape(persistent=len(directions) > 1, watch_accessed_variables=False) as tape:
         _watch(tape, sources)
-        gradient = [_dense(part) for part in first(sources)]
+        gradient = [dense(part) for part in first(sources)]
     connected = [i for i, part in enumerate(gradient) if part is not None]
     products = [
         _gradient(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
@@ -84,6 +84,6 @@ def _watch(tape: Any, sources: Tensors) -> None:
         tape.watch(source)
 
 
-def _dense(part: Any) -> Any:
-    # The gradient of a gather is an IndexedSlices, which no tape takes as a target.
+def dense(part: Any) -> Any:
+    """A tensor or None; the gradient of a gather is an IndexedSlices, which no tape takes as a target."""
     return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part

@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
-from gradcheck.autodiff.pullback import DerivativeRaisedError, pullbacks, second_pullbacks
+from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.autodiff.source import Source
+from gradcheck.autodiff.traced import ModeUnavailableError
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph
@@ -23,6 +25,7 @@ from gradcheck.graphs.roundings import Roundings
 Array = np.ndarray[Any, Any]
 
 ROUNDOFF = 2.0**-53
+FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class GraphProblem:
     """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
 
     `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position, `exempt`
-    are the positions that a kink rests on. With `roundings`, inner values are rounded another way.
+    are the positions that a kink rests on. With `roundings`, inner values are rounded another way. The derivatives on
+    trial are taken in `mode`, those at many points by plain tapes.
     """
 
     graph: Graph
@@ -41,6 +45,7 @@ class GraphProblem:
     largest: float = 0.0
     exempt: frozenset[int] = frozenset()
     roundings: Roundings | None = None
+    mode: Mode = PLAIN
 
     def rounded(self, draw: int) -> GraphProblem:
         """The same function, its inner values rounded another way."""
@@ -124,7 +129,7 @@ class GraphProblem:
         try:
             with self._backward():
                 return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
-        except (DerivativeRaisedError, tf.errors.OpError):
+        except FAILURES:
             if self._on_trial(point):
                 raise
             return Gradients.undefined(len(cotangents), self.point.size)
@@ -132,12 +137,12 @@ class GraphProblem:
     def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
         rows, tensors = [[self._output(row)] for row in cotangents], self._tensors(point)
         try:
-            return pullbacks(self._forward, tensors, rows)
+            return self.mode.pullbacks(self._forward, tensors, rows)
         except DerivativeRaisedError:
             if len(rows) == 1:
                 raise
             # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-            return [pullbacks(self._forward, tensors, [row])[0] for row in rows]
+            return [self.mode.pullbacks(self._forward, tensors, [row])[0] for row in rows]
 
     def _on_trial(self, point: Array | None) -> bool:
         """What throws at the graph's own point is a finding; beside it, it is not defined there."""
@@ -162,7 +167,7 @@ class GraphProblem:
         """The gradient (n,) at one point; NaN where it or the function throws, as they may beyond the domain."""
         try:
             row: Array = self.gradients(cotangent[None, :], point).values[0]
-        except (DerivativeRaisedError, tf.errors.OpError):
+        except FAILURES:
             return np.full(point.shape, np.nan)
         return row
 
@@ -190,9 +195,9 @@ class GraphProblem:
         weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
         try:
             with self._backward():
-                second = second_pullbacks(self._forward, self._tensors(point), weights, tensors)
+                second = self.mode.second_pullbacks(self._forward, self._tensors(point), weights, tensors)
             return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
-        except (DerivativeRaisedError, tf.errors.OpError):
+        except FAILURES:
             if self._on_trial(point):
                 raise
             nowhere = Gradients.undefined(len(directions), self.point.size)

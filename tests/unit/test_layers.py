@@ -28,7 +28,7 @@ LAYERS = (
     ("region", "replay"),
     ("defect",),
     ("known",),
-    ("trial", "hunting", "hunt", "check"),
+    ("trial", "mode_trial", "hunting", "hunt", "check"),
     ("recheck",),
     ("explain", "stepping", "step"),
     ("commands",),

@@ -1,0 +1,137 @@
+"""First and second derivatives with ForwardAccumulators: Jacobian-vector products, and their compositions with tapes.
+
+What they yield has the form of `pullback`, so that the two can be compared: gradients of <w, y>, and products of its
+second derivative with directions. None, where TensorFlow sees no connection, stays None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.pullback import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
+
+
+def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:
+    """How the outputs move where the sources move along a direction: J v, one tensor or None an output.
+
+    Raises DerivativeRaisedError where the accumulator throws although the function itself can be computed.
+
+    >>> x = tf.constant([1.0, 2.0])
+    >>> pushforward(lambda sources: [sources[0] ** 2], [x], [tf.constant([1.0, 0.0])])[0].numpy().tolist()
+    [2.0, 0.0]
+    """
+    try:
+        with tf.autodiff.ForwardAccumulator(sources, direction) as accumulator:
+            outputs = forward(sources)
+        return [accumulator.jvp(output) for output in outputs]
+    except Exception as error:
+        forward(sources)
+        raise DerivativeRaisedError(1, error) from error
+
+
+def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
+    """The gradients of <w, y> for each cotangent w, each element from a pushforward along its own axis.
+
+    Raises DerivativeRaisedError.
+    """
+    columns = [
+        [pushforward(forward, sources, direction) for direction in _axes(sources, place)]
+        for place in range(len(sources))
+    ]
+    return [
+        [_gathered(source, column, cotangent) for source, column in zip(sources, columns, strict=True)]
+        for cotangent in cotangents
+    ]
+
+
+def forward_over_reverse(
+    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
+) -> Second:
+    """The gradient g of <cotangent, y>, and how it moves along each direction. Raises DerivativeRaisedError."""
+
+    def gradient(inner: Tensors) -> Tensors:
+        return [dense(part) for part in pullbacks(forward, inner, [cotangent])[0]]
+
+    taken = gradient(sources)
+    connected = [place for place, part in enumerate(taken) if part is not None]
+    products = []
+    for direction in directions:
+        moves = _second(lambda at=direction: pushforward(lambda s: [gradient(s)[i] for i in connected], sources, at))  # type: ignore[misc]
+        row: Tensors = [None] * len(sources)
+        for place, move in zip(connected, moves, strict=True):
+            row[place] = move
+        products.append(row)
+    return Second(taken, products)
+
+
+def reverse_over_forward(
+    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
+) -> Second:
+    """The gradient of <cotangent, y>, and that of <cotangent, J v> for each direction v.
+
+    Raises DerivativeRaisedError.
+    """
+    taken = pullbacks(forward, sources, [cotangent])[0]
+    products = []
+    for direction in directions:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for source in sources:
+                tape.watch(source)
+            tangents = pushforward(forward, sources, direction)
+        moving = [(t, w) for t, w in zip(tangents, cotangent, strict=True) if t is not None]
+        if not moving:
+            products.append([None] * len(sources))
+            continue
+        targets, weights = zip(*moving, strict=True)
+        products.append(_second(lambda: list(tape.gradient(list(targets), sources, output_gradients=list(weights)))))  # noqa: B023
+    return Second(taken, products)
+
+
+def _second(take: Any) -> Tensors:
+    try:
+        taken: Tensors = take()
+    except DerivativeRaisedError as error:
+        raise DerivativeRaisedError(2, error.__cause__ or error) from error
+    except Exception as error:
+        raise DerivativeRaisedError(2, error) from error
+    return taken
+
+
+def _axes(sources: Tensors, place: int) -> Iterator[Tensors]:
+    """The directions that move one element of one source: by 1 and, where it is complex, by 1j."""
+    source = sources[place]
+    for unit in (1.0, 1.0j) if source.dtype.is_complex else (1.0,):
+        for element in np.ndindex(*source.shape):
+            moved = np.zeros(source.shape, source.dtype.as_numpy_dtype)
+            moved[element] = unit
+            yield [
+                tf.constant(moved) if at == place else tf.zeros(other.shape, other.dtype)
+                for at, other in enumerate(sources)
+            ]
+
+
+def _gathered(source: Any, column: Sequence[Tensors], cotangent: Tensors) -> Any:
+    slopes = [_inner(tangents, cotangent) for tangents in column]
+    known = [slope for slope in slopes if slope is not None]
+    if not known:
+        return None
+    real = source.dtype.real_dtype
+    flat = tf.stack([tf.zeros((), real) if slope is None else tf.cast(slope, real) for slope in slopes])
+    if not source.dtype.is_complex:
+        return tf.reshape(flat, source.shape)
+    parts = tf.reshape(flat, [2, *source.shape])
+    return tf.complex(parts[0], parts[1])
+
+
+def _inner(tangents: Tensors, cotangent: Tensors) -> Any:
+    """Re <cotangent, tangents>; None where no output moves."""
+    terms = [
+        tf.reduce_sum(tf.math.real(tf.math.conj(weight) * tangent))
+        for tangent, weight in zip(tangents, cotangent, strict=True)
+        if tangent is not None
+    ]
+    return tf.add_n(terms) if terms else None
