@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.bystanders import restored
+from gradcheck.autodiff.bystanders import restored, undone
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.gradients import WrongShapeError
@@ -64,7 +64,7 @@ def check(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
         )
-    with restored():
+    with undone():
         function = open_function(f, inputs, variables)
         with restored([source.variable for source in function.sources if source.variable is not None]):
             if function.point.size == 0 or function.output_parts[-1].stop == 0:
