@@ -1,16 +1,46 @@
-"""A TF1-style graph as a record: its operations in the order in which they were made, with the lines that made them."""
+"""TF1-style graphs: their operations as a record, with the lines that made them, and where a path in them is cut."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gradcheck.diagnosis.case import Case, Loss
+from gradcheck.diagnosis.cuts import cuts
 from gradcheck.diagnosis.lines import Line, kind_of
-from gradcheck.diagnosis.record import Operation, Record
+from gradcheck.diagnosis.origins import Origin
+from gradcheck.diagnosis.paths import Structure, paths
+from gradcheck.diagnosis.record import Derivative, Operation, Record
+from gradcheck.diagnosis.rules import breaks
+from gradcheck.finding import Diagnosis
 
 
 def graph_record(graph: Any) -> Record:
     """The record of a tf.Graph, as if one tape (number 0) had recorded everything: symbolic gradients see all of it."""
     return Record(events=tuple(_operation(op) for op in graph.get_operations()), tapes=())
+
+
+def graph_diagnosis(target: Any, source: Any, name: str, loss: Loss) -> Diagnosis | None:
+    """Why tf.gradients(target, source) lost a part; None where the graph has no path, or no cut on it.
+
+    `target` is a symbolic tensor, `source` one or a variable of its graph. Nothing is run and nothing is added to the
+    graph: its structure tells which operations lie on the path.
+    """
+    record = graph_record(target.graph)
+    tensor = source_tensor(source)
+    path = paths(record.events, [target], tensor, Structure())
+    found = cuts(record.events, path, None)
+    if not found:
+        return None
+    call = Derivative(0, len(record.events), 0, "gradients", (target,), (tensor,))
+    case = Case(record, call, name, Origin(tensor, None), loss, path, found, restored=False)
+    return next((answer for rule in breaks.RULES if (answer := rule(case)) is not None), None)
+
+
+def source_tensor(source: Any) -> Any:
+    """The tensor that stands for a source in its graph: a variable's handle, or the output that holds its value."""
+    if hasattr(source, "handle"):
+        return source.handle
+    return source.op.outputs[0] if hasattr(source, "initializer") else source
 
 
 def making_line(op: Any) -> Line | None:

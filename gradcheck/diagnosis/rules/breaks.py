@@ -14,7 +14,7 @@ from gradcheck.diagnosis.source_text import start_of_function
 from gradcheck.finding import Cause, Diagnosis
 
 STATEFUL = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
-MENTION = re.compile(r"\b(np|numpy|math|float|int|bool|complex|round)\b")
+MENTION = re.compile(r"(?<![\w.])(np|numpy|math|float|int|bool|complex|round)\b")
 
 
 def numpy(case: Case) -> Diagnosis | None:
