@@ -106,14 +106,14 @@ class Evidence:
         numbers = finding.reason.split("; ")[0]
         asked = _answers(self.run, self.runner.variables[position])
         if not asked and finding.kind is Kind.MISSING and self.run.recording.taken:
-            return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient")
+            return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient", diagnosis=None)
         found = pairs([self.right.gradients[position]], [taken], self.right.error)
         if not found or not unchanged(found) or taken is None:
             return finding
         said = self._told(float(taken[finding.index or ()].real), finding.autodiff)
         kind = Kind.MISSING if finding.kind is Kind.MISSING else Kind.WRONG_VALUE
         diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, said, REMEDY)
-        return replace(finding, kind=kind, reason=f"{numbers}; {said}", diagnosis=diagnosis)
+        return replace(finding, kind=kind, reason=numbers, diagnosis=diagnosis)
 
     def _told(self, taken: float, used: float | None) -> str:
         giver = "the optimizer was handed" if self.run.given is None else "the step returns"

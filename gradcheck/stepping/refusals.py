@@ -76,7 +76,7 @@ class Refusing:
 
     def _dequeue(self, original: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
         raise self.refusal(
-            f"the step uses the queue {queue.name!r}, which cannot be put back; "
+            f"the step uses a queue ({type(queue).__name__}), which cannot be put back; "
             "take from it before and hand the elements to the step"
         )
         return original(queue, *args, **kwargs)

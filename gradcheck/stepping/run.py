@@ -122,8 +122,9 @@ class Runner:
             return None
         found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
         inner = [variable_of(variable) for variable in found]
-        if not found or None in inner:
-            kind = type(found[inner.index(None)]).__name__ if found else "nothing"
+        wrong = [type(item).__name__ for item, variable in zip(found, inner, strict=True) if variable is None]
+        if wrong or not found:
+            kind = wrong[0] if wrong else "nothing"
             raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
         self.variables = tuple(inner)
         return found

@@ -243,16 +243,19 @@ def test_a_wrong_sign(training: Any, traced: Any) -> None:
         "    given        -6\n"
         "    differences  6   (error at most 3.8e-13)\n"
         "    off by       12   (allowed 3.8e-12)\n"
-        "    the step's tape gave 6, the optimizer was handed -6\n"
-        "    all gradients were multiplied by -1: the sign is wrong\n"
+        "    cause        changed after it was taken\n"
+        "    evidence     the step's tape gave 6, the optimizer was handed -6; all gradients were multiplied by -1: "
+        "the sign is wrong\n"
+        "    remedy       hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or "
+        "tf.clip_by_global_norm"
     )
 
 
 def test_the_rate_applied_twice(training: Any) -> None:
     message = told(GradientWrongValue, training(lambda gradients: [0.1 * gradient for gradient in gradients]))
     assert (
-        "the step's tape gave 6, the optimizer was handed 0.6\n"
-        "    all gradients were multiplied by 0.1, the learning rate, by which the optimizer multiplies, too" in message
+        "the step's tape gave 6, the optimizer was handed 0.6; all gradients were multiplied by 0.1, the learning "
+        "rate, by which the optimizer multiplies, too" in message
     )
 
 
@@ -326,7 +329,7 @@ def test_a_move_beside_the_optimizer(training: Any, x: tf.Variable) -> None:
         "\n"
         "  wrong update: the move of variables[0] (x:0)\n"
         "    the step moves it by -1.200000009; SGD, given the same gradients in the same state, moves it by "
-        "-0.6000000089; that is 2 times as much\n"
+        "-0.6000000089; that is 2 times as much"
     )
 
 
@@ -367,7 +370,7 @@ def test_a_variable_that_is_not_moved(by_hand: Any) -> None:
 def test_another_rate_than_the_one_given(by_hand: Any) -> None:
     message = told(GradientWrongUpdate, by_hand(-0.1, -0.01), learning_rate=0.1)
     assert "variables[1] (y:0)[1]\n    the step moves it by -0.12; -learning_rate times its gradient is -1.2" in message
-    assert message.endswith("(learning_rate=0.1); that is 0.1 times as much\n")
+    assert message.endswith("(learning_rate=0.1); that is 0.1 times as much")
 
 
 def test_momentum_by_hand_is_not_checked(x: tf.Variable, y: tf.Variable) -> None:

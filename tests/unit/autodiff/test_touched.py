@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck import check
 from gradcheck.autodiff.bystanders import undone
 from gradcheck.autodiff.touched import FUNCTION, VARIABLE, touched
 
@@ -119,3 +120,13 @@ def test_a_keras_model_in_training() -> None:
         assert sum(moved) > len(held) / 2
         for variable, value in zip(held, before, strict=True):
             np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
+
+
+def test_a_check_leaves_the_moving_averages_of_the_function() -> None:
+    layer = keras.layers.BatchNormalization(dtype="float64")
+    x = tf.constant([[1.0, 2.0], [3.0, 5.0], [4.0, -1.0]], tf.float64)
+    layer(x)
+    before = [variable.numpy() for variable in layer.variables]
+    assert check(lambda x: tf.reduce_sum(x * layer(x, training=True)), x).verdict == "agree"
+    for variable, value in zip(layer.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
