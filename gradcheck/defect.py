@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.finding import Kind
 from gradcheck.graphs import json_form
 from gradcheck.graphs.catalogue import CATALOGUE
@@ -32,7 +33,7 @@ class Defect:
     `graph`, `order`, `cotangent` and `direction` replay it: TensorFlow gives `given` (one tuple an input, row-major,
     complex elements as real part, imaginary part; None where it gives None; empty where it raises or gives another
     shape than the input's), the truth is `right`, known from `source`. `regions` are left out of generation for the
-    releases from `since` up to, not including, `until`.
+    releases from `since` up to, not including, `until`, where derivatives are taken along `path` in `mode`.
     """
 
     name: str
@@ -51,6 +52,13 @@ class Defect:
     since: str
     until: str | None
     upstream: str | None
+    path: str = PLAIN.path
+    mode: str = PLAIN.mode
+
+    @property
+    def taken(self) -> Mode:
+        """How the derivative is taken that is wrong."""
+        return Mode(self.path, self.mode)
 
     def covers(self, release: str) -> bool:
         """Whether a release of TensorFlow has the defect, as far as is known."""
@@ -65,10 +73,11 @@ def from_json(data: Any) -> Defect:
     if data["format"] != FORMAT or data["version"] != VERSION:
         raise GraphFormatError("$.format", data["format"], f"{FORMAT!r}, version {VERSION}")
     signature, releases = data["signature"], data["releases"]
-    keys(signature, "$.signature", ("culprit", "order", "kind", "trigger"))
+    keys(signature, "$.signature", ("culprit", "order", "kind", "trigger"), ("path", "mode"))
     keys(releases, "$.releases", ("from", "until"))
     graph = json_form.from_json(data["graph"])
     upstream, until = data["upstream"], releases["until"]
+    mode = _mode(signature)
     return Defect(
         name=_text(data["name"], "$.name", NAME),
         title=_text(data["title"], "$.title"),
@@ -91,6 +100,8 @@ def from_json(data: Any) -> Defect:
         since=_text(releases["from"], "$.releases.from", RELEASE),
         until=None if until is None else _text(until, "$.releases.until", RELEASE),
         upstream=None if upstream is None else _text(upstream, "$.upstream", LINK),
+        path=mode.path,
+        mode=mode.mode,
     )
 
 
@@ -106,6 +117,7 @@ def to_json(defect: Defect) -> dict[str, Any]:
             "order": defect.order,
             "kind": defect.kind.value,
             "trigger": defect.trigger,
+            **({} if defect.taken == PLAIN else {"path": defect.path, "mode": defect.mode}),
         },
         "graph": json_form.to_json(defect.graph),
         "cotangent": json_form.input_to_json(defect.cotangent),
@@ -117,6 +129,14 @@ def to_json(defect: Defect) -> dict[str, Any]:
         "releases": {"from": defect.since, "until": defect.until},
         "upstream": defect.upstream,
     }
+
+
+def _mode(signature: Any) -> Mode:
+    path, mode = signature.get("path", PLAIN.path), signature.get("mode", PLAIN.mode)
+    try:
+        return Mode(path, mode)
+    except (TypeError, ValueError) as error:
+        raise GraphFormatError("$.signature", signature, f"a path and a mode: {error}") from None
 
 
 def _told(values: Values) -> list[Any]:

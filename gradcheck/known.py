@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcheck import defect as form
 from gradcheck import files, runtime
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.defect import Defect as Defect
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
 from gradcheck.report.discovery import Discovery
@@ -46,12 +47,12 @@ def find(start: Path) -> Path | None:
     return None
 
 
-@lru_cache(maxsize=1)
-def current() -> tuple[Defect, ...]:
-    """The defects that the installed TensorFlow has, loaded once a process."""
+@lru_cache(maxsize=64)
+def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
+    """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
     import tensorflow as tf
 
-    return tuple(defect for defect in load() if defect.covers(tf.__version__))
+    return tuple(one for one in load() if one.covers(tf.__version__) and one.taken in (PLAIN, mode))
 
 
 def excludes(
@@ -77,6 +78,8 @@ def excludes(
 def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order, or None."""
     for defect in current() if defects is None else defects:
+        if defect.taken != PLAIN:
+            continue
         if any(region.op == op and order in region.orders and region.everywhere for region in defect.regions):
             return defect.name
     return None
@@ -85,13 +88,17 @@ def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) 
 def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> Defect | None:
     """The defect that a discovery is an example of, or None if it is new.
 
-    The order, the kind and the operation (the culprit, or one of a region's) are the same; and the culprit's arguments
-    lie in a region, where the discovery has `values`, or else its trigger is the same.
+    The order, the kind, the mode and the operation (the culprit, or one of a region's) are the same; and the culprit's
+    arguments lie in a region, where the discovery has `values`, or else its trigger is the same.
     """
     found = discovery.signature
-    for defect in current() if defects is None else defects:
+    for defect in current(discovery.taken) if defects is None else defects:
         operations = {defect.culprit, *(region.op for region in defect.regions)}
-        if found.culprit not in operations or (found.order, found.kind) != (defect.order, defect.kind):
+        if found.culprit not in operations or (found.order, found.kind, discovery.taken) != (
+            defect.order,
+            defect.kind,
+            defect.taken,
+        ):
             continue
         if found.trigger == defect.trigger if not discovery.values else _inside(discovery, defect):
             return defect

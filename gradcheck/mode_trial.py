@@ -25,24 +25,27 @@ KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that say more than that modes disagree."""
 
 
-def run(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
+def run(
+    graph: Graph, orders: tuple[int, ...], mode: Mode, *, weights: Array | None = None, vector: Array | None = None
+) -> Trial:
     """Check a graph's derivative of one order, as taken in a mode.
 
     It agrees where it equals the plain derivative within what that is rounded by. Else differences decide: a derivative
     that they refute is a finding; where they refute the plain one, that is the finding, and the trial's mode is plain.
-    Where there is no derivative in this mode, for a documented reason, the verdict is inconclusive.
+    Where there is no derivative in this mode, for a documented reason, the verdict is inconclusive. `weights` and
+    `vector` are those of `trial.run`.
     """
     (order,) = orders
-    bench = Bench.of(graph, mode=mode)
+    bench = Bench.of(graph, weights, vector, mode)
     try:
         result = _beside_plain(bench, order)
         if result is not None:
             return Trial(graph, Result({order: result}), bench.stands, 0.0, mode)
-        checked = trial.run(graph, orders, mode=mode)
+        checked = trial.run(graph, orders, weights=weights, vector=vector, mode=mode)
     except ModeUnavailableError as error:
         result = undecided(order, Reason.CANNOT_RUN, str(error))
         return Trial(graph, Result({order: result}), bench.stands, 0.0, mode)
-    plain = trial.run(graph, orders)
+    plain = trial.run(graph, orders, weights=weights, vector=vector)
     if mode != PLAIN and plain.result.verdict == MISMATCH:
         return plain
     return _named(checked, plain.result.orders[order])

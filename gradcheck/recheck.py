@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck import trial
+from gradcheck import mode_trial, trial
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.defect import Defect, Values
 from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult
@@ -35,7 +36,7 @@ class Recheck:
 
 def of_report(found: Discovery) -> Recheck:
     """Hold the derivative that a report is about against differences again; nothing is raised."""
-    return _guarded(lambda: _checked(found.graph, found.order, found.cotangent, found.direction, found.signature.kind))
+    return _guarded(lambda: _checked(found, found.signature.kind))
 
 
 def of_defect(defect: Defect) -> Recheck:
@@ -46,12 +47,12 @@ def of_defect(defect: Defect) -> Recheck:
 
     def look() -> Recheck:
         output_of(defect.graph, defect.order, defect.cotangent, defect.direction)
-        now = taken(defect.graph, defect.order, defect.cotangent, defect.direction)
+        now = taken(defect.graph, defect.order, defect.cotangent, defect.direction, defect.taken)
         if close(now, defect.right, SAME):
             return Recheck(State.FIXED, "gives the right derivative")
         if close(now, defect.given, SAME):
             return Recheck(State.STILL, f"{defect.kind.value}, as recorded")
-        checked = _checked(defect.graph, defect.order, defect.cotangent, defect.direction, defect.kind)
+        checked = _checked(defect, defect.kind)
         if checked.state is not State.STILL:
             return checked
         return Recheck(State.STILL, f"{checked.message}; not the value that is recorded", changed=True)
@@ -59,15 +60,15 @@ def of_defect(defect: Defect) -> Recheck:
     return _guarded(look)
 
 
-def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Values:
+def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], mode: Mode = PLAIN) -> Values:
     """TensorFlow's derivative, as a known defect records it: empty where it raises or has another shape."""
     try:
-        return values(derivative(graph, order, cotangent, direction))
+        return values(derivative(graph, order, cotangent, direction, mode))
     except (DerivativeRaisedError, WrongShapeError):
         return ()
 
 
-def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> OrderResult:
+def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], mode: Mode = PLAIN) -> OrderResult:
     """The verdict on the derivative at an order, for this cotangent and, at order 2, along this direction.
 
     Raises what `output_of` does.
@@ -75,7 +76,9 @@ def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input])
     output = output_of(graph, order, cotangent, direction)
     vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
     weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
-    return trial.run(graph, (order,), weights=weights, vector=vector).result.orders[order]
+    if mode == PLAIN:
+        return trial.run(graph, (order,), weights=weights, vector=vector).result.orders[order]
+    return mode_trial.run(graph, (order,), mode, weights=weights, vector=vector).result.orders[order]
 
 
 def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:
@@ -94,8 +97,8 @@ def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[In
     return output
 
 
-def _checked(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], kind: Kind) -> Recheck:
-    result = held(graph, order, cotangent, direction)
+def _checked(found: Discovery | Defect, kind: Kind) -> Recheck:
+    result = held(found.graph, found.order, found.cotangent, found.direction, found.taken)
     if result.verdict == MISMATCH:
         now = result.findings[0].kind
         return Recheck(State.STILL, now.value if now == kind else f"{now.value}, was {kind.value}", now != kind)

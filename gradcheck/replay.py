@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph, Input
 
@@ -18,11 +18,13 @@ Values = tuple[tuple[float, ...] | None, ...]
 STEP = 2.0**-10
 
 
-def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = ()) -> list[Array | None]:
+def derivative(
+    graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN
+) -> list[Array | None]:
     """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), for each input.
 
-    None where TensorFlow gives None. Raises DerivativeRaisedError where it throws, WrongShapeError where a derivative
-    has another shape than its input.
+    It is taken in `mode`; None where TensorFlow gives None. Raises DerivativeRaisedError where it throws,
+    ModeUnavailableError where the mode has none, WrongShapeError where a derivative has another shape than its input.
     """
 
     def outputs(sources: list[Any]) -> list[Any]:
@@ -31,10 +33,10 @@ def derivative(graph: Graph, order: int, cotangent: Input, direction: Sequence[I
     sources = [tf.constant(value.array()) for value in graph.inputs]
     weights = [tf.constant(cotangent.array())]
     if order == 1:
-        parts = pullbacks(outputs, sources, [weights])[0]
+        parts = mode.pullbacks(outputs, sources, [weights])[0]
     else:
         vectors = [tf.constant(vector.array()) for vector in direction]
-        parts = second_pullbacks(outputs, sources, weights, [vectors]).products[0]
+        parts = mode.second_pullbacks(outputs, sources, weights, [vectors]).products[0]
     arrays = [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
     for number, (array, value) in enumerate(zip(arrays, graph.inputs, strict=True)):
         if array is not None and array.shape != value.shape:

@@ -95,7 +95,8 @@ def _second(take: Any) -> Tensors:
     try:
         taken: Tensors = take()
     except DerivativeRaisedError as error:
-        raise DerivativeRaisedError(2, error.__cause__ or error) from error
+        cause = error.__cause__ or error
+        raise DerivativeRaisedError(2, cause) from cause
     except Exception as error:
         raise DerivativeRaisedError(2, error) from error
     return taken

@@ -62,7 +62,8 @@ def inside(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., 
             taken = concrete(body, flat, jit=jit)(*flat)
         except Exception as error:
             called(forward, sources, jit=jit)
-            raise DerivativeRaisedError(order, _cause(error)) from error
+            cause = _cause(error)
+            raise DerivativeRaisedError(order, cause) from cause
         return Second(*taken) if order == 2 else taken
 
     return run

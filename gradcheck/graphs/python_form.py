@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.graphs import mode_script
 from gradcheck.graphs import python_script as script
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
@@ -33,6 +35,7 @@ def to_python(
     *,
     title: str = "",
     one_sided: bool = False,
+    mode: Mode = PLAIN,
 ) -> str:
     """A stand-alone script for the derivative of sum(cotangent * output) with respect to every input of a graph.
 
@@ -40,7 +43,8 @@ def to_python(
     each with central differences of the function's values. The cotangent has the output's shape (all ones if None); of
     complex outputs the real part of the sum is taken. With `one_sided` (a finding at a kink, order 1) the gradient must
     lie between the slopes on both sides. The script prints a comparison and exits with 1 if the derivative is wrong, 0
-    if it is right, 2 if the differences cannot tell. The text depends on nothing but the arguments.
+    if it is right, 2 if the differences cannot tell. The derivative is taken in `mode`. The text depends on nothing but
+    the arguments.
 
     Raises ValueError for another order, or a direction that does not fit the inputs.
     """
@@ -58,6 +62,7 @@ def to_python(
     if oracle == "reference":
         parts.append(_reference(graph))
     parts.append(_objective(graph, names, cotangent))
+    parts += [script.FIRST if order == 1 else script.SECOND] if mode == PLAIN else mode_script.derivative(mode, order)
     parts += _differences(graph, order, one_sided, oracle)
     parts.append(_verdict(graph, order, one_sided))
     return _spaced(parts)
@@ -133,7 +138,7 @@ def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) ->
 
 def _differences(graph: Graph, order: int, one_sided: bool, oracle: str) -> list[str]:
     moved = script.MOVED_FIRST if order == 1 else script.MOVED_SECOND
-    parts = [script.FIRST if order == 1 else script.SECOND, moved.format(oracle=oracle)]
+    parts = [moved.format(oracle=oracle)]
     if one_sided:
         return [*parts, script.SLOPES.format(eps=_roundoff(graph))]
     row, steps = (script.ROW_FIRST, "8.0") if order == 1 else (script.ROW_SECOND, "6.0")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.problem import GraphProblem
@@ -39,12 +40,13 @@ class Comparison:
     graph: Graph
     cotangent: Array
     direction: Array | None
+    mode: Mode = PLAIN
 
     @staticmethod
-    def of(graph: Graph, cotangent: Input, direction: Sequence[Input] = ()) -> Comparison:
+    def of(graph: Graph, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN) -> Comparison:
         """The comparison that a report is about."""
         vectors = [to_coordinates(vector.array()) for vector in direction]
-        return Comparison(graph, to_coordinates(cotangent.array()), np.concatenate(vectors) if vectors else None)
+        return Comparison(graph, to_coordinates(cotangent.array()), np.concatenate(vectors) if vectors else None, mode)
 
     @cached_property
     def problem(self) -> GraphProblem:
@@ -52,7 +54,8 @@ class Comparison:
         values = values_of(self.graph)
         largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
         smooth = standing(self.graph, values).smooth
-        return GraphProblem(self.graph, tuple(values[-1].shape), str(values[-1].dtype), smooth, self.cotangent, largest)
+        shape, dtype = tuple(values[-1].shape), str(values[-1].dtype)
+        return GraphProblem(self.graph, shape, dtype, smooth, self.cotangent, largest, mode=self.mode)
 
     @cached_property
     def entries(self) -> Entries:

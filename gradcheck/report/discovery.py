@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.modes import Mode
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.python_form import to_python
@@ -95,6 +96,11 @@ class Discovery:
         return f"{words[:80].strip('-')}-{digest}"
 
     @property
+    def taken(self) -> Mode:
+        """How the derivative was taken."""
+        return Mode(self.path, self.mode)
+
+    @property
     def script(self) -> str:
         """The reproduction script: TensorFlow and NumPy only."""
         return to_python(
@@ -104,6 +110,7 @@ class Discovery:
             self.direction or None,
             title=f"{self.culprit}: {self.findings[0].kind.value} at order {self.order} ({self.trigger}).",
             one_sided=self.findings[0].kind is Kind.SUBDIFFERENTIAL,
+            mode=self.taken,
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
+from gradcheck.autodiff.modes import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.graphs.blame import alone, squared
 from gradcheck.graphs.evaluation import values_of
@@ -39,7 +40,7 @@ class Evidence:
 
 def evidence(found: Discovery) -> Evidence:
     """The evidence for a discovery. Whatever is raised on the way becomes its `problem`."""
-    comparison = Comparison.of(found.graph, found.cotangent, found.direction)
+    comparison = Comparison.of(found.graph, found.cotangent, found.direction, found.taken)
     try:
         wrong, compared = comparison.counts
         maps = heat_maps(comparison)
@@ -58,11 +59,11 @@ def completed(found: Discovery) -> Discovery:
         if not found.values:
             found = replace(found, values=tuple(literal(value) for value in values))
         if not found.nodes:
-            found = replace(found, nodes=own_derivatives(found.graph, values, found.order))
+            found = replace(found, nodes=own_derivatives(found.graph, values, found.order, found.taken))
     return found
 
 
-def own_derivatives(graph: Graph, values: list[Array], order: int) -> tuple[NodeCheck, ...]:
+def own_derivatives(graph: Graph, values: list[Array], order: int, mode: Mode = PLAIN) -> tuple[NodeCheck, ...]:
     """Every node's own derivative at its actual arguments, at its worst element.
 
     At order 2 a node that is right is tried with its square behind it, as blaming does.
@@ -70,19 +71,19 @@ def own_derivatives(graph: Graph, values: list[Array], order: int) -> tuple[Node
     checks = []
     for position, _ in graph.positions():
         node = alone(graph, position, values)
-        check = _checked(node, position, order)
+        check = _checked(node, position, order, mode)
         if order == 2 and check.verdict == "agree":
-            behind = _checked(squared(node), position, order)
+            behind = _checked(squared(node), position, order, mode)
             check = behind if behind.verdict == "mismatch" else check
         checks.append(check)
     return tuple(checks)
 
 
-def _checked(graph: Graph, position: int, order: int) -> NodeCheck:
+def _checked(graph: Graph, position: int, order: int, mode: Mode) -> NodeCheck:
     try:
         output = values_of(graph)[-1]
         count = coordinate_count(output.shape, output.dtype)
-        comparison = Comparison(graph, _random(np.ones(count)), None)
+        comparison = Comparison(graph, _random(np.ones(count)), None, mode)
         if order == 2:
             comparison = replace(comparison, direction=_random(magnitudes(comparison.problem.point)))
         entries, worst = comparison.entries, comparison.worst

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradcheck.autodiff.modes import PLAIN
 from gradcheck.finding import Kind
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.report.confirm import Confirmation
@@ -40,6 +41,7 @@ def sentence(
     "In TensorFlow, the first derivative of 'sin' has a wrong value; its backward pass goes through the gradient \
 registered for 'Sin'."
     """
+    taken = "" if found.taken == PLAIN else f", taken as {text(str(found.taken))},"
     where = "" if found.trigger == "none" else f" ({text(found.trigger)})"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     registered = ", ".join(map(code, functions))
@@ -49,6 +51,6 @@ registered for 'Sin'."
     if confirmation is not None:
         sure = " A fresh process confirms it." if confirmation.confirmed else " A fresh process did not confirm it."
     return (
-        f"In {release}, the {ORDINAL[found.order]} derivative of {code(found.culprit)}{where} "
+        f"In {release}, the {ORDINAL[found.order]} derivative of {code(found.culprit)}{where}{taken} "
         f"{COMPLAINT[found.signature.kind]}{through}.{sure}"
     )
