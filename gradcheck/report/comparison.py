@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.problem import GraphProblem

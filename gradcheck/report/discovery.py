@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.modes import Mode
+from gradcheck.autodiff.mode import Mode
 from gradcheck.finding import Finding, Kind
 from gradcheck.graphs.graph import Graph, Input
 from gradcheck.graphs.python_form import to_python

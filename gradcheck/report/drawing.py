@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.python_form import variables
@@ -15,13 +16,18 @@ GAP_X = 26
 GAP_Y = 44
 LETTER = 8.2
 MARGIN = 10
+THIN = 12
 SWEEPS = 4
 WORDS = {"culprit": " · culprit", "wrong": " · wrong"}
 
 
+Key = int | tuple[int, int, int]
+"""What takes a place in a layer: a position, or where the edge (parent, position) passes through a layer."""
+
+
 @dataclass(frozen=True)
 class Box:
-    """A position's place: the middle of its box, and its width."""
+    """The middle of a place, and its width."""
 
     x: float
     y: float
@@ -34,11 +40,13 @@ def drawing(found: Discovery) -> Markup:
     wrong = {node.position for node in found.nodes if node.verdict.startswith("mismatch")}
     marks = [_kind(position, found, wrong) for position in range(graph.size)]
     texts = [(first, second + WORDS.get(mark, "")) for (first, second), mark in zip(labels(graph), marks, strict=True)]
-    boxes = layout(graph, [LETTER * max(map(len, text)) + 24 for text in texts])
-    width = max(box.x + box.width / 2 for box in boxes) + MARGIN
+    places = layout(graph, [LETTER * max(map(len, text)) + 24 for text in texts])
+    boxes = [places[position] for position in range(graph.size)]
+    width = max(box.x + box.width / 2 for box in places.values()) + MARGIN
     height = max(box.y for box in boxes) + HIGH / 2 + MARGIN
+    depths = layers(graph)
     edges = [
-        _edge(boxes[parent], boxes[position], number, len(node.parents))
+        _edge([places[key] for key in way(parent, position, depths)], number, len(node.parents))
         for position, node in graph.positions()
         for number, parent in enumerate(node.parents)
     ]
@@ -65,44 +73,55 @@ def labels(graph: Graph) -> list[tuple[str, str]]:
     return inputs + [(node.op, names[position]) for position, node in graph.positions()]
 
 
-def layout(graph: Graph, widths: Sequence[float]) -> tuple[Box, ...]:
-    """A layer below the lowest parent for every position; within a layer, boxes lie below the middle of their parents.
+def layout(graph: Graph, widths: Sequence[float]) -> dict[Key, Box]:
+    """A place for every position, a layer below its lowest parent, and for every edge in each layer that it passes.
 
-    Layered drawing after Sugiyama, Tagawa and Toda (1981), with a few sweeps of the barycentre rule.
+    Within a layer, places lie below the middle of what they are joined to. Layered drawing after Sugiyama, Tagawa and
+    Toda (1981), with a few sweeps of the barycentre rule.
     """
-    depth = [0] * graph.size
+    depths = layers(graph)
+    rows: list[list[Key]] = [[p for p in range(graph.size) if depths[p] == row] for row in range(max(depths) + 1)]
+    joined: dict[Key, list[Key]] = {position: [] for position in range(graph.size)}
     for position, node in graph.positions():
-        depth[position] = 1 + max((depth[parent] for parent in node.parents), default=-1)
-    for position in range(len(graph.inputs)):  # an input stands right above its first use
-        depth[position] = min((depth[p] - 1 for p, node in graph.positions() if position in node.parents), default=0)
-    rows = [[p for p in range(graph.size) if depth[p] == row] for row in range(max(depth) + 1)]
-    neighbours = _neighbours(graph)
+        for parent in dict.fromkeys(node.parents):
+            keys = way(parent, position, depths)
+            for depth, key in enumerate(keys[1:-1], depths[parent] + 1):
+                rows[depth].append(key)
+            for above, below in pairwise(keys):
+                joined.setdefault(above, []).append(below)
+                joined.setdefault(below, []).append(above)
     for sweep in range(SWEEPS):
-        place = {p: number / max(len(row) - 1, 1) for row in rows for number, p in enumerate(row)}
         for row in rows[:: 1 if sweep % 2 else -1]:
-            row.sort(key=lambda p: (sum(place[q] for q in neighbours[p]) / max(len(neighbours[p]), 1), p))
-            place.update({p: number / max(len(row) - 1, 1) for number, p in enumerate(row)})
+            middles = {key: number / max(len(each) - 1, 1) for each in rows for number, key in enumerate(each)}
+            row.sort(key=lambda key: sum(middles[other] for other in joined[key]) / max(len(joined[key]), 1))
     return _placed(rows, widths)
 
 
-def _neighbours(graph: Graph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(graph.size)]
+def layers(graph: Graph) -> list[int]:
+    """The layer of each position: below its lowest parent; an input stands right above its first use."""
+    depths = [0] * graph.size
     for position, node in graph.positions():
-        for parent in node.parents:
-            found[position].append(parent)
-            found[parent].append(position)
-    return found
+        depths[position] = 1 + max((depths[parent] for parent in node.parents), default=-1)
+    for position in range(len(graph.inputs)):
+        depths[position] = min((depths[p] - 1 for p, node in graph.positions() if position in node.parents), default=0)
+    return depths
 
 
-def _placed(rows: Sequence[Sequence[int]], widths: Sequence[float]) -> tuple[Box, ...]:
-    totals = [sum(widths[p] for p in row) + GAP_X * (len(row) - 1) for row in rows]
+def way(parent: int, position: int, depths: Sequence[int]) -> list[Key]:
+    """The places that an edge leads through, both ends included."""
+    return [parent, *((parent, position, row) for row in range(depths[parent] + 1, depths[position])), position]
+
+
+def _placed(rows: Sequence[Sequence[Key]], widths: Sequence[float]) -> dict[Key, Box]:
+    sizes = [[widths[key] if isinstance(key, int) else THIN for key in row] for row in rows]
+    totals = [sum(row) + GAP_X * (len(row) - 1) for row in sizes]
     boxes = {}
-    for number, (row, total) in enumerate(zip(rows, totals, strict=True)):
+    for number, (row, wide, total) in enumerate(zip(rows, sizes, totals, strict=True)):
         x, y = MARGIN + (max(totals) - total) / 2, MARGIN + HIGH / 2 + number * (HIGH + GAP_Y)
-        for p in row:
-            boxes[p] = Box(x + widths[p] / 2, y, widths[p])
-            x += widths[p] + GAP_X
-    return tuple(boxes[p] for p in sorted(boxes))
+        for key, width in zip(row, wide, strict=True):
+            boxes[key] = Box(x + width / 2, y, width)
+            x += width + GAP_X
+    return boxes
 
 
 def _kind(position: int, found: Discovery, wrong: set[int]) -> str:
@@ -131,10 +150,17 @@ def _node(box: Box, text: tuple[str, str], mark: str) -> Markup:
     )
 
 
-def _edge(start: Box, end: Box, number: int, count: int) -> Markup:
-    x1, y1 = start.x, start.y + HIGH / 2
-    x2, y2 = end.x + (number - (count - 1) / 2) * min(18, end.width / (count + 1)), end.y - HIGH / 2
-    bend = (y2 - y1) / 2
-    curve = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
-    head = f"M{x2 - 4:.1f} {y2 - 7:.1f}L{x2:.1f} {y2:.1f}L{x2 + 4:.1f} {y2 - 7:.1f}"
-    return element("path", d=curve + head, class_="edge")
+def _edge(places: Sequence[Box], number: int, count: int) -> Markup:
+    """A line from the first place down to the `number`-th of `count` entries of the last one."""
+    end = places[-1]
+    entry = end.x + (number - (count - 1) / 2) * min(18, end.width / (count + 1))
+    path = f"M{places[0].x:.1f} {places[0].y + HIGH / 2:.1f}"
+    for above, below in pairwise(places):
+        x = entry if below is end else below.x
+        top, bottom = above.y + HIGH / 2, below.y - HIGH / 2
+        middle = (top + bottom) / 2
+        path += f"C{above.x:.1f} {middle:.1f} {x:.1f} {middle:.1f} {x:.1f} {bottom:.1f}"
+        path += "" if below is end else f"V{below.y + HIGH / 2:.1f}"
+    tip = end.y - HIGH / 2
+    path += f"M{entry - 4:.1f} {tip - 7:.1f}L{entry:.1f} {tip:.1f}L{entry + 4:.1f} {tip - 7:.1f}"
+    return element("path", d=path, class_="edge")

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.graphs.blame import alone, squared
 from gradcheck.graphs.evaluation import values_of

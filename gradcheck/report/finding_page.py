@@ -68,7 +68,9 @@ def _facts(found: Discovery, seen: Evidence) -> Markup:
         fact("off by", over(worst)),
         fact("worst element", _named(found, worst.element)),
     ]
-    if seen.compared:
+    if seen.compared and not seen.wrong:
+        facts.append(fact("wrong, computed anew", f"0 of {seen.compared}", "wrong"))
+    elif seen.compared:
         facts.append(fact("wrong elements", f"{seen.wrong} of {seen.compared}"))
     return element("dl", *facts, class_="facts")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradcheck.autodiff.modes import PLAIN
+from gradcheck.autodiff.mode import PLAIN
 from gradcheck.finding import Kind
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.report.confirm import Confirmation

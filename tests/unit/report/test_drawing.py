@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.drawing import GAP_X, Box, drawing, labels, layout
+from gradcheck.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
 from gradcheck.report.reading import Report
 
 ONE = Input((1,), (1.0,))
@@ -18,26 +18,37 @@ GRAPHS = {
     "a value used twice": Graph((ONE,), (Node.of("sin", 0), Node.of("mul", 1, 1), Node.of("mul", 2, 0))),
     "a late input": Graph((ONE, ONE), (Node.of("sin", 0), Node.of("cos", 2), Node.of("mul", 3, 1))),
     "an unused input": Graph((ONE, ONE), (Node.of("sin", 1),)),
+    "a residual": Graph((ONE,), (Node.of("sin", 0), Node.of("cos", 1), Node.of("add", 2, 0), Node.of("mul", 3, 0))),
     "wide": Graph((ONE,) * 6, (Node.of("add_n", 0, 1), Node.of("mul", 6, 5))),
     "deep": Graph((ONE,), tuple(Node.of("sin", place) for place in range(60))),
 }
 
 
-def boxes(graph: Graph) -> tuple[Box, ...]:
+def boxes(graph: Graph) -> dict[Key, Box]:
     return layout(graph, [50.0 + 10 * place for place in range(graph.size)])
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_every_position_lies_below_its_parents_and_beside_the_others(graph: Graph) -> None:
     places = boxes(graph)
-    assert len(places) == graph.size
+    assert {key for key in places if isinstance(key, int)} == set(range(graph.size))
     for position, node in graph.positions():
         assert all(places[position].y > places[parent].y for parent in node.parents)
-    for row in {box.y for box in places}:
-        beside = sorted((box for box in places if box.y == row), key=lambda box: box.x)
+    for row in {box.y for box in places.values()}:
+        beside = sorted((box for box in places.values() if box.y == row), key=lambda box: box.x)
         for left, right in pairwise(beside):
             assert right.x - right.width / 2 >= left.x + left.width / 2 + GAP_X - 1e-9
-    assert min(box.x - box.width / 2 for box in places) >= 0
+    assert min(box.x - box.width / 2 for box in places.values()) >= 0
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_an_edge_has_a_place_of_its_own_in_every_layer_that_it_passes(graph: Graph) -> None:
+    places, depths = boxes(graph), layers(graph)
+    heights = sorted({box.y for box in places.values()})
+    for position, node in graph.positions():
+        for parent in node.parents:
+            passed = [places[key].y for key in way(parent, position, depths)]
+            assert passed == heights[depths[parent] : depths[position] + 1]
 
 
 def test_an_input_stands_right_above_its_first_use() -> None:

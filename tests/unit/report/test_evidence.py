@@ -15,6 +15,7 @@ from gradcheck.report.discovery import Discovery, literal
 from gradcheck.report.evidence import Evidence, completed, evidence
 from gradcheck.report.heat_map import drawn, level
 from gradcheck.report.step_curve import step_curve
+from gradcheck.verdict.entries import INCONCLUSIVE, MISMATCH, Entries
 
 WRONG = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
 
@@ -57,6 +58,23 @@ def test_the_curve_of_a_right_derivative_is_a_v(order: int) -> None:
     assert 8 < lowest < len(far) - 8
     assert far[lowest] < 1e-9 < far[0]
     assert np.median(far[-5:]) > 100 * far[lowest]  # and rounding rises again
+
+
+def test_the_worst_element_is_the_furthest_off_of_the_wrong_ones() -> None:
+    comparison = Comparison.of(SIN, literal([1.0, 1.0]))
+    far, allowed = np.array([9.0, 1.0, 5.0, 8.0]), np.array([1.0, 1e-3, 1e-2, 1e-9])
+    status = np.array([MISMATCH, MISMATCH, MISMATCH, INCONCLUSIVE])
+    zeros = np.zeros(4)
+    table = Entries(far, zeros, zeros, allowed, status, np.zeros(4, int))
+    assert worst_of(comparison, table) == 1
+    nearly = Entries(np.array([0.1, 0.3, 0.2, 9.0]), zeros, zeros, np.ones(4), status * 0, np.zeros(4, int))
+    assert worst_of(comparison, nearly) == 3
+
+
+def worst_of(comparison: Comparison, table: Entries) -> int:
+    """The worst element if these were the entries."""
+    vars(comparison)["entries"] = table
+    return comparison.worst
 
 
 def test_the_curve_at_second_order_agrees_with_the_closed_form() -> None:

@@ -76,7 +76,7 @@ def nasty(report: Report) -> Report:
     machine = dataclasses.replace(found.environment, tensorflow=NASTY, processor=NASTY, seed=NASTY)
     nodes = tuple(dataclasses.replace(node, verdict=f"mismatch: {NASTY}") for node in found.nodes)
     changed = dataclasses.replace(
-        found, culprit=NASTY, trigger=NASTY, findings=(wrong,), environment=machine, nodes=nodes, mode=NASTY
+        found, culprit=NASTY, trigger=NASTY, findings=(wrong,), environment=machine, nodes=nodes
     )
     return Report(changed, Confirmation(1, NASTY))
 
@@ -136,6 +136,11 @@ def test_the_drawing_leaves_matplotlibs_settings_alone_and_is_always_the_same(re
 def test_what_could_not_be_computed_is_said(report: Report, parsed: Parsed) -> None:
     page = parsed(finding_page(report.discovery, Evidence(problem="RuntimeError: no such kernel")))
     assert "Step-size curve There is none: RuntimeError: no such kernel" in page.text
+
+
+def test_what_is_no_longer_wrong_is_said(report: Report, parsed: Parsed) -> None:
+    page = parsed(finding_page(report.discovery, Evidence(0, 2, CURVE)))
+    assert "wrong, computed anew 0 of 2" in page.text
 
 
 @pytest.mark.parametrize("kind", list(Kind))
