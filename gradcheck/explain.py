@@ -18,6 +18,7 @@ from gradcheck.diagnosis.record import Record
 from gradcheck.diagnosis.recorder import recorded
 from gradcheck.diagnosis.replay import Code
 from gradcheck.finding import MISMATCH, OrderResult, Result
+from gradcheck.verdict.entries import Tolerance
 
 
 def explain(
@@ -60,16 +61,23 @@ def explain(
             "the derivatives that it takes"
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
-    held, parameters = _variables(variables), parameter_names(f)
+    held = _variables(variables)
     with undone():
-        code = Code(f, given := as_tensors(inputs, parameters), recorded(f, given))
-        _refuse_raised(code.record)
-        names = None
-        if not code.record.derivatives:
-            code, names = own_call(code, held, parameters)
-        code, complaint = as_traced(code)
-        calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
-        found = [explained_call(code, call, tolerance, probes, names) for call in calls]
+        return _explained(f, inputs, held, tolerance, probes)
+
+
+def _explained(
+    f: Callable[..., Any], inputs: tuple[Any, ...], variables: list[Any], tolerance: Tolerance, probes: int
+) -> Result:
+    parameters = parameter_names(f)
+    given = as_tensors(inputs, parameters)
+    code, names = Code(f, given, recorded(f, given)), None
+    _refuse_raised(code.record)
+    if not code.record.derivatives:
+        code, names = own_call(code, variables, parameters)
+    code, complaint = as_traced(code)
+    calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
+    found = [explained_call(code, call, tolerance, probes, names) for call in calls]
     if complaint is not None and complaint.finding is not None:
         found.append(Explained(OrderResult(1, MISMATCH, (complaint.finding,)), (complaint,)))
     return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))

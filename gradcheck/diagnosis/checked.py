@@ -36,23 +36,23 @@ class Checked:
 
     def first(self, finding: Finding, coordinate: int | None) -> Diagnosis | None:
         """Why the first derivative at a coordinate is wrong."""
-        if coordinate is None or self._first is None:
-            return None
-        return self._why(self._first, finding, coordinate)
+        return _attempted(lambda: self._why(self._first, finding, coordinate))
 
     def second(self, finding: Finding, coordinate: int | None) -> Diagnosis | None:
         """Why the second derivative at a coordinate is wrong."""
-        if coordinate is None or self._second is None:
-            return None
-        return self._why(self._second, finding, coordinate)
+        return _attempted(lambda: self._why(self._second, finding, coordinate))
 
     def error(self, order: int) -> Diagnosis | None:
         """Why the derivative raised an exception."""
-        code = self._first if order == 1 else self._second
+        return _attempted(lambda: self._raised(self._first if order == 1 else self._second))
+
+    def _raised(self, code: Code | None) -> Diagnosis | None:
         failed = [call for call in code.record.derivatives if call.error is not None] if code else []
         return raised(code.record, failed[-1]) if code is not None and failed else None
 
-    def _why(self, code: Code, finding: Finding, coordinate: int) -> Diagnosis | None:
+    def _why(self, code: Code | None, finding: Finding, coordinate: int | None) -> Diagnosis | None:
+        if coordinate is None or code is None:
+            return None
         position = int(np.searchsorted([part.stop for part in self.function.parts], coordinate, side="right"))
         source = self.function.sources[position]
         given = _result(code, position)
@@ -94,6 +94,13 @@ class Checked:
 
     def _called(self, tensors: Tensors) -> Tensors:
         return self.function.called(tensors)
+
+
+def _attempted(diagnosis: Callable[[], Diagnosis | None]) -> Diagnosis | None:
+    try:
+        return diagnosis()
+    except Exception:  # a verdict must not be lost because nobody can say why
+        return None
 
 
 def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors) -> Tensors:

@@ -53,55 +53,64 @@ class Watcher(Protocol):
 @contextmanager
 def intercepted(watcher: Watcher) -> Iterator[None]:
     """Tell the watcher of every eager operation in the block; functions run eagerly meanwhile."""
-    calls: list[Any] = []
-
-    def fast(original: Any, *args: Any, **kwargs: Any) -> Any:
-        raise core._FallbackException
-
-    def run(original: Any, op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None) -> Any:
-        text = op_name.decode() if isinstance(op_name, bytes) else op_name
-        inputs = watcher.starts(text, list(inputs))
-        outputs = original(op_name, num_outputs, inputs, attrs, ctx, name)
-        return watcher.ran(text, inputs, outputs, attrs) if isinstance(outputs, list) else outputs
-
-    def constant(original: Any, value: Any, ctx: Any, dtype: Any = None) -> Any:
-        tensor = original(value, ctx, dtype)
-        return tensor if tensor is value else watcher.ran("Const", (), [tensor], ())[0]
-
-    def brought(original: Any, *args: Any, **kwargs: Any) -> Any:
-        given = BRING.bind(*args, **kwargs).arguments
-        name, outputs, inputs, backward = (given[part] for part in list(BRING.parameters)[:4])
-        watcher.brought(name, tuple(inputs), tuple(outputs), backward, calls[-1] if calls else None)
-        return original(*args, **kwargs)
-
-    def custom(original: Any, f: Any, args: Any, kwargs: Any) -> Any:
-        calls.append((f, args, kwargs))
-        try:
-            return original(f, args, kwargs)
-        finally:
-            calls.pop()
-
-    def access(original: Any, variable: Any) -> Any:
-        watcher.accessed(variable)
-        return original(variable)
-
-    def call(original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        watcher.function_called()
-        return original(function, *args, **kwargs)
-
+    between = _Interception(watcher)
     with (
         run_eagerly(),
         patched(
-            (pywrap_tfe, "TFE_Py_FastPathExecute", fast),
-            (execute, "execute", run),
-            (constant_op, "convert_to_eager_tensor", constant),
-            (record, "record_operation", brought),
-            (custom_gradient, "_eager_mode_decorator", custom),
-            (resource_variable_ops, "variable_accessed", access),
-            (polymorphic_function.Function, "__call__", call),
+            (pywrap_tfe, "TFE_Py_FastPathExecute", between.fast),
+            (execute, "execute", between.run),
+            (constant_op, "convert_to_eager_tensor", between.constant),
+            (record, "record_operation", between.brought),
+            (custom_gradient, "_eager_mode_decorator", between.custom),
+            (resource_variable_ops, "variable_accessed", between.access),
+            (polymorphic_function.Function, "__call__", between.function),
         ),
     ):
         yield
+
+
+class _Interception:
+    """What stands in for TensorFlow's functions; `calls` are those of functions under tf.custom_gradient, nested."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.calls: list[Any] = []
+
+    def fast(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        raise core._FallbackException
+
+    def run(
+        self, original: Any, op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
+    ) -> Any:
+        text = op_name.decode() if isinstance(op_name, bytes) else op_name
+        inputs = self.watcher.starts(text, list(inputs))
+        outputs = original(op_name, num_outputs, inputs, attrs, ctx, name)
+        return self.watcher.ran(text, inputs, outputs, attrs) if isinstance(outputs, list) else outputs
+
+    def constant(self, original: Any, value: Any, ctx: Any, dtype: Any = None) -> Any:
+        tensor = original(value, ctx, dtype)
+        return tensor if tensor is value else self.watcher.ran("Const", (), [tensor], ())[0]
+
+    def brought(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        given = BRING.bind(*args, **kwargs).arguments
+        name, outputs, inputs, backward = (given[part] for part in list(BRING.parameters)[:4])
+        self.watcher.brought(name, tuple(inputs), tuple(outputs), backward, self.calls[-1] if self.calls else None)
+        return original(*args, **kwargs)
+
+    def custom(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
+        self.calls.append((f, args, kwargs))
+        try:
+            return original(f, args, kwargs)
+        finally:
+            self.calls.pop()
+
+    def access(self, original: Any, variable: Any) -> Any:
+        self.watcher.accessed(variable)
+        return original(variable)
+
+    def function(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.watcher.function_called()
+        return original(function, *args, **kwargs)
 
 
 @contextmanager

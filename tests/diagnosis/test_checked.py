@@ -117,12 +117,20 @@ def test_the_second_order() -> None:
 
 def test_none_that_is_right_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*arguments: Any) -> Any:
-        raise AssertionError("nothing was wrong")
+        raise KeyboardInterrupt("nothing was wrong")
 
     monkeypatch.setattr(checked, "recorded", refused)
     assert check(lambda x, y: x**2 + 0.0 * tf.floor(y), 1.5, 2.5, order=2).verdict == "agree"
-    with pytest.raises(AssertionError, match="nothing was wrong"):
+    with pytest.raises(KeyboardInterrupt, match="nothing was wrong"):
         check(lambda x: x * tf.stop_gradient(x), 1.5)
+
+
+def test_a_verdict_survives_a_diagnosis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise NotImplementedError
+
+    monkeypatch.setattr(checked, "recorded", broken)
+    assert diagnosed(lambda x: x * tf.stop_gradient(x), 1.5) == [(Kind.WRONG_VALUE, 1, None, None)]
 
 
 def test_nothing_is_left_changed() -> None:
