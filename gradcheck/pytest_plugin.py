@@ -137,16 +137,14 @@ def gradcheck_event(pytestconfig: pytest.Config) -> Any:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """One thread a worker, as soon as something has loaded TensorFlow; nothing more once the time is over."""
     runtime.configure_if_loaded()
-    given = item.config.stash[ASKED]
-    if FIXTURE in getattr(item, "fixturenames", ()) and time.time() >= given.deadline:
-        pytest.skip(f"the {given.minutes:g} minutes are over")
+    if _over(item):
+        pytest.skip(f"the {item.config.stash[ASKED].minutes:g} minutes are over")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Counts what a hunting test does; Ctrl-C keeps what it has found."""
-    hunting = PROCESS in item.config.stash and FIXTURE in getattr(item, "fixturenames", ())
-    if not hunting:
+    if PROCESS not in item.config.stash or not _hunts(item):
         return (yield)
     running = process(item.config)
     running.begin()
@@ -163,10 +161,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
     """Writes the discoveries that a failing test's exception carries, and tells the controller."""
     report = yield
+    if call.when == "setup" and report.skipped and _over(item):
+        setattr(report, SENT, {})
     if call.when != "call":
         return report
     found = _discoveries(call.excinfo.value) if call.excinfo is not None else []
-    if found or PROCESS in item.config.stash:
+    if found or (PROCESS in item.config.stash and _hunts(item)):
         running = process(item.config)
         for number, discovery in enumerate(found):
             told, properties = running.record(discovery)
@@ -226,6 +226,14 @@ def _turns(config: pytest.Config) -> dict[str, int]:
 def _wanted(given: Asked, item: pytest.Item) -> bool:
     marker = item.get_closest_marker(MARKER)
     return given.operations is None or marker is None or marker.args[0] in given.operations
+
+
+def _hunts(item: pytest.Item) -> bool:
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+def _over(item: pytest.Item) -> bool:
+    return _hunts(item) and time.time() >= item.config.stash[ASKED].deadline
 
 
 def _load_known_defects() -> None:

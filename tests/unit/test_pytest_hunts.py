@@ -1,0 +1,154 @@
+"""What the plugin does with a hunt: operations, shards, budgets, events, JUnit's fields, progress."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.hunting.turns import load
+from gradcheck.report.run import read
+from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
+
+pytest_plugins = ["pytester"]
+
+
+MANY = """
+    import time
+    from dataclasses import replace
+    import pytest
+    from gradcheck.pytest_plugin import ASKED
+
+    @pytest.mark.parametrize("name", [
+        pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in ("exp", "sin", "sinh", "tan")
+    ])
+    def test_hunt(gradcheck_coverage, gradcheck_operations, name, pytestconfig):
+        print("ran", name, gradcheck_operations)
+        gradcheck_coverage.count(name, 1)
+        asked = pytestconfig.stash[ASKED]
+        if name == "sin" and asked.minutes == 5:  # the time is over from now on
+            pytestconfig.stash[ASKED] = replace(asked, deadline=0.0)
+        time.sleep(0.3)
+
+    def test_other():
+        print("ran other")
+"""
+
+
+def ran(result: pytest.RunResult) -> list[str]:
+    """The tests that ran, in order."""
+    return re.findall(r"\bran (\w+)", result.stdout.str())
+
+
+def test_operations_are_chosen_by_name_and_glob_and_other_tests_are_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MANY)
+    result = run(pytester, "-s", "--gradcheck-ops=sin*,tan")
+    result.assert_outcomes(passed=4, deselected=1)
+    assert ran(result) == ["sin", "sinh", "tan", "other"]
+    (told,) = set(re.findall(r"ran sin (\(.*\))", result.stdout.str()))
+    assert {"sin", "sinh", "tan"} <= set(re.findall(r"\w+", told)) < set(CATALOGUE)
+    result = run(pytester, "--gradcheck-ops=sinn")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'sinn' matches none of the catalogue; did you mean 'sin'*"])
+
+
+def test_the_shards_together_are_everything_and_merge_into_what_one_run_tells(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MANY)
+    parts = [ran(run(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
+    whole = ran(run(pytester, "-s", "--gradcheck-reports=whole"))
+    assert sorted(parts[0] + parts[1]) == sorted(whole)
+    assert len(whole) == 5
+    folders = [pytester.path / name / "events" for name in ("shard1", "shard2", "whole")]
+    merged = read(*[folder for folder in folders[:2] if folder.is_dir()])
+    assert merged.coverage.to_json() == read(folders[2]).coverage.to_json()
+    result = run(pytester, "--gradcheck-shard=3/2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*shard was '3/2'; expected K/N with K from 1 to N*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1", "--maxschedchunk", "1")])
+def test_what_a_budget_did_not_reach_comes_first_the_next_time(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(MANY)
+    result = run(pytester, "-v", "--gradcheck-minutes=5", *workers)
+    result.assert_outcomes(passed=3, skipped=2)
+    result.stdout.fnmatch_lines(["*minutes are over: all that was found is in reports. To go on: python -m pytest *"])
+    turns = load(pytester.path / "reports" / "turns.json")
+    assert [name.partition("[")[2] for name in sorted(turns)] == ["exp]", "sin]"]
+    result = run(pytester, "-s", "--gradcheck-minutes=100")
+    assert ran(result) == ["sinh", "tan", "other", "exp", "sin"]
+    assert {*load(pytester.path / "reports" / "turns.json").values()} == {2}
+
+
+@pytest.mark.parametrize("option", ["minutes=0", "minutes=nan", "limit=-1", "minutes=inf"])
+def test_a_number_that_makes_no_sense_is_refused(pytester: pytest.Pytester, option: str) -> None:
+    result = run(pytester, f"--gradcheck-{option}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--gradcheck-{option.partition('=')[0]} was *; expected a number above 0*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_junit_gets_the_fields_of_a_finding(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    pytester.makepyfile(FINDING)
+    run(pytester, "--junitxml=junit.xml", *workers)
+    case = ElementTree.parse(pytester.path / "junit.xml").find(".//testcase")
+    assert case is not None
+    told = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert told["gradcheck.operation"] == "sin"
+    assert told["gradcheck.kind"] == "wrong value"
+    assert told["gradcheck.autodiff"] == "2.0"
+    assert told["gradcheck.confirmed"] == "true"
+
+
+def test_the_events_of_a_run_are_a_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FINDING)
+    run(pytester, "--gradcheck-ops=sin", "--gradcheck-shard=1/1")
+    told = read(pytester.path / "reports" / "events")
+    (started,), (finished,), (finding,) = told.started, told.finished, told.findings
+    assert (started.operations, started.shard) == (("sin",), "1/1")
+    assert (finished.how.value, finished.examples) == ("completed", 1)
+    assert finding.discovery.culprit == "sin"
+    assert told.coverage.at("sin", 1, "mismatch") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are of POSIX")
+@pytest.mark.parametrize(("ci", "shown"), [(None, True), ("1", False)])
+def test_a_terminal_shows_progress_and_ci_does_not(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str | None, shown: bool
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    if ci:
+        monkeypatch.setenv("CI", ci)
+    pytester.makepyfile(MANY)
+    output = in_terminal([sys.executable, "-m", "pytest", *PLUGIN], pytester.path)
+    assert "5 passed" in output
+    assert bool(re.search(r"gradcheck: 2 of 5 tests, 2 examples, \d+ a second, about \d+ s left", output)) == shown
+    assert ("gradcheck: " in output) == shown
+
+
+def in_terminal(command: list[str], folder: Path) -> str:
+    """What a command writes to a terminal."""
+    import pty
+
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(command, cwd=folder, stdout=terminal, stderr=terminal, stdin=terminal) as process:
+        os.close(terminal)
+        read = b""
+        while True:
+            try:
+                part = os.read(controller, 1000)
+            except OSError:  # the other end is closed
+                break
+            read += part
+            if not part:
+                break
+        process.wait()
+    os.close(controller)
+    return read.decode(errors="replace")
