@@ -10,9 +10,11 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.precision import ROUNDOFF
+from gradcheck.finding import Cause
 
 Array = np.ndarray[Any, Any]
 
+AFTERWARDS = Cause.CHANGED_AFTERWARDS.value
 ALIKE, DIFFERENT = 1e-5, 1e-3
 SLACK = 1e3
 """Two ways of computing one gradient agree within so many units of roundoff of its largest element."""

@@ -24,7 +24,6 @@ from gradcheck.stepping.run import Run, Runner, dense
 from gradcheck.verdict.observation import observe
 
 Array = np.ndarray[Any, Any]
-AFTERWARDS = Cause.CHANGED_AFTERWARDS.value
 FEW, SHARP = 64, 1e-3
 NEAR = 1e-4
 REMEDY = "hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
@@ -131,7 +130,7 @@ class Evidence:
                 if shape:
                     counts.setdefault(int(shape[0]), f"the {shape[0]} samples of inputs[{position}]")
         calls = len(self.run.recording.taken)
-        return {**counts, calls: f"{calls} gradients"}
+        return {calls: f"{calls} gradients", **counts}
 
     def _meaning(self, ratio: float) -> str:
         """Where a factor may come from."""

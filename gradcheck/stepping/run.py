@@ -38,7 +38,8 @@ class Run:
         if first is None or isinstance(first, dict):
             return self._differentiated(first)
         try:
-            loss = tf.convert_to_tensor(first.result() if hasattr(first, "update_state") else first)
+            value = first.result() if hasattr(first, "update_state") else first
+            loss = tf.constant(value, tf.float64) if isinstance(value, float) else tf.convert_to_tensor(value)
         except (TypeError, ValueError) as error:
             kind = type(first).__name__
             raise TypeError(f"step returned {kind} for the loss, a number was expected; {HOW}") from error
@@ -171,6 +172,8 @@ def dense(gradient: Any) -> Array | None:
 def _fits(gradient: Any, variable: Any) -> bool:
     if gradient is None or isinstance(gradient, tf.IndexedSlices):
         return True
+    if isinstance(gradient, (int, float)):
+        return tuple(variable.shape) == ()
     return tuple(getattr(gradient, "shape", ("no tensor",))) == tuple(variable.shape)
 
 

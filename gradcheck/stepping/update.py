@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.autodiff.coordinates import element_of, to_coordinates
 from gradcheck.autodiff.precision import ROUNDOFF
 from gradcheck.finding import Finding, Kind
-from gradcheck.stepping.changes import Pair, clipping
+from gradcheck.stepping.changes import AFTERWARDS, Pair, clipping
 
 Array = np.ndarray[Any, Any]
 
@@ -112,7 +112,7 @@ def _at_rate(moves: Sequence[Move], steps: Sequence[Array], rate: float, clips: 
     ]
     said = clipping(found, clips)
     if said is not None:
-        return ByHand(notes=(said,))
+        return ByHand(notes=(f"{AFTERWARDS}: {said}",))
     return ByHand(tuple(findings))
 
 

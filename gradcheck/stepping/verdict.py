@@ -10,7 +10,8 @@ from typing import Any
 from gradcheck.autodiff.sources import take_apart
 from gradcheck.check import check
 from gradcheck.finding import AGREE, MISMATCH, Finding, OrderResult, Result
-from gradcheck.stepping.evidence import AFTERWARDS, Evidence, Reference
+from gradcheck.stepping.changes import AFTERWARDS
+from gradcheck.stepping.evidence import Evidence, Reference
 from gradcheck.stepping.optimizers import own_changes
 from gradcheck.stepping.run import Run, Runner, dense
 from gradcheck.stepping.update import Move, by_hand, by_optimizer
