@@ -46,13 +46,15 @@ def hardly(reached: Sequence[Reach]) -> Markup:
     weak.sort(key=lambda each: (each.compared, -each.order, each.operation))
     if not weak:
         return section("Hardly tested", element("p", "Every operation asked for was tested at all of its orders."))
-    head = ("operation", "order #", "compared #", "inconclusive #", "rejected #", "why")
+    head = ("operation", "order #", "why", "compared #", "inconclusive #", "rejected #")
     rows = [
         row(
             each.operation,
-            *(number(str(count)) for count in (each.order, each.compared, each.lost)),
-            number(f"{each.rejected} of {each.attempts}"),
+            number(str(each.order)),
             words(each.reason),
+            number(str(each.compared)),
+            number(str(each.lost)),
+            number(f"{each.rejected} of {each.attempts}"),
         )
         for each in weak
     ]

@@ -57,7 +57,7 @@ class Discovery:
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
     >>> Discovery(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name
-    'sin-order1-wrong-value-zero-in-argument-0-f7c8d4'
+    'sin-order1-wrong-value-zero-in-argument-0-61fc1f'
     """
 
     graph: Graph

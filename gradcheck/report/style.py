@@ -52,6 +52,8 @@ th, td { padding: .32rem .8rem .32rem 0; border-bottom: 1px solid var(--line); v
 tr:last-child td, tr.joined td { border-bottom: 0; }
 .numbers td { font-size: .8125rem; white-space: nowrap; }
 .numbers td.words { font-family: inherit; font-size: .875rem; white-space: normal; min-width: 7rem; }
+.numbers td.words:last-child { min-width: 11rem; }
+.number + td, .number + th { padding-left: .6rem; }
 .numbers td[colspan] { color: var(--soft); padding-top: 0; }
 .numbers td[colspan] div { position: sticky; left: 0; width: fit-content; max-width: min(46rem, 100vw - 4.5rem); }
 .number, th.number { text-align: right; }
