@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.finding import Kind
 from gradcheck.graphs import json_form
 from gradcheck.graphs.catalogue import CATALOGUE

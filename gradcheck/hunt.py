@@ -15,7 +15,7 @@ from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck import known, mode_trial, trial
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
 from gradcheck.graphs.evaluation import values_of

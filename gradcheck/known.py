@@ -9,7 +9,7 @@ from typing import Any
 
 from gradcheck import defect as form
 from gradcheck import files, runtime
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defect import Defect as Defect
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
 from gradcheck.report.discovery import Discovery

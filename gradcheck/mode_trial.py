@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck import trial
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.autodiff.traced import ModeUnavailableError
 from gradcheck.finding import AGREE, MISMATCH, Finding, Kind, OrderResult, Reason, Result

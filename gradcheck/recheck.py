@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck import mode_trial, trial
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.defect import Defect, Values
 from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.autodiff.modes import pullbacks, second_pullbacks
 from gradcheck.graphs.evaluation import forward, forward_points
 from gradcheck.graphs.graph import Graph, Input
 
@@ -33,10 +34,10 @@ def derivative(
     sources = [tf.constant(value.array()) for value in graph.inputs]
     weights = [tf.constant(cotangent.array())]
     if order == 1:
-        parts = mode.pullbacks(outputs, sources, [weights])[0]
+        parts = pullbacks(mode, outputs, sources, [weights])[0]
     else:
         vectors = [tf.constant(vector.array()) for vector in direction]
-        parts = mode.second_pullbacks(outputs, sources, weights, [vectors]).products[0]
+        parts = second_pullbacks(mode, outputs, sources, weights, [vectors]).products[0]
     arrays = [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
     for number, (array, value) in enumerate(zip(arrays, graph.inputs, strict=True)):
         if array is not None and array.shape != value.shape:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame, squared

@@ -7,6 +7,7 @@ second derivative with directions. None, where TensorFlow sees no connection, st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[T
     Raises DerivativeRaisedError.
     """
     columns = [
-        [pushforward(forward, sources, direction) for direction in _axes(sources, place)]
-        for place in range(len(sources))
+        [pushforward(partial(_beside, forward, sources, place), [source], [axis]) for axis in _axes(source)]
+        for place, source in enumerate(sources)
     ]
     return [
         [_gathered(source, column, cotangent) for source, column in zip(sources, columns, strict=True)]
@@ -81,7 +82,8 @@ def reverse_over_forward(
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for source in sources:
                 tape.watch(source)
-            tangents = pushforward(forward, sources, direction)
+            # A direction may be one of the sources; it does not move with it.
+            tangents = pushforward(forward, sources, [tf.stop_gradient(part) for part in direction])
         moving = [(t, w) for t, w in zip(tangents, cotangent, strict=True) if t is not None]
         if not moving:
             products.append([None] * len(sources))
@@ -102,17 +104,17 @@ def _second(take: Any) -> Tensors:
     return taken
 
 
-def _axes(sources: Tensors, place: int) -> Iterator[Tensors]:
-    """The directions that move one element of one source: by 1 and, where it is complex, by 1j."""
-    source = sources[place]
+def _beside(forward: Forward, sources: Tensors, place: int, moving: Tensors) -> Tensors:
+    return forward([*sources[:place], *moving, *sources[place + 1 :]])
+
+
+def _axes(source: Any) -> Iterator[Any]:
+    """The directions that move one element of a source: by 1 and, where it is complex, by 1j."""
     for unit in (1.0, 1.0j) if source.dtype.is_complex else (1.0,):
         for element in np.ndindex(*source.shape):
             moved = np.zeros(source.shape, source.dtype.as_numpy_dtype)
             moved[element] = unit
-            yield [
-                tf.constant(moved) if at == place else tf.zeros(other.shape, other.dtype)
-                for at, other in enumerate(sources)
-            ]
+            yield tf.constant(moved)
 
 
 def _gathered(source: Any, column: Sequence[Tensors], cotangent: Tensors) -> Any:

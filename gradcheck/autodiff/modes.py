@@ -1,31 +1,23 @@
-"""The ways in which TensorFlow takes a derivative: along which path, and in which mode of execution."""
+"""Taking derivatives in every mode, in the form of `pullback`, so that they can be compared with the plain ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from gradcheck.autodiff.forward import forward_over_reverse, forward_pullbacks, reverse_over_forward
 from gradcheck.autodiff.jacobian import jacobian_pullbacks, jacobian_second
-from gradcheck.autodiff.pullback import (
-    DerivativeRaisedError,
-    Forward,
-    Second,
-    Tensors,
-    pullbacks,
-    second_pullbacks,
-)
+from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
+from gradcheck.autodiff.pullback import DerivativeRaisedError, Forward, Second, Tensors
+from gradcheck.autodiff.pullback import pullbacks as plain_pullbacks
+from gradcheck.autodiff.pullback import second_pullbacks as plain_second_pullbacks
 from gradcheck.autodiff.traced import ModeUnavailableError, around, inside, told
 
-PFOR, LOOP = "jacobian (pfor)", "jacobian (loop)"
-FUNCTION, AROUND, XLA = "tf.function", "a tape around tf.function", "XLA"
-
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
-    ("reverse", 1): pullbacks,
-    ("reverse", 2): second_pullbacks,
+    ("reverse", 1): plain_pullbacks,
+    ("reverse", 2): plain_second_pullbacks,
     ("forward", 1): forward_pullbacks,
     ("forward over reverse", 2): forward_over_reverse,
     ("reverse over forward", 2): reverse_over_forward,
@@ -55,70 +47,37 @@ REFUSED = re.compile(
 """What it says of a kernel that XLA has not, and of an operation that pfor does not vectorise."""
 
 
-@dataclass(frozen=True)
-class Mode:
-    """A path and a mode of execution; the plain one is reverse and eager.
+def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
+    """As `pullback.pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError.
 
-    >>> Mode("forward").orders
-    (1,)
+    >>> import tensorflow as tf
+    >>> x = tf.constant([1.0, 2.0])
+    >>> ((gradient,),) = pullbacks(Mode("forward"), lambda sources: [sources[0] ** 2], [x], [[tf.ones(2)]])
+    >>> gradient.numpy().tolist()
+    [2.0, 4.0]
     """
-
-    path: str = "reverse"
-    mode: str = "eager"
-
-    def __post_init__(self) -> None:
-        paths = sorted({path for path, _ in PATHS})
-        if self.path not in paths or self.mode not in EXECUTIONS:
-            raise ValueError(
-                f"path, mode were {self.path!r}, {self.mode!r}; expected one of {', '.join(paths)}, and one of "
-                f"{', '.join(EXECUTIONS)}"
-            )
-
-    def __str__(self) -> str:
-        return f"{self.path}, {self.mode}"
-
-    @property
-    def orders(self) -> tuple[int, ...]:
-        """The orders of derivatives that its path has."""
-        return tuple(order for order in (1, 2) if (self.path, order) in PATHS)
-
-    def pullbacks(self, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
-        """As `pullback.pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
-        rows: list[Tensors] = self._taken(1, forward, sources, cotangents)
-        return rows
-
-    def second_pullbacks(
-        self, forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
-    ) -> Second:
-        """As `pullback.second_pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
-        second: Second = self._taken(2, forward, sources, cotangent, directions)
-        return second
-
-    def _taken(self, order: int, *given: Any) -> Any:
-        if order not in self.orders:
-            raise ValueError(f"order was {order}; the path {self.path!r} has {self.orders}")
-        take = EXECUTIONS[self.mode](PATHS[self.path, order], order)
-        if self == PLAIN:  # what it cannot take is always a finding
-            return take(*given)
-        try:
-            return take(*given)
-        except DerivativeRaisedError as error:
-            cause = error.__cause__ or error
-            if isinstance(cause, DOCUMENTED) or REFUSED.search(str(cause)):
-                raise ModeUnavailableError(told(cause)) from error
-            raise
+    rows: list[Tensors] = _taken(mode, 1, forward, sources, cotangents)
+    return rows
 
 
-PLAIN = Mode()
-MODES = (
-    Mode("forward"),
-    Mode("forward over reverse"),
-    Mode("reverse over forward"),
-    Mode(PFOR),
-    Mode(LOOP),
-    Mode("forward", FUNCTION),
-    Mode("reverse", FUNCTION),
-    Mode("reverse", AROUND),
-    Mode("reverse", XLA),
-)
-"""The modes that are compared with the plain one."""
+def second_pullbacks(
+    mode: Mode, forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
+) -> Second:
+    """As `pullback.second_pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
+    second: Second = _taken(mode, 2, forward, sources, cotangent, directions)
+    return second
+
+
+def _taken(mode: Mode, order: int, *given: Any) -> Any:
+    if order not in mode.orders:
+        raise ValueError(f"order was {order}; the path {mode.path!r} has {mode.orders}")
+    take = EXECUTIONS[mode.mode](PATHS[mode.path, order], order)
+    if mode == PLAIN:  # what it cannot take is always a finding
+        return take(*given)
+    try:
+        return take(*given)
+    except DerivativeRaisedError as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, DOCUMENTED) or REFUSED.search(str(cause)):
+            raise ModeUnavailableError(told(cause)) from error
+        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcheck.autodiff.modes import AROUND, FUNCTION, LOOP, PFOR, XLA, Mode
+from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, XLA, Mode
 
 REVERSE_FIRST = """
 def taken(*tensors):
@@ -38,9 +38,9 @@ def taken(*tensors):
         slopes = []
         for unit in (1.0, 1.0j) if np.iscomplexobj(given) else (1.0,):
             for element in np.ndindex(given.shape):
-                tangents = [np.zeros_like(other) for other in inputs]
-                tangents[i][element] = unit
-                with tf.autodiff.ForwardAccumulator(tensors, tuple(map(tf.constant, tangents))) as accumulator:
+                tangent = np.zeros_like(given)
+                tangent[element] = unit
+                with tf.autodiff.ForwardAccumulator(tensors[i], tf.constant(tangent)) as accumulator:
                     value = objective(function, *tensors)
                 slope = accumulator.jvp(value)
                 slopes.append(tf.zeros_like(value) if slope is None else slope)

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.gradients import Gradients, gradient_matrix
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.autodiff.modes import pullbacks, second_pullbacks
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.autodiff.source import Source
 from gradcheck.autodiff.traced import ModeUnavailableError
@@ -137,12 +138,12 @@ class GraphProblem:
     def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
         rows, tensors = [[self._output(row)] for row in cotangents], self._tensors(point)
         try:
-            return self.mode.pullbacks(self._forward, tensors, rows)
+            return pullbacks(self.mode, self._forward, tensors, rows)
         except DerivativeRaisedError:
             if len(rows) == 1:
                 raise
             # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-            return [self.mode.pullbacks(self._forward, tensors, [row])[0] for row in rows]
+            return [pullbacks(self.mode, self._forward, tensors, [row])[0] for row in rows]
 
     def _on_trial(self, point: Array | None) -> bool:
         """What throws at the graph's own point is a finding; beside it, it is not defined there."""
@@ -195,7 +196,7 @@ class GraphProblem:
         weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
         try:
             with self._backward():
-                second = self.mode.second_pullbacks(self._forward, self._tensors(point), weights, tensors)
+                second = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
             return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
         except FAILURES:
             if self._on_trial(point):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.modes import PLAIN, Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.graphs import mode_script
 from gradcheck.graphs import python_script as script
 from gradcheck.graphs.catalogue import CATALOGUE
