@@ -31,7 +31,7 @@ ASKED: pytest.StashKey[Asked] = pytest.StashKey()
 PROCESS: pytest.StashKey[Process] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 PROPERTIES = Path("tests", "properties")
-FIXTURE = "gradcheck_coverage"
+FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
 MARKER = "gradcheck_operation"
 OPTIONS = (
     ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
@@ -229,7 +229,7 @@ def _wanted(given: Asked, item: pytest.Item) -> bool:
 
 
 def _hunts(item: pytest.Item) -> bool:
-    return FIXTURE in getattr(item, "fixturenames", ())
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _over(item: pytest.Item) -> bool:
