@@ -102,10 +102,12 @@ def _by_value(found: Sequence[Pair], *, witness: bool) -> str | None:
     if not where.any() or not (witness or _levelled(np.abs(taken[where]), np.abs(used[where]))):
         return None
     low, high = float(used.min()), float(used.max())
+    above, below = bool(np.any(where & (taken > used))), bool(np.any(where & (taken < used)))
+    if (above and high < 0) or (below and low > 0):
+        return None  # clipping turns no gradient round
     if not all(pair.is_used(np.clip(pair.taken, low, high)) for pair in found):
         return None
-    bounds = [f"at most {high:.6g}"] if np.any(where & (taken > used)) else []
-    bounds += [f"at least {low:.6g}"] if np.any(where & (taken < used)) else []
+    bounds = [f"at most {high:.6g}"] * above + [f"at least {low:.6g}"] * below
     return f"clipped by value to {' and '.join(bounds)}"
 
 
