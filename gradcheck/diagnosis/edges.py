@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.eager import execute, record
 from tensorflow.python.framework import ops
 
-from gradcheck.diagnosis.record import Operation, key
+from gradcheck.diagnosis.record import Operation
 from gradcheck.diagnosis.tapes import METHODS
 
 FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
@@ -54,8 +54,3 @@ def _answers(operation: Operation, tensor: Any, outputs: list[Any]) -> bool:
         return any(tape.gradient(output, tensor) is not None for output in outputs)
     except Exception:  # whatever a gradient raises when it stands alone says nothing about the path
         return True
-
-
-def produces(operation: Operation, wanted: int) -> bool:
-    """Whether a tensor (by its key) is an output of the operation."""
-    return any(key(output) == wanted for output in operation.outputs)

@@ -53,20 +53,10 @@ class Exit:
 
 @dataclass(frozen=True)
 class Watch:
-    """A tensor or variable that a tape was told to watch, or, if `accessed`, began to watch by itself."""
+    """A tensor or variable that a tape was told to watch, or began to watch by itself when it was read."""
 
     tape: int
     tensor: Any
-    line: Line | None = None
-    accessed: bool = False
-
-
-@dataclass(frozen=True)
-class Access:
-    """A variable that was read (or assigned) while these tapes recorded."""
-
-    variable: Any
-    tapes: frozenset[int]
     line: Line | None = None
 
 
@@ -105,14 +95,13 @@ class Derivative:
 
 @dataclass(frozen=True)
 class Tape:
-    """A GradientTape and how it was made."""
+    """A GradientTape, and whether it watches the trainable variables that are read while it records."""
 
     tape: Any
-    persistent: bool
     watches_accessed: bool
 
 
-Event = Operation | Exit | Watch | Access | Turn | Derivative
+Event = Operation | Exit | Watch | Turn | Derivative
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from gradcheck.diagnosis.exits import watched_exits
 from gradcheck.diagnosis.lines import Line, called, running_line
 from gradcheck.diagnosis.operations import intercepted, run_eagerly
 from gradcheck.diagnosis.patches import patched
-from gradcheck.diagnosis.record import Access, CustomCall, Derivative, Event, Exit, Operation, Record, Tape, Turn, Watch
+from gradcheck.diagnosis.record import CustomCall, Derivative, Event, Exit, Operation, Record, Tape, Turn, Watch
 from gradcheck.diagnosis.tapes import watched_tapes
 
 
@@ -130,10 +130,9 @@ class Recorder:
             self.variables[id(variable.handle)] = variable
             with self._apart():
                 self._watch(variable)
-        self.note(Access(variable, self._recording(), line))
-        for number in self.active:
+        for number in sorted(self._recording()):
             if variable.trainable and self.tapes[number].watches_accessed:
-                self.note(Watch(number, variable, line, accessed=True))
+                self.note(Watch(number, variable, line))
 
     def function_called(self) -> None:
         self.functions = True
@@ -202,7 +201,7 @@ class Recorder:
         for number, known in enumerate(self.tapes):
             if known.tape is tape:
                 return number
-        self.tapes.append(Tape(tape, tape._persistent, tape._watch_accessed_variables))
+        self.tapes.append(Tape(tape, tape._watch_accessed_variables))
         return len(self.tapes) - 1
 
     def _recording(self) -> frozenset[int]:
