@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph
+from gradcheck.graphs.graph import Graph, Node
 from gradcheck.graphs.implementation import over_points, single
 from gradcheck.graphs.roundings import Roundings
 
@@ -24,7 +24,7 @@ def forward(
     values = list(inputs)
     for position, node in graph.positions():
         function = single(CATALOGUE[node.op], reference=reference)
-        value = function(*(values[parent] for parent in node.parents), **node.attributes)
+        value = function(*_arguments(values, position, node, roundings), **node.attributes)
         values.append(value if roundings is None else roundings.of(position, node.op, value))
     return values
 
@@ -41,12 +41,19 @@ def forward_points(
     values = list(inputs)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        arguments = [values[parent] for parent in node.parents]
+        arguments = _arguments(values, position, node, roundings)
         if spec.broadcasts:
             arguments = _aligned(arguments)
         value = over_points(spec, reference=reference)(*arguments, **node.attributes)
         values.append(value if roundings is None else roundings.of(position, node.op, value))
     return values
+
+
+def _arguments(values: list[Any], position: int, node: Node, roundings: Roundings | None) -> list[Any]:
+    arguments = [values[parent] for parent in node.parents]
+    if roundings is None:
+        return arguments
+    return [roundings.argument(position, place, argument) for place, argument in enumerate(arguments)]
 
 
 def _aligned(arguments: list[Any]) -> list[Any]:

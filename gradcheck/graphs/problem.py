@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -128,8 +127,7 @@ class GraphProblem:
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
         try:
-            with self._backward():
-                return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
+            return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
         except FAILURES:
             if self._on_trial(point):
                 raise
@@ -148,9 +146,6 @@ class GraphProblem:
     def _on_trial(self, point: Array | None) -> bool:
         """What throws at the graph's own point is a finding; beside it, it is not defined there."""
         return point is None and self.roundings is None
-
-    def _backward(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.roundings is None else self.roundings.backward()
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
@@ -178,8 +173,7 @@ class GraphProblem:
             for tensor in inputs:
                 tape.watch(tensor)
             batch = forward_points(self.graph, inputs, roundings=self.roundings)[-1]
-        with self._backward():
-            parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
+        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
         return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
             for part, source in zip(parts, self.sources, strict=True)
@@ -195,8 +189,7 @@ class GraphProblem:
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
         try:
-            with self._backward():
-                second = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
+            second = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
             return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
         except FAILURES:
             if self._on_trial(point):

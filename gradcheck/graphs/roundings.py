@@ -1,24 +1,25 @@
-"""Other roundings of a graph's inner values, forward and backward."""
+"""Other roundings of what passes between a graph's nodes, forward and backward."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from gradcheck.autodiff.roundings import UNIT, moved, other_roundings
+from gradcheck.autodiff.roundings import UNIT, moved
 from gradcheck.graphs.catalogue import CATALOGUE
 
 
 @dataclass(frozen=True)
 class Roundings:
-    """Moves every node's value by one unit in the last place, up or down, as `seed` draws it.
+    """Moves values and cotangents between nodes by one unit in the last place, up or down, as `seed` draws it.
 
-    Digits that an inner value has lost show up, which one rounding of the inputs does not tell (asin(sigmoid(31))).
-    Zeros stay zeros; so do the values at `exempt` positions, on which a tie may rest.
+    Discrete stochastic arithmetic (Vignes 1993): digits that an inner value has lost show up, which one rounding of the
+    inputs does not tell (asin(sigmoid(31))), and so do terms that cancel where a value is used twice. What a node does
+    inside stays as it is: a formula that loses digits by itself is on trial. Zeros stay zeros; so do the values at
+    `exempt` positions, on which a tie may rest.
     """
 
     seed: int
@@ -28,13 +29,16 @@ class Roundings:
         """The value of a node (with one leading dimension more, of points that all round alike)."""
         if position in self.exempt:
             return value
-        return moved(value, np.random.default_rng((self.seed, position)), max(UNIT, CATALOGUE[op].rtol))
+        return moved(value, self._generator(position), max(UNIT, CATALOGUE[op].rtol))
 
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """Moves what the gradient functions see, too, unless a tie is among it."""
-        if self.exempt:
-            yield
-        else:
-            with other_roundings(self.seed):
-                yield
+    def argument(self, position: int, place: int, value: Any) -> Any:
+        """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""
+
+        @tf.custom_gradient
+        def passed(tensor: Any) -> Any:
+            return tf.identity(tensor), lambda cotangent: moved(cotangent, self._generator(position, 1 + place))
+
+        return passed(value)
+
+    def _generator(self, *place: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, *place))

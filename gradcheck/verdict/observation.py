@@ -11,6 +11,7 @@ import numpy as np
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.problem import Problem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.autodiff.roundings import other_roundings
 from gradcheck.numerics.sampling import sample
 from gradcheck.numerics.stencil import FIRST, Sample, Stencil
 from gradcheck.numerics.step import largest_steps
@@ -159,16 +160,17 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
 
 
 def with_inner_rounding(problem: Problem, samples: Sequence[Sample], quantity: Callable[[Problem], Array]) -> Samples:
-    """Samples whose values are no better than other roundings of the inner values let them be.
+    """Samples whose values are no better than other roundings of what they are computed from let them be.
 
     `quantity` gives the m values at the point. A function that has lost its digits inside may look constant, and its
-    error bound does not know.
+    error bound does not know. So may a gradient: this is about the error of differences, so that here, other than in
+    `moved`, the backward pass of each operation is rounded another way, too.
     """
-    if problem.rounded(0) is problem:
-        return list(samples)
-    plain = quantity(problem)
+    plain, moves = quantity(problem), []
     with np.errstate(invalid="ignore", over="ignore"):
-        moves = np.abs([quantity(problem.rounded(draw)) - plain for draw in range(DRAWS)])
+        for draw in range(DRAWS):
+            with other_roundings(draw):
+                moves.append(np.abs(quantity(problem.rounded(draw)) - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(moves), moves, 0.0), axis=0)
     return [replace(sample, floor=floor) for sample in samples]
 
