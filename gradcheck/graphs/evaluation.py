@@ -11,6 +11,7 @@ import tensorflow as tf
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.graphs.implementation import over_points, single
+from gradcheck.graphs.opspec import OpSpec
 from gradcheck.graphs.roundings import Roundings
 
 
@@ -23,9 +24,9 @@ def forward(
     """
     values = list(inputs)
     for position, node in graph.positions():
-        function = single(CATALOGUE[node.op], reference=reference)
-        value = function(*_arguments(values, position, node, roundings), **node.attributes)
-        values.append(value if roundings is None else roundings.of(position, node.op, value))
+        spec = CATALOGUE[node.op]
+        value = single(spec, reference=reference)(*_arguments(values, position, node, roundings), **node.attributes)
+        values.append(value if roundings is None else roundings.of(position, value, _unit(spec, reference)))
     return values
 
 
@@ -45,7 +46,7 @@ def forward_points(
         if spec.broadcasts:
             arguments = _aligned(arguments)
         value = over_points(spec, reference=reference)(*arguments, **node.attributes)
-        values.append(value if roundings is None else roundings.of(position, node.op, value))
+        values.append(value if roundings is None else roundings.of(position, value, _unit(spec, reference)))
     return values
 
 
@@ -54,6 +55,11 @@ def _arguments(values: list[Any], position: int, node: Node, roundings: Rounding
     if roundings is None:
         return arguments
     return [roundings.argument(position, place, argument) for place, argument in enumerate(arguments)]
+
+
+def _unit(spec: OpSpec, reference: bool) -> float:
+    """The relative rounding of the kernel that runs; references run in float64."""
+    return 0.0 if reference and spec.reference else spec.rtol
 
 
 def _aligned(arguments: list[Any]) -> list[Any]:

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.roundings import UNIT, moved
-from gradcheck.graphs.catalogue import CATALOGUE
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,9 @@ class Roundings:
     seed: int
     exempt: frozenset[int] = frozenset()
 
-    def of(self, position: int, op: str, value: Any) -> Any:
-        """The value of a node (with one leading dimension more, of points that all round alike)."""
-        if position in self.exempt:
-            return value
-        return moved(value, self._generator(position), max(UNIT, CATALOGUE[op].rtol))
+    def of(self, position: int, value: Any, unit: float) -> Any:
+        """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
+        return value if position in self.exempt else moved(value, self._generator(position), max(UNIT, unit))
 
     def argument(self, position: int, place: int, value: Any) -> Any:
         """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""

@@ -133,7 +133,7 @@ def _sharply(
         entries = without_aliases(entries, finer)
     gradients_at = partial(problem.gradients_at, cotangent)
     entries = without_staircases(entries, gradients[0], directions, gradients_at, problem.point)
-    return without_unresolved(entries, np.logical_and(*(first_difference(v).conclusive for v in values)))
+    return without_unresolved(entries, np.logical_and(*(np.isfinite(first_difference(v).bound) for v in values)))
 
 
 def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Entries:
