@@ -43,6 +43,9 @@ from gradcheck.verdict.refutation import (
 
 Array = np.ndarray[Any, Any]
 
+LITTLE = 64.0
+"""A function that changes by so many units in the last place of its terms is constant but for rounding."""
+
 
 @dataclass(frozen=True)
 class Second:
@@ -133,7 +136,13 @@ def _sharply(
         entries = without_aliases(entries, finer)
     gradients_at = partial(problem.gradients_at, cotangent)
     entries = without_staircases(entries, gradients[0], directions, gradients_at, problem.point)
-    return without_unresolved(entries, np.logical_and(*(np.isfinite(first_difference(v).bound) for v in values)))
+    return without_unresolved(entries, np.logical_and(*(_resolved(v, problem) for v in values)))
+
+
+def _resolved(values: Sample, problem: Problem) -> Array:
+    """Whether the first derivative along each line could be told, (k, 1): by a difference, or as that of a constant."""
+    change = np.max(np.abs(values.values - values.values[:, :1]), axis=1)
+    return first_difference(values).conclusive | (change <= LITTLE * problem.precision * problem.terms)
 
 
 def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Entries:
