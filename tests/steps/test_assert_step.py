@@ -14,7 +14,7 @@ import tensorflow as tf
 import gradcheck
 from gradcheck import GradientMissing, GradientPartial, GradientWrongUpdate, GradientWrongValue, assert_step
 
-Step = Callable[[], Any]
+Step = Callable[..., Any]
 AFTERWARDS = "changed after it was taken: "
 
 

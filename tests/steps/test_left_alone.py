@@ -46,7 +46,8 @@ class Everything:
         """All of it, without a change."""
         held = [*self.model.variables, *self.optimizer.variables, *self.metric.variables, self.generator.state]
         numbers = [variable.numpy() for variable in held]
-        return [*numbers, np.random.get_state()[1], np.array(random.getstate()[1]), self.rng.bit_generator.state]
+        drawing: Any = np.random.get_state()
+        return [*numbers, *drawing[1:], np.array(random.getstate()[1]), self.rng.bit_generator.state]
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_variables_that_a_function_makes_in_its_first_call() -> None:
 def test_records_that_a_step_keeps_are_put_back() -> None:
     x = tf.Variable(3.0)
     losses: list[float] = []
-    state = {"runs": 0, "best": None}
+    state: dict[str, Any] = {"runs": 0, "best": None}
 
     def step() -> Any:
         with tf.GradientTape() as tape:
