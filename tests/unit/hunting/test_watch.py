@@ -60,13 +60,21 @@ def test_a_rejected_draw_is_counted(watching: Watch) -> None:
     assert (coverage.examples("sin"), coverage.valid("sin")) == (1, 0)
 
 
-def test_once_the_time_is_over_nothing_new_is_drawn_or_checked(watching: Watch) -> None:
-    watching.deadline = time.time() - 1
-    with pytest.raises(SkipTest, match="the time for hunting is over"), drawing("sin", 1, Coverage()):
-        raise AssertionError("drawn")
+def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(watching: Watch) -> None:
     coverage = Coverage()
-    assert examine(RIGHT, 1, coverage, operation="sin") is None
-    assert not coverage
+
+    @settings(database=None, deadline=None)
+    @given(st.lists(st.floats(1, 2), min_size=2, max_size=5))
+    def hunt(values: list[float]) -> None:
+        with drawing("sin", 1, coverage):
+            graph = Graph((Input((len(values),), tuple(values)),), RIGHT.nodes)
+        examine(graph, 1, coverage, operation="sin")
+        if coverage.examples() == 5:
+            watching.deadline = time.time() - 1
+
+    with pytest.raises(SkipTest, match="the time for hunting is over"):
+        hunt()
+    assert coverage.examples() == 5
 
 
 def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(watching: Watch) -> None:
