@@ -67,7 +67,7 @@ class Text:
 
     def literal(self) -> str:
         """Numbers of the module's shape."""
-        one = [self.choice(NUMBERS) for _ in range(4)]
+        one: list[str] = [self.choice(NUMBERS) for _ in range(4)]
         if self.shape == "scalar":
             return one[0]
         row = f"[{one[0]}, {one[1]}]"

@@ -82,6 +82,8 @@ def _step(module: Any) -> Result:
     try:
         return assert_step(module.program, variables=[module.x, module.w])
     except GradientMismatch as mismatch:
+        if mismatch.result is None:
+            raise
         return mismatch.result
 
 
