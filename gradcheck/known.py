@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,23 @@ def excludes(
         if any(region.contains(op, attrs, arguments, order, producers) for region in defect.regions):
             return defect.name
     return None
+
+
+def excludes_in(mode: Mode) -> Callable[..., str | None]:
+    """`excludes` for derivatives taken in a mode: its own defects are left out, too.
+
+    A pushforward is the derivative of a gradient function, and fails where second derivatives do.
+    """
+    defects = current(mode)
+    reach = {"forward": (1, 2)}.get(mode.path)
+
+    def excluded(
+        op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int, producers: Sequence[str] = ()
+    ) -> str | None:
+        names = (excludes(op, attrs, arguments, at, producers, defects=defects) for at in reach or (order,))
+        return next((name for name in names if name is not None), None)
+
+    return excluded
 
 
 def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:

@@ -43,8 +43,10 @@ says that it is not implemented."""
 REFUSED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
     r"|No pfor vectorization defined for|No converter defined for"
+    r"|of a variable without handle data"
 )
-"""What it says of a kernel that XLA has not, and of an operation that pfor does not vectorise."""
+"""What it says of a kernel that XLA has not, of an operation that pfor does not vectorise, and of the handle of a
+variable that is made inside, as the catalogue's are."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradcheck import defect
+from gradcheck.autodiff.mode import PLAIN
 from gradcheck.commands.answer import CommandError
 from gradcheck.defect import Defect, Values
 from gradcheck.graphs.admission import admit
@@ -60,6 +61,8 @@ def drafted(found: Discovery, words: Words, release: str, *, wide: bool = False)
         since=release.partition("-")[0],
         until=None,
         upstream=words.upstream,
+        path=found.path,
+        mode=found.mode,
     )
     try:
         return defect.from_json(parse(json.dumps(defect.to_json(made), allow_nan=False)))
@@ -68,9 +71,10 @@ def drafted(found: Discovery, words: Words, release: str, *, wide: bool = False)
 
 
 def name_of(found: Discovery) -> str:
-    """The usual name of a defect's file: operation, what is special, order."""
+    """The usual name of a defect's file: how it was taken, operation, what is special, order."""
     special = found.trigger.partition(" in argument")[0]
-    words = [found.culprit, *([] if special == "none" else [special]), f"order{found.order}"]
+    taken = [] if found.taken == PLAIN else [str(found.taken)]
+    words = [*taken, found.culprit, *([] if special == "none" else [special]), f"order{found.order}"]
     return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
 
 

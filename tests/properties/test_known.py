@@ -29,7 +29,7 @@ DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
 
 def replayed(defect: Defect) -> Values:
     try:
-        return values(derivative(defect.graph, defect.order, defect.cotangent, defect.direction))
+        return values(derivative(defect.graph, defect.order, defect.cotangent, defect.direction, defect.taken))
     except (DerivativeRaisedError, WrongShapeError):
         return ()
 

@@ -1,0 +1,38 @@
+"""The derivatives of free random graphs along other paths and in other modes, beside the plain ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gradcheck.strategies.graphs import graphs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradcheck import known
+from gradcheck.autodiff.mode import MODES, XLA, Mode
+from gradcheck.coverage import Coverage
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.hunt import drawing, examine
+
+NODES = {XLA: 2}
+"""Of larger graphs hardly any consists of operations alone that can be compiled."""
+
+CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
+
+
+@pytest.mark.parametrize(("mode", "order"), CASES)
+@given(data=st.data())
+def test_mode(
+    gradcheck_coverage: Coverage,
+    gradcheck_operations: tuple[str, ...] | None,
+    mode: Mode,
+    order: int,
+    data: Any,
+) -> None:
+    if not any(order in CATALOGUE[name].orders for name in gradcheck_operations or CATALOGUE):
+        pytest.skip(f"no operation that was asked for has a derivative of order {order}")
+    group, nodes, left_out = f"({mode})", NODES.get(mode.mode, 4), known.excludes_in(mode)
+    with drawing(group, order, gradcheck_coverage):
+        graph = data.draw(graphs(operations=gradcheck_operations, order=order, max_nodes=nodes, known=left_out))
+    examine(graph, order, gradcheck_coverage, operation=group, mode=mode)

@@ -1,0 +1,182 @@
+"""Faults planted in one mode alone are found there, named, and not held against the plain derivative."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import forwardprop
+from tensorflow.python.framework import ops
+from tensorflow.python.ops.parallel_for import control_flow_ops
+
+from gradcheck import mode_trial, trial
+from gradcheck.autodiff.mode import LOOP, MODES, PLAIN, XLA, Mode
+from gradcheck.coverage import CANNOT_RUN, Coverage
+from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.python_form import to_python
+from gradcheck.hunt import Found, examine
+
+SINE = Graph((Input((2,), (0.5, -1.25)),), (Node.of("square", 0), Node.of("sin", 1)))
+CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
+TRACED = [case for case in CASES if case.values[0].path != LOOP]
+
+
+@contextmanager
+def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> Iterator[None]:
+    """The gradients of sine and cosine are wrong in traced functions (those of pushforwards and of pfor are such).
+
+    With `traced=False`, they are wrong everywhere else.
+    """
+    entries = [ops.gradient_registry._registry[op] for op in ("Sin", "Cos")]
+    rights = [entry["type"] for entry in entries]
+
+    def planted(right: Any) -> Any:
+        def gradient(node: Any, *cotangents: Any) -> Any:
+            part = right(node, *cotangents)
+            return part if tf.executing_eagerly() == traced else factor * part
+
+        return gradient
+
+    for entry, right in zip(entries, rights, strict=True):
+        entry["type"] = planted(right)
+    forwardprop._jvp_function_cache.clear()
+    try:
+        yield
+    finally:
+        for entry, right in zip(entries, rights, strict=True):
+            entry["type"] = right
+        forwardprop._jvp_function_cache.clear()
+
+
+@pytest.mark.parametrize(("mode", "order"), CASES)
+def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(mode: Mode, order: int) -> None:
+    result = mode_trial.run(SINE, (order,), mode).result.orders[order]
+    assert result.verdict == AGREE
+    assert 0 < result.relative_resolution < 1e-12
+    assert result.compared == 2
+
+
+@pytest.mark.parametrize(("mode", "order"), TRACED)
+def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None:
+    with wrong_where_traced():
+        assert trial.run(SINE, (order,)).result.verdict == AGREE
+        checked = mode_trial.run(SINE, (order,), mode)
+        assert mode_trial.culprit(SINE, order, mode) == 2
+    assert (checked.result.verdict, checked.mode) == (MISMATCH, mode)
+    finding = checked.result.findings[0]
+    assert finding.kind is Kind.MODES
+    assert str(mode) in finding.reason
+    assert finding.reason.endswith("reverse, eager: agree")
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_wrong_loop_is_found(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = control_flow_ops.for_loop
+    monkeypatch.setattr(control_flow_ops, "for_loop", lambda *given, **more: [-part for part in right(*given, **more)])
+    checked = mode_trial.run(SINE, (order,), Mode(LOOP))
+    assert [finding.kind for finding in checked.result.findings] == [Kind.MODES]
+
+
+def test_an_error_of_a_few_roundings_times_a_thousand_is_noticed() -> None:
+    with wrong_where_traced(1 + 1e-10):
+        assert mode_trial.run(SINE, (1,), Mode("forward")).result.verdict == MISMATCH
+
+
+def test_where_the_plain_derivative_is_wrong_it_is_the_finding() -> None:
+    with wrong_where_traced(traced=False):
+        checked = mode_trial.run(SINE, (1,), Mode("forward"))
+    assert checked.mode == PLAIN
+    assert checked.result.findings[0].kind is Kind.WRONG_VALUE
+
+
+def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_given: Any, **_more: Any) -> Any:
+        raise RuntimeError("no loops today")
+
+    monkeypatch.setattr(control_flow_ops, "for_loop", broken)
+    (finding,) = mode_trial.run(SINE, (1,), Mode(LOOP)).result.findings
+    assert finding.kind is Kind.RAISES
+    assert "RuntimeError: no loops today" in finding.reason
+
+
+def test_what_cannot_run_is_counted_apart_and_named() -> None:
+    graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("segment_max", 0, ids=(0, 1)),))
+    result = mode_trial.run(graph, (1,), Mode("reverse", XLA)).result.orders[1]
+    assert (result.verdict, result.reasons) == (INCONCLUSIVE, (Reason.CANNOT_RUN,))
+    assert result.notes == ("no XLA kernel for SegmentMax",)
+
+
+def test_nothing_to_compare_agrees() -> None:
+    graph = Graph((Input((0,), ()),), (Node.of("sin", 0),))
+    assert mode_trial.run(graph, (1,), Mode("forward")).result.verdict == AGREE
+
+
+@contextmanager
+def counted(graph: Graph, order: int, mode: Mode) -> Iterator[Coverage]:
+    from hypothesis import given, settings
+    from hypothesis import strategies as st
+
+    coverage = Coverage()
+
+    @settings(max_examples=1, database=None, deadline=None)
+    @given(st.just(graph))
+    def run(drawn: Graph) -> None:
+        examine(drawn, order, coverage, operation=f"({mode})", defects=(), mode=mode)
+
+    run()
+    yield coverage
+
+
+def test_a_finding_of_a_hunt_carries_the_mode_and_a_script_that_shows_it() -> None:
+    with wrong_where_traced(), pytest.raises(Found) as caught, counted(SINE, 1, Mode("forward")):
+        pass
+    found = caught.value.discovery
+    assert (found.path, found.mode, found.culprit) == ("forward", "eager", "sin")
+    assert "forward, eager" in type(caught.value).__name__
+    with wrong_where_traced():
+        assert ran(found.script) == (1, "WRONG")
+    assert ran(found.script) == (0, "RIGHT")
+
+
+def test_a_hunt_counts_what_cannot_run_with_the_operation_that_cannot() -> None:
+    graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("segment_max", 0, ids=(0, 1)),))
+    with counted(graph, 1, Mode("reverse", XLA)) as coverage:
+        assert coverage.at("(reverse, XLA)", 1, CANNOT_RUN) == coverage.examples() == 1
+        assert coverage.valid() == 0
+        assert coverage.edges["(reverse, XLA)", "cannot run: no XLA kernel for SegmentMax"] == 1
+
+
+def ran(script: str) -> tuple[int, str]:
+    """The exit code and the last line of a reproduction script, run in this process."""
+    said, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(said):
+        try:
+            exec(compile(script, "script", "exec"), {"__name__": "__main__"})
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+    return code, said.getvalue().strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(("mode", "order"), CASES)
+def test_scripts_take_the_derivative_in_the_mode(mode: Mode, order: int) -> None:
+    weights, direction = np.array([1.0, -0.5]), [np.array([2.0, 0.5])]
+    script = to_python(SINE, order, weights, direction if order == 2 else None, mode=mode)
+    assert ran(script) == (0, "RIGHT")
+    if mode.path != LOOP:
+        with wrong_where_traced():
+            assert ran(script) == (1, "WRONG")
+
+
+@pytest.mark.parametrize(("mode", "order"), [case for case in CASES if case.values[0].mode == "eager"])
+def test_scripts_of_complex_graphs(mode: Mode, order: int) -> None:
+    graph = Graph((Input((2,), (0.5 + 1j, 1 - 2j), "complex128"),), (Node.of("complex_square", 0), Node.of("fft", 1)))
+    weights, direction = np.array([1.0 + 1j, -0.5j]), [np.array([2.0 - 1j, 0.5j])]
+    script = to_python(graph, order, weights, direction if order == 2 else None, mode=mode)
+    assert ran(script) == (0, "RIGHT")
