@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import io
@@ -17,6 +18,7 @@ import tensorflow as tf
 from gradcheck.diagnosis.lines import kind_of
 
 DEPTH = 4
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 LARGEST = 100_000
 """A list or array of more items is told from others by its identity alone."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
@@ -24,8 +26,12 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np
 
 @dataclass(frozen=True)
 class Named:
-    """A value with the name by which the step knows it, and how to bind that name to a value."""
+    """A value with the name by which the step knows it, and how to bind that name to a value.
 
+    `key` tells it from others of the same name elsewhere.
+    """
+
+    key: tuple[str, int]
     name: str
     value: Any
     bind: Callable[[Any], Any]
@@ -33,7 +39,7 @@ class Named:
 
 def reachable(step: Any) -> list[Named]:
     """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold."""
-    found: dict[int, Named] = {}
+    found: dict[tuple[str, int], Named] = {}
     seen: set[int] = set()
     queue = [(step, "", 0)]
     while queue:
@@ -43,7 +49,7 @@ def reachable(step: Any) -> list[Named]:
         seen.add(id(thing))
         for named in _names(thing, prefix):
             if _is_state(named.value):
-                found.setdefault(hash((named.name, id(thing))), named)
+                found.setdefault(named.key, named)
             else:
                 queue.append((named.value, named.name, depth + 1))
     return list(found.values())
@@ -58,7 +64,7 @@ def _names(thing: Any, prefix: str) -> Iterator[Named]:
     elif inspect.isfunction(thing):
         yield from _function_names(thing)
     elif (inner := getattr(thing, "python_function", None)) is not None:
-        yield Named(prefix, inner, lambda value: None)
+        yield Named((prefix, id(thing)), prefix, inner, lambda value: None)
     elif _is_users_object(thing):
         yield from _attributes(thing, prefix or type(thing).__name__)
         if callable(thing):
@@ -71,28 +77,31 @@ def _function_names(function: Any) -> Iterator[Named]:
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield Named(name, cell.cell_contents, functools.partial(setattr, cell, "cell_contents"))
+            bind = functools.partial(setattr, cell, "cell_contents")
+            yield Named((name, id(cell)), name, cell.cell_contents, bind)
         except ValueError:  # an empty cell: the name is not bound yet
             continue
     for name in _global_names(function.__code__):
         if name in function.__globals__:
             bind = functools.partial(function.__globals__.__setitem__, name)
-            yield Named(name, function.__globals__[name], bind)
+            yield Named((name, id(function.__globals__)), name, function.__globals__[name], bind)
 
 
-def _global_names(code: Any) -> Iterator[str]:
-    """The names that a function and those written inside of it look up."""
-    yield from code.co_names
+@functools.lru_cache(maxsize=1024)
+def _global_names(code: Any) -> tuple[str, ...]:
+    """The global names that a function and those written inside of it look up."""
+    names = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")]
     for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from _global_names(constant)
+        names += _global_names(constant) if inspect.iscode(constant) else ()
+    return tuple(dict.fromkeys(names))
 
 
 def _attributes(thing: Any, prefix: str) -> Iterator[Named]:
     if not _is_users_object(thing):
         return
     for name, value in list(vars(thing).items()):
-        yield Named(f"{prefix}.{name}", value, functools.partial(vars(thing).__setitem__, name))
+        bind = functools.partial(vars(thing).__setitem__, name)
+        yield Named((name, id(thing)), f"{prefix}.{name}", value, bind)
 
 
 def _is_users_object(thing: Any) -> bool:
@@ -104,24 +113,25 @@ def _is_users_object(thing: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    kinds = (*PLAIN, list, dict, set, bytearray, np.ndarray, random.Random, np.random.Generator, np.random.RandomState)
+    kinds = (*PLAIN, *GENERATORS, list, dict, set, bytearray, np.ndarray)
     return isinstance(value, (*kinds, Iterator, io.IOBase))
 
 
 class PythonState:
-    """The named state of a step as it is now."""
+    """The named state of a step as it is now; of `generators` alone if asked for."""
 
-    def __init__(self, step: Any) -> None:
-        self._kept = [(named, _contents(named.value)) for named in reachable(step)]
+    def __init__(self, step: Any, *, generators: bool = False) -> None:
+        kept = [named for named in reachable(step) if not generators or isinstance(named.value, GENERATORS)]
+        self._kept = [(named, _contents(named.value)) for named in kept]
         self._step = step
 
     def changed(self) -> list[str]:
         """What is different now, such as `count (was 1, is 2)`."""
-        now = {named.name: named.value for named in reachable(self._step)}
+        now = {named.key: _contents(named.value) for named in reachable(self._step)}
         return [
-            f"{named.name}{_difference(contents, _contents(now.get(named.name)))}"
+            f"{named.name}{_difference(contents, now.get(named.key))}"
             for named, contents in self._kept
-            if not _same(contents, _contents(now.get(named.name)))
+            if not _same(contents, now.get(named.key))
         ]
 
     def put_back(self) -> None:
@@ -129,9 +139,9 @@ class PythonState:
 
         What a first call built for later ones (variables, layers, functions) stays.
         """
-        now = {named.name: named.value for named in reachable(self._step)}
+        now = {named.key: named.value for named in reachable(self._step)}
         for named, contents in self._kept:
-            if named.name in now and now[named.name] is not named.value:
+            if named.key in now and now[named.key] is not named.value:
                 named.bind(named.value)
             if not _same(_contents(named.value), contents) and not _built(named.value):
                 _fill(named.value, contents)

@@ -131,19 +131,18 @@ class Runner:
         return found
 
     def run(self, *, keep_python: bool = False) -> Run:
-        """Run the step and put back what it changed; `keep_python` leaves Python's own state alone.
+        """Run the step and put back what it changed, with `keep_python` all but Python's state that is no generator.
 
         Raises RefusedStepError for what cannot be put back, RuntimeError where the step raises.
         """
         before = tuple(variable.numpy() for variable in self.variables)
-        state = None if keep_python else PythonState(self.step)
+        state = PythonState(self.step, generators=keep_python)
         try:
             with undone(), self._refusing.refusing(), self._recorder.recording() as recording:
                 returned = self._called()
                 after = tuple(variable.numpy() for variable in self.variables)
         finally:
-            if state is not None:
-                state.put_back()
+            state.put_back()
         return Run(returned, self.variables, recording, before, after)
 
     def _called(self) -> Any:

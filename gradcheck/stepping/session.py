@@ -64,7 +64,7 @@ class SessionRunner(Runner):
     def run(self, *, keep_python: bool = False) -> Run:
         """As a Runner does it, with the values of `variables` in the session."""
         before = tuple(variable.numpy() for variable in self.variables)
-        state = None if keep_python else PythonState(self.step)
+        state = PythonState(self.step, generators=keep_python)
         try:
             self._state.load(dict(zip(self._places, before, strict=True)))
             with ExitStack() as stack:
@@ -80,8 +80,7 @@ class SessionRunner(Runner):
                         "the step adds operations to the graph, which grows with every run; build them before the step"
                     )
         finally:
-            if state is not None:
-                state.put_back()
+            state.put_back()
         return Run(returned, self.variables, recording, before, self._state.values(self._places))
 
     def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:

@@ -28,7 +28,7 @@ class Everything:
         self.metric = keras.metrics.Mean()
         self.generator = tf.random.Generator.from_seed(3)
         self.rng = np.random.default_rng(3)
-        self.bias = self.model.trainable_variables[1].value
+        self.bias = self.model.trainable_variables[-1].value
         self.x = tf.constant(np.random.default_rng(1).normal(size=(4, 2)))
 
     def step(self) -> Any:
@@ -81,7 +81,8 @@ def test_all_that_a_step_changes(everything: Everything) -> None:
     assert_same(before, everything.state())
     everything.step()
     changed = [not np.array_equal(a, b) for a, b in zip(before, everything.state(), strict=True)]
-    assert sum(changed) > len(before) - 3
+    # All but the learning rate, and three of the four parts of NumPy's generator, which only counts on.
+    assert sum(changed) == len(before) - 4
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
@@ -289,7 +290,7 @@ def counting() -> Iterator[tuple[str, Step]]:
     yield "history (held 1 items, holds 3)", appending
 
 
-@pytest.mark.parametrize(("name", "step"), counting(), ids=["nonlocal", "attribute", "list"])
+@pytest.mark.parametrize(("name", "step"), list(counting()), ids=["nonlocal", "attribute", "list"])
 def test_python_state_that_changes_between_two_calls(name: str, step: Step) -> None:
     assert refusal(step) == (
         f"two runs of the step from the same state differ, and it changes {name}; hand that over as an input, keep it "
