@@ -13,7 +13,7 @@ from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mo
 from gradcheck.autodiff.pullback import DerivativeRaisedError, Forward, Second, Tensors
 from gradcheck.autodiff.pullback import pullbacks as plain_pullbacks
 from gradcheck.autodiff.pullback import second_pullbacks as plain_second_pullbacks
-from gradcheck.autodiff.traced import ModeUnavailableError, around, inside, told
+from gradcheck.autodiff.traced import ModeUnavailableError, around, called, inside, told
 
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
     ("reverse", 1): plain_pullbacks,
@@ -42,11 +42,12 @@ says that it is not implemented."""
 
 REFUSED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
+    r"|XLA compilation requires a fixed tensor list size"
     r"|No pfor vectorization defined for|No converter defined for"
     r"|of a variable without handle data"
 )
-"""What it says of a kernel that XLA has not, of an operation that pfor does not vectorise, and of the handle of a
-variable that is made inside, as the catalogue's are."""
+"""What it says of a kernel that XLA has not, of a loop in XLA without a largest number of iterations, of an operation
+that pfor does not vectorise, and of the handle of a variable that is made inside, as the catalogue's are."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
@@ -68,6 +69,11 @@ def second_pullbacks(
     """As `pullback.second_pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
     second: Second = _taken(mode, 2, forward, sources, cotangent, directions)
     return second
+
+
+def values(mode: Mode, forward: Forward, sources: Tensors) -> Tensors:
+    """The outputs, as they are computed in the mode. Raises ModeUnavailableError."""
+    return forward(sources) if mode.mode == "eager" else called(forward, sources, jit=mode.mode == XLA)[0]
 
 
 def _taken(mode: Mode, order: int, *given: Any) -> Any:
