@@ -20,7 +20,7 @@ from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.directions import axes
 from gradcheck.stepping.changes import averaging, clipping, factor, pairs, unchanged
 from gradcheck.stepping.optimizers import learning_rate_of
-from gradcheck.stepping.run import Run, Runner, dense
+from gradcheck.stepping.run import Run, Runner, dense, unscaled
 from gradcheck.verdict.observation import observe
 
 Array = np.ndarray[Any, Any]
@@ -148,7 +148,7 @@ class Evidence:
 def _answers(run: Run, variable: Any) -> list[Any]:
     """Every gradient with respect to a variable that the step's tapes gave."""
     return [
-        gradient
+        unscaled(gradient, run.scale)
         for taken in run.recording.taken
         for source, gradient in zip(taken.sources, taken.gradients, strict=True)
         if variable_of(source) is variable

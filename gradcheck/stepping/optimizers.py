@@ -88,3 +88,12 @@ def learning_rate_of(optimizer: Any) -> float | None:
         except (AttributeError, TypeError, ValueError):
             continue
     return None
+
+
+def loss_scale(optimizer: Any) -> Any:
+    """By what an optimizer multiplies losses, a scalar tensor: its gradients are those of the scaled loss."""
+    for name in ("dynamic_scale", "loss_scale_factor"):
+        scale = getattr(optimizer, name, None)
+        if scale is not None:
+            return tf.convert_to_tensor(scale)
+    return tf.constant(1.0)

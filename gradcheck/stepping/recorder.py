@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck.diagnosis.patches import Wrapper, patched
 from gradcheck.stepping.functions import FUNCTION, StandIns
-from gradcheck.stepping.optimizers import METHODS, applied_again, owners, pairs_of
+from gradcheck.stepping.optimizers import METHODS, applied_again, loss_scale, owners, pairs_of
 
 Array = np.ndarray[Any, Any]
 CLIPS = (
@@ -29,7 +29,8 @@ WITNESSES = {"clip": "clip_by_value"}
 class Handover:
     """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
 
-    `name` is the optimizer's; `again` gives it other pairs of a gradient and a variable in the same way.
+    `name` is the optimizer's; `again` gives it other pairs of a gradient and a variable in the same way. They are the
+    gradients of the loss times `scale`, where the optimizer scales losses against underflow.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Handover:
     variables: tuple[Any, ...]
     gradients: tuple[Any, ...]
     again: Callable[[Sequence[Any]], Any]
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,12 @@ class Recorder:
         variables = tuple(pair[1] for pair in pairs)
         clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
 
-        def note(*found: Any) -> None:
-            self.now.handovers.append(Handover(type(optimizer).__name__, optimizer, variables, found, again))
+        def note(scale: Any, *found: Any) -> None:
+            name = type(optimizer).__name__
+            self.now.handovers.append(Handover(name, optimizer, variables, found, again, float(scale)))
             self.now.clips.extend(clips)
 
-        _noted(note, gradients)
+        _noted(note, [loss_scale(optimizer), *gradients])
 
     def _differentiating(self, original: Any, tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(tape, target, sources, *args, **kwargs)

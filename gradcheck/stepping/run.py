@@ -55,7 +55,7 @@ class Run:
             if not wanted or wanted & {id(variable_of(source)) for source in taken.sources}
         ]
         if len(losses) == 1:
-            return losses[0]
+            return losses[0] / tf.cast(self.scale, losses[0].dtype)
         raise TypeError(
             f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(losses)} "
             f"losses, so that nobody can tell which is meant; {HOW}"
@@ -93,8 +93,13 @@ class Run:
                         f"the step hands gradients for {variable.name} to an optimizer twice, at two values of it; "
                         "check a step that does it once"
                     )
-                found[id(variable_of(variable))] = gradient
+                found[id(variable_of(variable))] = unscaled(gradient, handover.scale)
         return tuple(found.get(id(variable)) for variable in self.variables)
+
+    @property
+    def scale(self) -> float:
+        """By what the step multiplies its loss before it takes gradients."""
+        return self.recording.handovers[0].scale if self.recording.handovers else 1.0
 
     @property
     def gradients(self) -> tuple[Any, ...]:
@@ -161,6 +166,15 @@ class Runner:
             for handover in handovers:
                 handover.again(list(zip(handover.gradients, handover.variables, strict=True)))
             return tuple(variable.numpy() for variable in self.variables)
+
+
+def unscaled(gradient: Any, scale: float) -> Any:
+    """The gradient (a tensor, IndexedSlices or None) of a loss that was multiplied by `scale`."""
+    if gradient is None or scale == 1.0:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(unscaled(gradient.values, scale), gradient.indices, gradient.dense_shape)
+    return gradient / tf.cast(scale, gradient.dtype)
 
 
 def dense(gradient: Any) -> Array | None:

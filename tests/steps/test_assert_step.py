@@ -128,6 +128,28 @@ def test_a_keras_model(traced: Any) -> None:
         np.testing.assert_array_equal(variable.numpy(), value, err_msg=variable.path)
 
 
+SCALING = {
+    "dynamic": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
+    "static": lambda: keras.optimizers.SGD(0.1, loss_scale_factor=8.0),
+}
+
+
+@pytest.mark.parametrize("make", SCALING.values(), ids=SCALING)
+def test_scaled_losses(make: Callable[[], Any]) -> None:
+    optimizer = make()
+    weight = tf.Variable(3.0)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = weight**2
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
+        return loss
+
+    assert notes(step) == ()
+    assert notes(tf.function(step)) == ()
+
+
 # What a step may do to its gradients (C6).
 
 CLIPS = {
