@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.programs.model import Model
 from gradcheck.programs.operations import FLOATING, INTEGER, OPERATIONS
 from gradcheck.programs.program import Literal
-from gradcheck.programs.tensor import Record
+from gradcheck.programs.record import Record
 from gradcheck.programs.tensor import Variable as ModelVariable
 
 from .choices import Draw, index

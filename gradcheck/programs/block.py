@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.programs.operations import MUL, Compute, Operation, Parts, zeros_like
+from gradcheck.programs.application import Application, Compute, Operation, Parts
+from gradcheck.programs.operations import MUL, zeros_like
+from gradcheck.programs.record import Record
 from gradcheck.programs.reverse import gradient
 from gradcheck.programs.seen import evaluate
 from gradcheck.programs.stage import Stage
-from gradcheck.programs.tensor import Application, Record, Tensor
+from gradcheck.programs.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

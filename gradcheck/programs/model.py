@@ -14,9 +14,10 @@ from gradcheck.programs.block import Body, block
 from gradcheck.programs.errors import RaisedError
 from gradcheck.programs.operations import OPERATIONS
 from gradcheck.programs.prediction import Derivative
+from gradcheck.programs.record import Record
 from gradcheck.programs.stage import Stage, unseen
 from gradcheck.programs.tape import ModelTape
-from gradcheck.programs.tensor import Record, Tensor, Variable
+from gradcheck.programs.tensor import Tensor, Variable
 
 Value: TypeAlias = "Tensor | Variable"
 

@@ -8,39 +8,15 @@ made of the same tensors as TensorFlow's: one that is computed anew and one that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from gradcheck.programs.tensor import Application, Tensor
+from gradcheck.programs.application import Application, Compute, Operation, Parts
+from gradcheck.programs.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
-Compute = Callable[..., Tensor]
-Parts = tuple[Tensor | None, ...]
-Backward = Callable[[Compute, Application, tuple[Tensor, ...]], Parts]
-
-
-@dataclass(frozen=True, eq=False)
-class Operation:
-    """One operation; `forward` takes and returns arrays with a leading axis of points.
-
-    `text` is the Python source, None for what only gradients use. `backward` maps the gradients of the outputs to those
-    of the inputs; None is an operation that is registered as not differentiable. `fixed`: differences hold its
-    value, as the tape does. `recorded=False`: no tape sees it (NumPy, stop_gradient); `reads=False`: nor sees that a
-    variable is read for it. `matrix`: the arguments are matrices.
-    """
-
-    name: str
-    forward: Callable[..., Any]
-    backward: Backward | None = None
-    text: str | None = None
-    arity: int = 1
-    fixed: bool = False
-    recorded: bool = True
-    reads: bool = True
-    matrix: bool = False
 
 
 class NoGradientError(LookupError):

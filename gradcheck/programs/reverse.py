@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradcheck.programs.operations import ADD_N, Compute, ones_like, zeros_like
-from gradcheck.programs.tensor import Record, Tensor
+from gradcheck.programs.application import Compute
+from gradcheck.programs.operations import ADD_N, ones_like, zeros_like
+from gradcheck.programs.record import Record
+from gradcheck.programs.tensor import Tensor
 
 
 def gradient(

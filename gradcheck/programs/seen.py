@@ -11,7 +11,8 @@ import numpy as np
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import sample
 from gradcheck.numerics.stencil import FIRST, Stencil
-from gradcheck.programs.tensor import Record, Tensor
+from gradcheck.programs.record import Record
+from gradcheck.programs.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

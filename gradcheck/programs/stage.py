@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradcheck.programs.operations import READ, Operation
-from gradcheck.programs.tensor import Application, Record, Tensor, Variable
+from gradcheck.programs.application import Application, Operation
+from gradcheck.programs.operations import READ
+from gradcheck.programs.record import Record
+from gradcheck.programs.tensor import Tensor, Variable
 
 
 @dataclass(eq=False)

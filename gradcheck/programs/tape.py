@@ -5,21 +5,17 @@ Rules of tensorflow/python/eager/backprop.py (class GradientTape).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from gradcheck.programs import errors
 from gradcheck.programs.operations import IDENTITY, ZEROS_LIKE, NoGradientError, first_row, zeros_like
 from gradcheck.programs.prediction import Part
+from gradcheck.programs.record import Record
 from gradcheck.programs.reverse import gradient
 from gradcheck.programs.seen import Seen
-from gradcheck.programs.tensor import Record, Tensor, Variable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gradcheck.programs.stage import Stage
+from gradcheck.programs.stage import Stage
+from gradcheck.programs.tensor import Tensor, Variable
 
 Value = Tensor | Variable
 

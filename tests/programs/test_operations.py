@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.programs import interpreter
+from gradcheck.programs.application import Operation
 from gradcheck.programs.operations import (
     ADD_N,
     FLOATING,
@@ -15,16 +16,16 @@ from gradcheck.programs.operations import (
     SIGMOID_GRAD,
     TANH_GRAD,
     NoGradientError,
-    Operation,
     broadcast_to,
     first_row,
     matmul,
     sum_to,
 )
+from gradcheck.programs.record import Record
 from gradcheck.programs.reverse import gradient
 from gradcheck.programs.seen import Seen
 from gradcheck.programs.stage import Stage
-from gradcheck.programs.tensor import Record, Tensor
+from gradcheck.programs.tensor import Tensor
 
 SHAPES = [(2,), (), (2, 2)]
 ROUGH = np.array([0.7, -1.3, 0.4, 2.6])
