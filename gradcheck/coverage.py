@@ -121,9 +121,6 @@ def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str
     known = [*coverage.operations, *sorted({str(f["operation"]) for f in findings} - {*coverage.operations})]
     lines += [_row(coverage, operation, _count(findings, operation)) for operation in known]
     lines += [rule, _row(coverage, None, len(findings))]
-    for (operation, what), count in sorted(coverage.edges.items()):
-        if what.startswith(CANNOT_RUN):
-            lines.append(f"{what}: {operation}, {count} times")
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")

@@ -27,7 +27,7 @@ from gradcheck.report.record_json import decode, encode
 
 FORMAT = "gradcheck events"
 VERSION = 1
-GROUP = re.compile(r"\([A-Za-z (),.]{1,60}\)")
+GROUP = re.compile(r"\([a-z (),.]{1,60}\)")
 SHARD = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
 

@@ -32,7 +32,7 @@ def test_mode(
 ) -> None:
     if not any(order in CATALOGUE[name].orders for name in gradcheck_operations or CATALOGUE):
         pytest.skip(f"no operation that was asked for has a derivative of order {order}")
-    group, nodes, left_out = f"({mode})", NODES.get(mode.mode, 4), known.excludes_in(mode)
+    group, nodes, left_out = f"({mode})".lower(), NODES.get(mode.mode, 4), known.excludes_in(mode)
     with drawing(group, order, gradcheck_coverage):
         graph = data.draw(graphs(operations=gradcheck_operations, order=order, max_nodes=nodes, known=left_out))
     examine(graph, order, gradcheck_coverage, operation=group, mode=mode)

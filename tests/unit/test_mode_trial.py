@@ -24,8 +24,14 @@ from gradcheck.graphs.python_form import to_python
 from gradcheck.hunt import Found, examine
 
 SINE = Graph((Input((2,), (0.5, -1.25)),), (Node.of("square", 0), Node.of("sin", 1)))
-CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
-TRACED = [case for case in CASES if case.values[0].path != LOOP]
+
+
+def cases(*modes: Mode) -> list[Any]:
+    return [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in modes for order in mode.orders]
+
+
+CASES = cases(*MODES)
+TRACED = cases(*(mode for mode in MODES if mode.path != LOOP))
 
 
 @contextmanager
@@ -113,6 +119,14 @@ def test_what_cannot_run_is_counted_apart_and_named() -> None:
     assert result.notes == ("no XLA kernel for SegmentMax",)
 
 
+def test_another_function_is_not_compared() -> None:
+    graph = Graph(
+        (Input((2,), (-2.0, -2.0)), Input((2,), (2.0, 2.0))), (Node.of("stateless_truncated_normal_of_bounds", 0, 1),)
+    )
+    result = mode_trial.run(graph, (1,), Mode("reverse", XLA)).result.orders[1]
+    assert result.notes == ("the function has other values in this mode",)
+
+
 def test_nothing_to_compare_agrees() -> None:
     graph = Graph((Input((0,), ()),), (Node.of("sin", 0),))
     assert mode_trial.run(graph, (1,), Mode("forward")).result.verdict == AGREE
@@ -174,7 +188,7 @@ def test_scripts_take_the_derivative_in_the_mode(mode: Mode, order: int) -> None
             assert ran(script) == (1, "WRONG")
 
 
-@pytest.mark.parametrize(("mode", "order"), [case for case in CASES if case.values[0].mode == "eager"])
+@pytest.mark.parametrize(("mode", "order"), cases(*(mode for mode in MODES if mode.mode == "eager")))
 def test_scripts_of_complex_graphs(mode: Mode, order: int) -> None:
     graph = Graph((Input((2,), (0.5 + 1j, 1 - 2j), "complex128"),), (Node.of("complex_square", 0), Node.of("fft", 1)))
     weights, direction = np.array([1.0 + 1j, -0.5j]), [np.array([2.0 - 1j, 0.5j])]

@@ -1,0 +1,45 @@
+"""Known defects of one mode: loaded, left out of generation in that mode, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradcheck import known
+from gradcheck.autodiff.mode import Mode
+from gradcheck.defect import Defect, from_json, to_json
+from gradcheck.graphs.json_form import GraphFormatError
+
+KNOWN = Path(__file__).parents[2] / "reports" / "known"
+
+
+@pytest.fixture
+def gaps() -> Defect:
+    return known.read(KNOWN / "forward-segment_min-gaps-order1.json")
+
+
+def test_a_defect_of_a_mode_concerns_that_mode_alone(gaps: Defect) -> None:
+    assert gaps.taken == Mode("forward")
+    assert from_json(json.loads(json.dumps(to_json(gaps)))) == gaps
+    arguments = ("segment_min", {"ids": (1,)}, [np.array([2.0])], 1)
+    assert gaps in known.current(Mode("forward"))
+    assert gaps not in known.current()
+    assert known.excludes(*arguments) is None
+    assert known.excludes_in(Mode("forward"))(*arguments) is not None
+    assert known.excludes_in(Mode("reverse", "tf.function"))(*arguments) is None
+
+
+def test_forward_mode_leaves_out_what_is_wrong_at_second_order() -> None:
+    zero = ("reduce_prod", {"axis": -1, "keepdims": False}, [np.array([0.0, 2.0, 3.0])], 1)
+    assert known.excludes(*zero) is None
+    assert known.excludes_in(Mode("forward"))(*zero) == "reduce_prod-zero-order2"
+
+
+def test_a_mode_that_there_is_not_is_refused(gaps: Defect) -> None:
+    data = json.loads(json.dumps(to_json(gaps)))
+    data["signature"]["path"] = "sideways"
+    with pytest.raises(GraphFormatError, match=r"\$\.signature.*'sideways'"):
+        from_json(data)
