@@ -31,7 +31,8 @@ def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tenso
         return [accumulator.jvp(output) for output in outputs]
     except Exception as error:
         forward(sources)
-        raise DerivativeRaisedError(1, error) from error
+        cause = error.__cause__ if isinstance(error, DerivativeRaisedError) and error.__cause__ else error
+        raise DerivativeRaisedError(1, cause) from cause
 
 
 def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
