@@ -31,11 +31,10 @@ class Roundings:
     def argument(self, position: int, place: int, value: Any) -> Any:
         """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""
 
-        @tf.custom_gradient
         def passed(tensor: Any) -> Any:
             return tf.identity(tensor), lambda cotangent: moved(cotangent, self._generator(position, 1 + place))
 
-        return passed(value)
+        return tf.custom_gradient(passed)(value)
 
     def _generator(self, *place: int) -> np.random.Generator:
         return np.random.default_rng((self.seed, *place))

@@ -142,7 +142,8 @@ def _sharply(
 def _resolved(values: Sample, problem: Problem) -> Array:
     """Whether the first derivative along each line could be told, (k, 1): by a difference, or as that of a constant."""
     change = np.max(np.abs(values.values - values.values[:, :1]), axis=1)
-    return first_difference(values).conclusive | (change <= LITTLE * problem.precision * problem.terms)
+    constant = change <= LITTLE * problem.precision * problem.terms
+    return np.asarray(first_difference(values).conclusive | constant)
 
 
 def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Entries:

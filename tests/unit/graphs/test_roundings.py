@@ -9,11 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck import trial
+from gradcheck.autodiff.roundings import UNIT
 from gradcheck.finding import MISMATCH
 from gradcheck.graphs.evaluation import forward
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.problem import GraphProblem
-from gradcheck.graphs.roundings import UNIT, Roundings
+from gradcheck.graphs.roundings import Roundings
 
 DRAWS = 6
 
