@@ -54,7 +54,9 @@ def _arguments(values: list[Any], position: int, node: Node, roundings: Rounding
     arguments = [values[parent] for parent in node.parents]
     if roundings is None:
         return arguments
-    return [roundings.argument(position, place, argument) for place, argument in enumerate(arguments)]
+    # A value that a node takes twice stays one tensor, which its gradient may ask for.
+    passed = {parent: roundings.argument(position, parent, values[parent]) for parent in node.parents}
+    return [passed[parent] for parent in node.parents]
 
 
 def _unit(spec: OpSpec, reference: bool) -> float:

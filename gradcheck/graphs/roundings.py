@@ -28,11 +28,11 @@ class Roundings:
         """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
         return value if position in self.exempt else moved(value, self._generator(position), max(UNIT, unit))
 
-    def argument(self, position: int, place: int, value: Any) -> Any:
+    def argument(self, position: int, parent: int, value: Any) -> Any:
         """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""
 
         def passed(tensor: Any) -> Any:
-            return tf.identity(tensor), lambda cotangent: moved(cotangent, self._generator(position, 1 + place))
+            return tf.identity(tensor), lambda cotangent: moved(cotangent, self._generator(position, 1 + parent))
 
         return tf.custom_gradient(passed)(value)
 

@@ -22,6 +22,8 @@ Array = np.ndarray[Any, Any]
 ULPS = 2.0
 FLAT = 4
 """A function that is constant on so many of the finest steps may be a staircase."""
+CLOSER = 2.0**-14
+"""A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
@@ -65,6 +67,17 @@ def without_aliases(entries: Entries, finer: Estimate) -> Entries:
     aliased = (entries.status == MISMATCH) & apart & np.isfinite(finer.bound)
     status = np.where(aliased, INCONCLUSIVE, entries.status)
     return replace(entries, status=status, code=np.where(aliased, code_of(Reason.ILL_CONDITIONED), entries.code))
+
+
+def only_supported(entries: Entries, closer: Estimate) -> Entries:
+    """What values alone say against autodiff counts only if a closer row says the same.
+
+    The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
+    """
+    with np.errstate(invalid="ignore"):
+        same = np.abs(closer.value - entries.difference) <= closer.bound + entries.bound
+        same &= np.abs(closer.value - entries.autodiff) > closer.bound
+    return entries.marked((entries.status == MISMATCH) & ~same, INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def without_staircases(

@@ -32,8 +32,10 @@ from gradcheck.verdict.observation import (
     with_inner_rounding,
 )
 from gradcheck.verdict.refutation import (
+    CLOSER,
     FINER,
     hidden_terms,
+    only_supported,
     stepped,
     without_aliases,
     without_residue,
@@ -153,7 +155,7 @@ def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: 
     check = confirmed(*(settle(along, _blunt(v), Tolerance(), slack, factor=EXCLUSION) for v in values))
     check = without_residue(check, terms, values[1].step[:, None] ** 2, lines.problem.precision)
     if check.any(MISMATCH):
-        check = without_aliases(check, _blunt(lines.sample(shrink=FINER)))
+        check = only_supported(check, _blunt(lines.sample(shrink=CLOSER)))
     return check.marked((check.status == MISMATCH) & stepped(values[1]), INCONCLUSIVE, Reason.STAIRCASE)
 
 

@@ -86,6 +86,8 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], Discovery]:
             special,
             defect.cotangent,
             defect.direction,
+            path=defect.path,
+            mode=defect.mode,
         )
 
     return make

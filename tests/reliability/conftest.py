@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -123,7 +124,7 @@ class Suite:
         )
 
     def start(self, planted: str, *arguments: str) -> subprocess.Popen[str]:
-        """Starts pytest in a process group of its own."""
+        """Starts pytest in a process group of its own; a background job, as CI may be, would ignore an interrupt."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.root,
@@ -132,6 +133,7 @@ class Suite:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_interruptible,
         )
 
     @property
@@ -203,3 +205,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             monkeypatch.setattr(np, name, function, raising=False)
 
     return run
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Reason, check
+from gradcheck import check
 
 
 def first_probability(x: Any) -> Any:
@@ -27,12 +27,9 @@ SATURATING: dict[str, tuple[Callable[..., Any], float, float]] = {
 @pytest.mark.parametrize("name", SATURATING)
 def test_second_derivatives_of_saturated_functions_are_not_called_wrong(name: str) -> None:
     f, low, high = SATURATING[name]
-    reasons = set()
     for x in np.random.default_rng(3).uniform(low, high, 24):
         result = check(f, x, order=2)
         assert result.verdict != "mismatch", f"at {x}: {result}"
-        reasons |= set(result.orders[2].reasons)
-    assert Reason.STAIRCASE in reasons
 
 
 @pytest.mark.parametrize("factor", [2.0, -1.0])
