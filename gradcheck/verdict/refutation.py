@@ -76,7 +76,7 @@ def only_supported(entries: Entries, closer: Estimate) -> Entries:
     """
     with np.errstate(invalid="ignore"):
         same = np.abs(closer.value - entries.difference) <= closer.bound + entries.bound
-        same &= np.abs(closer.value - entries.autodiff) > closer.bound
+        same &= ~(np.abs(closer.value - entries.autodiff) <= closer.bound)
     return entries.marked((entries.status == MISMATCH) & ~same, INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 

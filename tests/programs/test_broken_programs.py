@@ -12,11 +12,13 @@ import tensorflow as tf
 from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorflow.python.autograph.impl.api import StagingError
 
 from gradcheck.finding import Cause
 
 NUMBERS = count()
-RAISES = {Cause.USED_TAPE: RuntimeError, Cause.NO_GRADIENT: LookupError}
+# In a tf.function AutoGraph wraps a LookupError, whose kind it cannot make again.
+RAISES = {Cause.USED_TAPE: RuntimeError, Cause.NO_GRADIENT: (LookupError, StagingError)}
 KEEPS = (Cause.STOP_GRADIENT, Cause.CUSTOM_GRADIENT, Cause.CHANGED_AFTERWARDS, Cause.OUTSIDE_TAPE, Cause.NOT_WATCHED)
 """The causes that may leave a value behind, only a wrong one."""
 

