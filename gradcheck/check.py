@@ -18,9 +18,10 @@ from gradcheck.autodiff.opening import open_function, widened
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.diagnosis.checked import Checked
-from gradcheck.diagnosis.explanation import Explanation, SecondExplanation
+from gradcheck.diagnosis.explanation import Explanation, SecondDiagnosis
 from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.verdict.entries import Tolerance
+from gradcheck.verdict.explanation import SecondExplanation
 from gradcheck.verdict.failure import FAILURES, GradientInconclusive, InconclusiveWarning
 from gradcheck.verdict.probing import first_order
 from gradcheck.verdict.second_order import second_order
@@ -175,7 +176,7 @@ class _Inspection:
     def _second(self) -> OrderResult:
         tables, alone = second_order(self._problem, self.tolerance, self.probes)
         notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        explain = SecondExplanation(self.function, self.gradient, alone)
+        explain = SecondDiagnosis(self.function, self.gradient, SecondExplanation(alone))
         return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
 
     @cached_property

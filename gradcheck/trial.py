@@ -198,7 +198,7 @@ def _told(problem: GraphProblem, found: Second, vector: Array) -> Outcome:
     tables = [Table(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
     if found.alone == "differences of function values":
         tables.append(Table(found.along.turned, (None,), (None,), directions=way))
-    explain = SecondExplanation(found.alone, given=False)
+    explain = SecondExplanation(found.alone)
     return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
 
 

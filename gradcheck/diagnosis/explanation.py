@@ -13,6 +13,7 @@ from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.diagnosis.checked import Checked
 from gradcheck.diagnosis.rules.coverage import CAUSES
 from gradcheck.finding import Diagnosis, Finding, Kind
+from gradcheck.verdict.explanation import SecondExplanation
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,16 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class SecondExplanation:
-    """The same at second order; `alone` says which estimate stands alone."""
+class SecondDiagnosis:
+    """The same at second order; `explanation` says which estimate stands alone."""
 
     function: Function
     gradient: Any
-    alone: str | None
+    explanation: SecondExplanation
 
     def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
-        if self.alone is not None:
-            finding = replace(finding, reason=f"{finding.reason}; of the three estimates {self.alone} stands alone")
-        return diagnosed(finding, Checked(self.function, self.gradient).second(finding, coordinate))
+        explained = self.explanation(finding, coordinate)
+        return diagnosed(explained, Checked(self.function, self.gradient).second(explained, coordinate))
 
 
 def diagnosed(finding: Finding, answer: Diagnosis | None) -> Finding:

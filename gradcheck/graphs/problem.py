@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -126,12 +126,23 @@ class GraphProblem:
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
+
+        def take() -> tuple[Gradients, ...]:
+            return (gradient_matrix(self._pulled_back(cotangents, point), self.sources),)
+
+        return self._taken(take, point, (len(cotangents),))[0]
+
+    def _taken(
+        self, take: Callable[[], tuple[Gradients, ...]], point: Array | None, counts: Sequence[int]
+    ) -> tuple[Gradients, ...]:
+        """What `take` gives, so many rows each; undefined where it throws away from the graph's own point."""
         try:
-            return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
+            return take()
         except FAILURES:
-            if self._on_trial(point):
+            # What throws at the graph's own point is a finding; beside it, the function is not defined there.
+            if point is None and self.roundings is None:
                 raise
-            return Gradients.undefined(len(cotangents), self.point.size)
+            return tuple(Gradients.undefined(count, self.point.size) for count in counts)
 
     def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
         rows, tensors = [[self._output(row)] for row in cotangents], self._tensors(point)
@@ -143,10 +154,6 @@ class GraphProblem:
             # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
             return [pullbacks(self.mode, self._forward, tensors, [row])[0] for row in rows]
 
-    def _on_trial(self, point: Array | None) -> bool:
-        """What throws at the graph's own point is a finding; beside it, it is not defined there."""
-        return point is None and self.roundings is None
-
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
         weight = self._output(cotangent)
@@ -156,16 +163,8 @@ class GraphProblem:
             columns = self._columns_at(weight, rows)
         except tf.errors.OpError:
             # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
-            return np.stack([self._gradient_alone(cotangent, point) for point in points])
+            return np.stack([self.gradients(cotangent[None, :], point).values[0] for point in points])
         return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
-
-    def _gradient_alone(self, cotangent: Array, point: Array) -> Array:
-        """The gradient (n,) at one point; NaN where it or the function throws, as they may beyond the domain."""
-        try:
-            row: Array = self.gradients(cotangent[None, :], point).values[0]
-        except FAILURES:
-            return np.full(point.shape, np.nan)
-        return row
 
     def _columns_at(self, weight: Any, points: Array) -> list[Array]:
         inputs = self._split(points)
@@ -188,14 +187,13 @@ class GraphProblem:
     ) -> tuple[Gradients, Gradients]:
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
-        try:
+
+        def take() -> tuple[Gradients, ...]:
             second = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
             return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
-        except FAILURES:
-            if self._on_trial(point):
-                raise
-            nowhere = Gradients.undefined(len(directions), self.point.size)
-            return Gradients.undefined(1, self.point.size), nowhere
+
+        gradient, products = self._taken(take, point, (1, len(directions)))
+        return gradient, products
 
     def _forward(self, inputs: Sequence[Any]) -> list[Any]:
         return [forward(self.graph, inputs, roundings=self.roundings)[-1]]

@@ -1,4 +1,4 @@
-"""What a finding of a graph at second order means."""
+"""What a finding at second order means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ class SecondExplanation:
     """Says which of the three estimates stands `alone`."""
 
     alone: str | None
-    given: bool = False
 
     def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
         if self.alone is None:

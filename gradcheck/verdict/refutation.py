@@ -15,7 +15,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.directions import magnitudes
 from gradcheck.numerics.staircase import constant, wide_slope
 from gradcheck.numerics.stencil import Sample
-from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, code_of
+from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries
 
 Array = np.ndarray[Any, Any]
 
@@ -65,8 +65,7 @@ def without_aliases(entries: Entries, finer: Estimate) -> Entries:
     with np.errstate(invalid="ignore"):
         apart = np.abs(finer.value - entries.difference) > finer.bound + entries.bound
     aliased = (entries.status == MISMATCH) & apart & np.isfinite(finer.bound)
-    status = np.where(aliased, INCONCLUSIVE, entries.status)
-    return replace(entries, status=status, code=np.where(aliased, code_of(Reason.ILL_CONDITIONED), entries.code))
+    return entries.marked(aliased, INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def only_supported(entries: Entries, closer: Estimate) -> Entries:

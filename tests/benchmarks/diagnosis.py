@@ -14,15 +14,13 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from drawing import draw_each
 from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from hypothesis import strategies as st
 
 from gradcheck import GradientMismatch, assert_step, explain, runtime
 from gradcheck.finding import MISMATCH, Cause, Diagnosis, Result
@@ -100,25 +98,6 @@ def _answer(result: Result) -> Answer:
     return Answer(first.cause, first.place.line if first.place else None, complained, str(result))
 
 
-def hunt(strategy: st.SearchStrategy[WrittenProgram], number: int, size: int, judge: Callable[..., None]) -> None:
-    """Draw `size` programs with one seed and hand each to `judge`."""
-
-    @seed(number)
-    @settings(
-        max_examples=size,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        verbosity=Verbosity.quiet,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(strategy)
-    def run(program: WrittenProgram) -> None:
-        judge(program)
-
-    run()
-
-
 def table(broken: dict[Cause, Tally], right: Tally) -> str:
     """The figures."""
     lines = [f"{'cause':56} drawn  first  share  line"]
@@ -194,9 +173,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Desk(Path(folder)), options.failures)
         if options.broken:
-            hunt(broken_programs(), options.seed, options.broken, session.judge_broken)
+            draw_each(broken_programs(), options.seed, options.broken, session.judge_broken)
         if options.right:
-            hunt(right_programs(), options.seed, options.right, session.judge_right)
+            draw_each(right_programs(), options.seed, options.right, session.judge_right)
     print(table(session.broken, session.right), flush=True)
 
 

@@ -14,19 +14,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from drawing import draw_each
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from hypothesis import strategies as st
-from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck import known, runtime
 from gradcheck.coverage import COMPOSED, KINK
 from gradcheck.finding import INCONCLUSIVE, MISMATCH
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.json_form import to_json
-
-PLAIN = HealthCheck.too_slow
 
 
 @dataclass
@@ -47,27 +43,8 @@ def hunt(number: int, count: int, show: int) -> Tally:
     from gradcheck import trial
 
     tally = Tally()
-    strategy = graphs(order=2, known=both)
 
-    def attempt(draw: Any) -> Graph:
-        try:
-            graph: Graph = draw(strategy)
-        except UnsatisfiedAssumption:
-            tally.rejected += 1
-            raise
-        return graph
-
-    @seed(number)
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        verbosity=Verbosity.quiet,
-        suppress_health_check=[PLAIN],
-    )
-    @given(st.composite(attempt)())
-    def draw(graph: Graph) -> None:
+    def judge(graph: Graph) -> None:
         tally.nodes.append(len(graph.nodes))
         tally.special += any(map(is_special, graph.inputs))
         tally.reused += max(graph.uses()) > 1
@@ -79,7 +56,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
             if outcome == MISMATCH or (outcome == INCONCLUSIVE and len(tally.shown) < show):
                 tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")
 
-    draw()
+    tally.rejected = draw_each(graphs(order=2, known=both), number, count, judge)
     return tally
 
 

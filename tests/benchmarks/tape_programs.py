@@ -12,12 +12,9 @@ import argparse
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
+from drawing import draw_each
 from gradcheck.strategies.tape_programs import tape_programs
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from hypothesis import strategies as st
-from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck import runtime
 from gradcheck.programs.comparison import compare
@@ -71,32 +68,14 @@ def hunt(number: int, count: int) -> Tally:
     """Draw and run `count` programs with one seed."""
     tally, started, last = Tally(), time.monotonic(), [time.monotonic()]
 
-    def attempt(draw: Any) -> Program:
-        try:
-            program: Program = draw(tape_programs())
-        except UnsatisfiedAssumption:
-            tally.rejected += 1
-            raise
-        return program
-
-    @seed(number)
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        verbosity=Verbosity.quiet,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(st.composite(attempt)())
-    def run(program: Program) -> None:
+    def judge(program: Program) -> None:
         tally.add(program)
         if time.monotonic() - last[0] > PROGRESS:
             last[0] = time.monotonic()
             rate = tally.programs / (last[0] - started)
             print(f"  {tally.programs} programs, {rate:.0f}/s, {len(tally.unexplained)} unexplained", flush=True)
 
-    run()
+    tally.rejected = draw_each(tape_programs(), number, count, judge)
     return tally
 
 

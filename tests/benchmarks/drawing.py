@@ -1,0 +1,43 @@
+"""So many values of a strategy, with one seed, and nothing but generation: no database, no shrinking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
+
+T = TypeVar("T")
+
+
+def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, judge: Callable[[T], None]) -> int:
+    """Hand `count` values, drawn with the seed `number`, to `judge`; how many attempts were rejected."""
+    rejected = 0
+
+    @st.composite
+    def attempt(draw: Any) -> T:
+        nonlocal rejected
+        try:
+            value: T = draw(strategy)
+        except UnsatisfiedAssumption:
+            rejected += 1
+            raise
+        return value
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        verbosity=Verbosity.quiet,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(attempt())
+    def run(value: T) -> None:
+        judge(value)
+
+    run()
+    return rejected
