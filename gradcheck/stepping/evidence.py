@@ -15,6 +15,7 @@ from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import variable_of
+from gradcheck.diagnosis.case import Loss
 from gradcheck.finding import Cause, Diagnosis, Finding, Kind
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.directions import axes
@@ -108,7 +109,9 @@ class Evidence:
             return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient", diagnosis=None)
         found = pairs([self.right.gradients[position]], [taken], self.right.error)
         if not found or not unchanged(found) or taken is None:
-            return finding
+            loss = Loss(None if finding.kind is Kind.MISSING else finding.autodiff, finding.difference)
+            diagnosis = finding.diagnosis or self.runner.cut(position, self.run, loss)
+            return replace(finding, diagnosis=diagnosis)
         said = self._told(float(taken[finding.index or ()].real), finding.autodiff)
         kind = Kind.MISSING if finding.kind is Kind.MISSING else Kind.WRONG_VALUE
         diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, said, REMEDY)

@@ -80,6 +80,13 @@ class GraphRun:
         """The functions that clip by a norm."""
         return sorted({found.group() for operation in self.operations if (found := CLIP.search(operation.name))})
 
+    @cached_property
+    def numbers(self) -> list[Any]:
+        """The floating scalars that are fetched, one of which may be the loss."""
+        fetched = tf.nest.flatten(self.fetches, expand_composites=True)
+        elements = [self.graph.as_graph_element(fetch) for fetch in fetched if fetch is not None]
+        return [each for each in elements if tf.is_tensor(each) and each.dtype.is_floating and each.shape == ()]
+
     def _operation(self, fetch: Any) -> Any:
         element = self.graph.as_graph_element(fetch)
         return getattr(element, "op", element)

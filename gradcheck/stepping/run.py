@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from gradcheck.autodiff.bystanders import undone
 from gradcheck.autodiff.sources import variable_of
+from gradcheck.diagnosis.case import Loss
+from gradcheck.finding import Diagnosis
 from gradcheck.stepping.python_state import PythonState
 from gradcheck.stepping.recorder import Handover, Recorder, Recording
 from gradcheck.stepping.refusals import RefusedStepError, Refusing
@@ -23,13 +25,17 @@ HOW = "return (loss, gradients), one gradient a variable in the order of variabl
 
 @dataclass(frozen=True)
 class Run:
-    """What a step returned and did; `before` and `after` are the values of `variables`."""
+    """What a step returned and did; `before` and `after` are the values of `variables`.
+
+    `numbers` are the scalars, with their values, that it fetched from a graph.
+    """
 
     returned: Any
     variables: tuple[Any, ...]
     recording: Recording
     before: tuple[Array, ...]
     after: tuple[Array, ...]
+    numbers: tuple[tuple[Any, float], ...] = ()
 
     @cached_property
     def loss(self) -> Any:
@@ -149,6 +155,10 @@ class Runner:
         finally:
             state.put_back()
         return Run(returned, self.variables, recording, before, after)
+
+    def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
+        """Why the variable at a position loses its gradient, where code says it that is not under a tape's eyes."""
+        return None
 
     def _called(self) -> Any:
         try:

@@ -13,7 +13,10 @@ from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
 from gradcheck.autodiff.bystanders import undone
+from gradcheck.diagnosis.case import Loss
+from gradcheck.diagnosis.graph_record import graph_diagnosis
 from gradcheck.diagnosis.patches import patched
+from gradcheck.finding import Diagnosis
 from gradcheck.stepping.graph_runs import Apply, GraphRun
 from gradcheck.stepping.python_state import PythonState
 from gradcheck.stepping.recorder import Handover
@@ -41,6 +44,7 @@ class SessionRunner(Runner):
         self._in_graph = not tf.executing_eagerly()
         self._places: list[int] = []
         self._runs: dict[tuple[int | None, ...], GraphRun] = {}
+        self._numbers: list[tuple[Any, float]] = []
 
     @contextmanager
     def mode(self) -> Iterator[None]:
@@ -64,6 +68,7 @@ class SessionRunner(Runner):
     def run(self, *, keep_python: bool = False) -> Run:
         """As a Runner does it, with the values of `variables` in the session."""
         before = tuple(variable.numpy() for variable in self.variables)
+        self._numbers.clear()
         state = PythonState(self.step, generators=keep_python)
         try:
             self._state.load(dict(zip(self._places, before, strict=True)))
@@ -81,7 +86,7 @@ class SessionRunner(Runner):
                     )
         finally:
             state.put_back()
-        return Run(returned, self.variables, recording, before, self._state.values(self._places))
+        return Run(returned, self.variables, recording, before, self._state.values(self._places), tuple(self._numbers))
 
     def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
         """The values of the variables after the graph's own operations applied the same gradients."""
@@ -95,6 +100,16 @@ class SessionRunner(Runner):
         self._state.written()
         self._state.session.run([handover.optimizer.apply.operation for handover in handovers], feed)
         return self._state.values(self._places)
+
+    def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
+        """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
+        loss = float(run.loss)
+        tensors = [tensor for tensor, value in run.numbers if value == loss]
+        if not tensors and len({id(tensor) for tensor, _ in run.numbers}) == 1:
+            tensors = [run.numbers[0][0]]
+        source = self._state.variables[self._places[position]]
+        found = (graph_diagnosis(tensor, source, source.op.name, lost) for tensor in tensors)
+        return next((diagnosis for diagnosis in found if diagnosis is not None), None)
 
     def _mode_of_the_step(self) -> AbstractContextManager[Any]:
         graph: AbstractContextManager[Any] = self._state.session.graph.as_default()
@@ -117,8 +132,9 @@ class SessionRunner(Runner):
         applies = [apply for apply in run.applies if self._stand_in(apply) is not None]
         parts = [[apply.gradient, apply.indices, apply.rate] for apply in applies]
         wanted = [[tensor for tensor in tensors if tensor is not None] for tensors in parts]
-        result, values = original(session, (fetches, wanted), feed_dict, *rest, **named)
+        result, values, numbers = original(session, (fetches, wanted, run.numbers), feed_dict, *rest, **named)
         self._recorder.gave(result)
+        self._numbers += zip(run.numbers, map(float, numbers), strict=True)
         self._recorder.now.clips.extend(run.clips)
         handovers = [self._handover(apply, arrays) for apply, arrays in zip(applies, values, strict=True)]
         self._recorder.now.handovers.extend(handovers)

@@ -180,6 +180,41 @@ def test_a_session_given_by_name_outside_of_its_graph() -> None:
     session.close()
 
 
+CUT = """test_sessions.py:{line}: scale = tf.stop_gradient(a)
+    evidence     {lost} is lost: tf.stop_gradient at test_sessions.py:{line} lets the value through, not the gradient
+    remedy       leave tf.stop_gradient out of `scale = tf.stop_gradient(a)` (test_sessions.py:{line}); if that was \
+its purpose, nothing is wrong
+"""
+
+
+@pytest.mark.parametrize("runs", [1, 2], ids=["the loss itself", "a mean of losses"])
+def test_a_path_that_is_cut_in_the_graph_is_told_with_its_line(runs: int) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        a = v1.get_variable("a", initializer=np.array([0.5]))
+        k = v1.placeholder(tf.float64, ())
+        scale = tf.stop_gradient(a)
+        loss = tf.reduce_sum(k * a * scale)
+        (gradient,) = tf.gradients(loss, [a])
+        session.run(a.initializer)
+
+        def step() -> Any:
+            fetched = [session.run((loss, gradient), {k: float(run + 1)}) for run in range(runs)]
+            return sum(value for value, _ in fetched) / runs, [sum(part for _, part in fetched) / runs]
+
+        with pytest.raises(gradcheck.GradientWrongValue) as caught:
+            assert_step(step)
+    line = step.__code__.co_firstlineno - 5
+    lost = {1: "0.5 of 1", 2: "0.75 of 1.5"}[runs]
+    assert CUT.format(line=line, lost=lost) in str(caught.value)
+
+
+def test_a_graph_without_a_cut_is_not_blamed(cubes: Any) -> None:
+    session, _, loss, gradient = cubes
+    with pytest.raises(gradcheck.GradientWrongValue) as caught:
+        assert_step(lambda: (session.run(loss), [3.0 * session.run(gradient)]))
+    assert "cause" not in str(caught.value)
+
+
 def test_an_optimizer_with_slots_leaves_them(cubes: Any) -> None:
     session, _, loss, _ = cubes
     train = v1.train.AdamOptimizer(0.1).minimize(loss)
