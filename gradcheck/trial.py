@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,18 @@ from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.finding import MISMATCH, Kind, OrderResult, Reason, Result
+from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult, Reason, Result
 from gradcheck.graphs.blame import blame, squared
+from gradcheck.graphs.chain import chained
 from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
 from gradcheck.numerics.directions import magnitudes, probe_directions
 from gradcheck.verdict.both import compare_both
-from gradcheck.verdict.entries import Tolerance
+from gradcheck.verdict.entries import INCONCLUSIVE as UNKNOWN
+from gradcheck.verdict.entries import MISMATCH as WRONG
+from gradcheck.verdict.entries import Tolerance, code_of
 from gradcheck.verdict.explanation import SecondExplanation
 from gradcheck.verdict.probing import SMALL, Table, first_order
 from gradcheck.verdict.second import Second, compare_second
@@ -31,6 +34,9 @@ Array = np.ndarray[Any, Any]
 Outcome = tuple[OrderResult, float]
 
 PROBES = 8
+
+NEARER = 0.01
+"""A value that is so many times nearer to autodiff than to the differences stands with autodiff."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,7 @@ class Bench:
 
     graph: Graph
     stands: Standing
-    output: Array
-    largest: float
+    values: tuple[Array, ...]
     weights: Array | None
     vector: Array | None
     mode: Mode
@@ -121,9 +126,18 @@ class Bench:
     @staticmethod
     def of(graph: Graph, weights: Array | None = None, vector: Array | None = None, mode: Mode = PLAIN) -> Bench:
         """The bench at the graph's literal inputs."""
-        values = values_of(graph)
-        largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
-        return Bench(graph, standing(graph, values), values[-1], largest, weights, vector, mode)
+        values = tuple(values_of(graph))
+        return Bench(graph, standing(graph, values), values, weights, vector, mode)
+
+    @property
+    def output(self) -> Array:
+        """The value of the graph."""
+        return self.values[-1]
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest magnitude at any position."""
+        return max(float(np.max(np.abs(value), initial=0.0)) for value in self.values)
 
     def outcomes(self, orders: tuple[int, ...]) -> dict[int, Outcome]:
         """Each order's result with its error ratio."""
@@ -159,18 +173,37 @@ class Bench:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
         first, second = compare_both(problem, vector, np.ones(1), Tolerance())
-        table = Table(first.entries, tuple(range(problem.point.size)), (0,))
+        table = self._chained(Table(first.entries, tuple(range(problem.point.size)), (0,)))
         told = summarise(1, [table], Names.of(problem.sources))
         return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
 
     def _first(self) -> Outcome:
         problem = self.problem(projected=not self.stands.kinks)
-        tables = first_order(problem, Tolerance(), PROBES)
+        tables = [self._chained(table) for table in first_order(problem, Tolerance(), PROBES)]
         result = summarise(1, tables, Names.of(problem.sources))
         if self.stands.elements > 1 and result.verdict == MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
             return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
         return result, _ratio(tables)
+
+    def _chained(self, table: Table) -> Table:
+        """The table without mismatches that the chain rule refutes.
+
+        Where every node's own derivative agrees with differences, under the cotangent that reaches it, and their
+        product is autodiff's value, the differences of the whole have missed what is small beside its other terms.
+        """
+        columns = [column for column in table.columns if column is not None]
+        plain = self.mode == PLAIN and self.stands.smooth and len(self.graph.nodes) > 1
+        if not (plain and table.entries.any(WRONG) and len(columns) == len(table.columns)):
+            return table
+        chain = chained(self.graph, self.values, self.row, _agreed)
+        if chain is None:
+            return table
+        entries, expected = table.entries, chain[columns][:, None]
+        gap = np.abs(expected - entries.difference)
+        refuted = (entries.status == WRONG) & (entries.code == code_of(Kind.WRONG_VALUE))
+        refuted &= np.abs(expected - entries.autodiff) <= NEARER * gap
+        return replace(table, entries=entries.marked(refuted, UNKNOWN, Reason.ILL_CONDITIONED))
 
     def _second(self) -> Outcome:
         problem = self.problem(projected=True)
@@ -179,18 +212,30 @@ class Bench:
 
     def problem(self, *, projected: bool) -> GraphProblem:
         """The graph as a function, or, `projected`, its product with the cotangent."""
-        dtype = str(self.output.dtype)
-        weights = cotangent(coordinate_count(self.output.shape, dtype)) if self.weights is None else self.weights
-        shape = tuple(self.output.shape)
+        dtype, shape = str(self.output.dtype), tuple(self.output.shape)
         # A tie rests on the values before it: another rounding would break it, and show another side of the kink.
         exempt = frozenset().union(*(self.graph.ancestors(place) for place in self.stands.rough))
-        row = weights if projected else None
-        smooth = self.stands.smooth
-        return GraphProblem(self.graph, shape, dtype, smooth, row, self.largest, exempt, mode=self.mode)
+        row = self.row if projected else None
+        return GraphProblem(self.graph, shape, dtype, self.stands.smooth, row, self.largest, exempt, mode=self.mode)
+
+    @property
+    def row(self) -> Array:
+        """The cotangent, in coordinates."""
+        given = self.weights
+        return cotangent(coordinate_count(self.output.shape, str(self.output.dtype))) if given is None else given
 
     def along(self, point: Array) -> Array:
         """The direction through a point (n,) along which second derivatives are taken."""
         return direction(point) if self.vector is None else self.vector
+
+
+def _agreed(graph: Graph, weights: Array) -> Array | None:
+    """The gradient of a node by itself, if differences agree with it."""
+    bench = Bench.of(graph, weights)
+    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1][0].verdict != AGREE:
+        return None
+    row: Array = bench.problem(projected=True).gradients(np.ones((1, 1))).values[0]
+    return row
 
 
 def _told(problem: GraphProblem, found: Second, vector: Array) -> Outcome:

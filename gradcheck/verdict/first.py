@@ -28,12 +28,12 @@ from gradcheck.verdict.entries import (
     combined,
     confirmed,
 )
+from gradcheck.verdict.looseness import without_loose_agreement
 from gradcheck.verdict.observation import (
     Lines,
     along,
     erratic_gap,
     measured_rounding,
-    moved,
     observe,
     slopes,
     ulp_rounding,
@@ -44,12 +44,6 @@ from gradcheck.verdict.refutation import FINER, hidden_terms, without_aliases, w
 Array = np.ndarray[Any, Any]
 
 DIRECTIONS_BEFORE_MISMATCH = 4
-
-LOOSE = 0.1
-"""Rounding above this share of the derivative leaves nothing to compare."""
-
-LITTLE = 64.0
-"""Rounding is little below so many units in the last place of the function over its step."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +106,13 @@ def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: 
 def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Entries:
     """A closer look at some of the lines, given autodiff's values and a sample on all of them."""
     lines, autodiff, problem = whole.some(doubtful), autodiff[doubtful], whole.problem
-    rounding = measured_rounding(problem, autodiff, slopes(lines.cotangents, lines.directions))
+    derivative = slopes(lines.cotangents, lines.directions)
+    rounding = measured_rounding(problem, autodiff, derivative)
     rounding = np.maximum(rounding, erratic_gap(problem, lines.cotangents, lines.directions))
     samples = with_inner_rounding(problem, (sample.lines(doubtful), lines.sample(CONFIRM)), lines.centre)
     tables = [settle(autodiff, slope_estimate(s), lines.tolerance, rounding, factor=EXCLUSION) for s in samples]
     entries = confirmed(*tables)
-    if not problem.smooth:
-        entries = _without_loose_agreement(lines, samples[0], entries, rounding)
+    entries = without_loose_agreement(problem, derivative, samples[0], entries, rounding)
     terms = hidden_terms(problem, samples[0]) * np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     entries = without_residue(entries, terms, samples[0].step[:, None], problem.precision)
     if entries.any(MISMATCH):
@@ -165,29 +159,6 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
     """
     flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
     return replace(estimate, conclusive=estimate.conclusive | flat)
-
-
-def _without_loose_agreement(lines: Lines, sample: Sample, entries: Entries, rounding: Array) -> Entries:
-    """Agreement that rests on autodiff's own rounding alone is none where that rounding is no smaller than autodiff.
-
-    Where autodiff jumps between this value and one that agrees with the differences, its value at the point is wrong.
-    """
-    problem = lines.problem
-    error = np.abs(entries.autodiff - entries.difference)
-    tight = EXCLUSION * (entries.bound + ulp_rounding(entries.autodiff, problem.precision))
-    sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(LOOSE * np.abs(entries.difference), LITTLE * problem.precision * sizes)
-    loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
-    if not loose.any():
-        return entries
-    beside = moved(problem, slopes(lines.cotangents, lines.directions))
-    with np.errstate(invalid="ignore"):
-        right = np.abs(beside - entries.difference) <= tight
-        same = np.abs(beside - entries.autodiff) <= tight
-    jumps = loose & right.any(axis=0) & (right | same).all(axis=0)
-    entries = replace(entries, allowed=np.where(jumps, tight, entries.allowed))
-    entries = entries.marked(loose, INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    return entries.marked(jumps, MISMATCH, Kind.WRONG_VALUE)
 
 
 def _off_the_domain(entries: Entries, sample: Sample) -> Entries:

@@ -29,6 +29,9 @@ DRAWS = 8
 SPREAD = 2.0
 """The largest of eight draws may miss the largest possible one by this factor."""
 
+LITTLE = 64.0
+"""A change by so many units in the last place of what is computed may be rounding alone."""
+
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 

@@ -24,7 +24,9 @@ from gradcheck.numerics.smoothness import Smoothness, classify
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.verdict.entries import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
 from gradcheck.verdict.first import settle, slope_estimate, with_constants
+from gradcheck.verdict.looseness import without_loose_agreement
 from gradcheck.verdict.observation import (
+    LITTLE,
     Lines,
     measured_rounding,
     observe_gradient,
@@ -44,9 +46,6 @@ from gradcheck.verdict.refutation import (
 )
 
 Array = np.ndarray[Any, Any]
-
-LITTLE = 64.0
-"""A function that changes by so many units in the last place of its terms is constant but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -116,35 +115,44 @@ def _examined(lines: Lines, seen: Evidence) -> tuple[Entries, Entries]:
         (seen.gradients, observe_gradient(problem, directions, cotangent, CONFIRM)),
         lambda other: other.gradients_at(cotangent, problem.point[None, :])[0],
     )
-    rounding = measured_rounding(
-        problem, seen.products.values, lambda other, point: other.products(cotangent, directions, point).values
-    )
+
+    def derivative(other: Problem, point: Array) -> Array:
+        return other.products(cotangent, directions, point).values
+
+    rounding = measured_rounding(problem, seen.products.values, derivative)
     terms = hidden_terms(problem, values[1]) * float(np.max(np.abs(cotangent), initial=0.0))
-    entries = _sharply(lines, seen.products.values, values, gradients, rounding, terms)
+    entries = _sharply(lines, seen.products.values, values, gradients, rounding)
+    entries = without_loose_agreement(problem, derivative, gradients[0], entries, rounding)
+    entries = _refuted(lines, entries, values, gradients[0], terms)
     return entries, _bluntly(lines, seen.products.values, values, rounding, terms)
 
 
 def _sharply(
-    lines: Lines, products: Array, values: Sequence[Sample], gradients: Sequence[Sample], rounding: Array, terms: Array
+    lines: Lines, products: Array, values: Sequence[Sample], gradients: Sequence[Sample], rounding: Array
 ) -> Entries:
     """The products against the differences of the gradient, from the samples of both tableaus."""
+    estimates = [_natural(slope_estimate(g), v, lines.problem) for g, v in zip(gradients, values, strict=True)]
+    return confirmed(*(settle(products, e, lines.tolerance, rounding, factor=EXCLUSION) for e in estimates))
+
+
+def _refuted(lines: Lines, entries: Entries, values: Sequence[Sample], gradients: Sample, terms: Array) -> Entries:
+    """The table without the mismatches that something else explains."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
-    estimates = [_natural(slope_estimate(g), v, problem) for g, v in zip(gradients, values, strict=True)]
-    entries = confirmed(*(settle(products, e, lines.tolerance, rounding, factor=EXCLUSION) for e in estimates))
     lengths = values[1].step[:, None] * magnitudes(problem.point)
     entries = without_residue(entries, terms, lengths, problem.precision)
-    if entries.any(MISMATCH):
-        finer = slope_estimate(observe_gradient(problem, directions, cotangent, shrink=FINER))
-        entries = without_aliases(entries, finer)
+    if not entries.any(MISMATCH):
+        return entries
+    finer = slope_estimate(observe_gradient(problem, directions, cotangent, shrink=FINER))
+    entries = without_aliases(entries, finer)
     gradients_at = partial(problem.gradients_at, cotangent)
-    entries = without_staircases(entries, gradients[0], directions, gradients_at, problem.point)
+    entries = without_staircases(entries, gradients, directions, gradients_at, problem.point)
     return without_unresolved(entries, np.logical_and(*(_resolved(v, problem) for v in values)))
 
 
 def _resolved(values: Sample, problem: Problem) -> Array:
     """Whether the first derivative along each line could be told, (k, 1): by a difference, or as that of a constant."""
     change = np.max(np.abs(values.values - values.values[:, :1]), axis=1)
-    constant = change <= LITTLE * problem.precision * problem.terms
+    constant = change <= LITTLE * problem.precision * problem.terms  # but for rounding
     return np.asarray(first_difference(values).conclusive | constant)
 
 

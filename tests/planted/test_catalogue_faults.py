@@ -10,10 +10,11 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import trial
-from gradcheck.finding import MISMATCH, Kind
+from gradcheck.finding import AGREE, MISMATCH, Kind
 from gradcheck.graphs.graph import Graph, Input, Node
 
 SIMPLE = ("exp", "sin", "square", "add", "mul", "reduce_sum", "tanh", "matmul", "sigmoid")
+TOGETHER = Graph((Input((3,), (0.5, 1.5, 2.5)),), (Node.of("square", 0), Node.of("gather_rows", 1, indices=(0, 2))))
 
 
 def scaled(factor: float) -> Callable[..., Any]:
@@ -105,3 +106,31 @@ def test_a_tiny_error_of_a_tiny_gradient(plant: Any, hunted: Any) -> None:
         result = trial.run(graph, (1,)).result
     assert result.verdict == MISMATCH
     assert abs(result.findings[0].difference or 0.0) < 1.1e-7
+
+
+def test_a_fault_that_no_node_has_by_itself(plant: Any) -> None:
+    """A gradient that is wrong for IndexedSlices alone: only another operation's gradient hands it those."""
+
+    def slices_doubled(right: Any, op: Any, cotangent: Any) -> Any:
+        factor = 2.0 if isinstance(cotangent, tf.IndexedSlices) else 1.0
+        return factor * right(op, tf.convert_to_tensor(cotangent))
+
+    assert trial.run(TOGETHER, (1,)).result.verdict == AGREE
+    with plant("Square", slices_doubled):
+        assert trial.run(TOGETHER, (1,)).result.verdict == MISMATCH
+        assert trial.run(TOGETHER).result.orders[1].verdict == MISMATCH
+        assert trial.culprit(TOGETHER, 1) == 2
+
+
+def test_a_second_derivative_that_no_node_has_wrong_by_itself(plant: Any) -> None:
+    def slices_frozen(right: Any, op: Any, cotangent: Any) -> Any:
+        dense = tf.convert_to_tensor(cotangent)
+        if isinstance(cotangent, tf.IndexedSlices):
+            return 2.0 * dense * tf.stop_gradient(op.inputs[0])
+        return right(op, dense)
+
+    assert trial.run(TOGETHER, (2,)).result.verdict == AGREE
+    with plant("Square", slices_frozen):
+        assert trial.run(TOGETHER, (1,)).result.verdict == AGREE
+        assert trial.run(TOGETHER, (2,)).result.verdict == MISMATCH
+        assert trial.run(TOGETHER).result.orders[2].verdict == MISMATCH

@@ -75,6 +75,22 @@ def test_cumprod_at_a_zero_is_a_mismatch_and_the_culprit() -> None:
     assert trial.culprit(wrong, 1) == 2
 
 
+def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
+    """1 / (x + sin x) at 1e5 turns by less than the rounding of 1 / 2e-5: differences only see 1 / x."""
+    hidden = graph(
+        [[1e-5, 0.7, 1e5]],
+        Node.of("sin", 0),
+        Node.of("add", 1, 0),
+        Node.of("pad", 2, paddings=((1, 0),)),
+        Node.of("reciprocal", 3),
+    )
+    slope = -(1 + np.cos(1e5)) / (1e5 + np.sin(1e5)) ** 2
+    bench = trial.Bench.of(hidden)
+    assert bench.problem(projected=True).gradients(np.ones((1, 1))).values[0, 2] == pytest.approx(slope * bench.row[3])
+    first = trial.run(hidden, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+
+
 def test_the_hessian_of_a_product_at_a_zero() -> None:
     checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
     assert checked.result.orders[1].verdict == AGREE
