@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from gradcheck.report.discovery import Discovery
-from gradcheck.report.environment import Environment
 from gradcheck.report.events import Started, to_line
 from gradcheck.report.json_report import to_json
+from tests.machine import MACHINE
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known" / "cumprod-zero-order1.json"
-MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
 FIRST = to_line(Started(MACHINE, "ci", "7", "1/1", ())) + "\n"
 WORDS = ("--title", "a title", "--source", "By hand.")
 SINK = {"op": "sin", "parents": [0], "attrs": {}}

@@ -13,7 +13,6 @@ from gradcheck.coverage import Coverage
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.environment import Environment
 from gradcheck.report.event_file import EventFile
 from gradcheck.report.events import (
     Crash,
@@ -28,10 +27,10 @@ from gradcheck.report.events import (
     State,
 )
 from gradcheck.report.reading import Report
+from tests.machine import ELSEWHERE, MACHINE
 
 pytest_plugins = ["pytester"]
 
-MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
 SIN = Graph((literal([0.0]),), (Node.of("sin", 0),))
 SECONDS = re.compile(r'"seconds": [0-9.e-]+')
 
@@ -237,8 +236,8 @@ HUNT = """
 def test_shards_that_the_plugin_ran_merge_into_the_run_without_shards(
     call: Any, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile(HUNT)
-    plain = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider", "--hypothesis-seed=7")
+    pytester.makepyfile(HUNT, elsewhere=ELSEWHERE)
+    plain = ("-p", "gradcheck.pytest_plugin", "-p", "elsewhere", "-p", "no:cacheprovider", "--hypothesis-seed=7")
     for folder, shard in (("whole", "1/1"), ("one", "1/2"), ("two", "2/2")):
         pytester.runpytest_subprocess(*plain, f"--gradcheck-reports={folder}", f"--gradcheck-shard={shard}")
     monkeypatch.chdir(pytester.path)

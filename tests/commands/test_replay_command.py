@@ -15,9 +15,9 @@ import pytest
 from gradcheck.__main__ import main
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.report.discovery import literal
-from gradcheck.report.environment import Environment
 from gradcheck.report.event_file import EventFile
 from gradcheck.report.events import Crash, Started
+from tests.machine import MACHINE
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "reports" / "known"
@@ -35,7 +35,6 @@ COMPOSED = {
     "cotangent": literal([1.0]),
 }
 CUMPROD = "cumprod-zero-order1"
-MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
 PLANTED = """
 import os, time
 from gradcheck import trial

@@ -32,27 +32,24 @@ def test_a_failing_example_is_replayed_by_whichever_worker_gets_its_test(suite: 
     found = suite.findings()
     assert len(found) == 1
     only_replay(suite)
-    assert suite.run("sin", "-k", "sin").returncode == 0  # nothing to replay, nothing drawn
-    for arguments in ((), ("-n", "1"), ("-n", "2", "--dist", "each")):
-        shutil.rmtree(suite.reports)
-        assert suite.run("planted_wrong,sin", *arguments).returncode == 1
-        assert list(suite.findings()) == list(found)
+    shutil.rmtree(suite.reports)
+    result = suite.run("planted_wrong,sin", "-n", "2", "--dist", "each")
+    assert "2 failed, 2 passed" in result.stdout
+    assert list(suite.findings()) == list(found)
     shutil.rmtree(examples(suite))
     assert suite.run("planted_wrong").returncode == 0
 
 
-@pytest.mark.parametrize("damage", ["garbage", "empty", "folder"])
-def test_a_damaged_database_is_no_obstacle(suite: Suite, damage: str) -> None:
+def test_a_damaged_database_is_no_obstacle(suite: Suite) -> None:
     assert suite.run("planted_wrong").returncode == 1
     found = list(suite.findings())
     kept = [path for path in examples(suite).rglob("*") if path.is_file()]
     assert kept
     for path in kept:
         path.unlink()
-        if damage == "folder":
-            path.mkdir()
-        else:
-            path.write_bytes(b"\xff\x00garbage" if damage == "garbage" else b"")
+        path.mkdir()
+        for name, damage in {"garbage": b"\xff\x00garbage", "empty": b""}.items():
+            path.with_name(name).write_bytes(damage)
     shutil.rmtree(suite.reports)
     assert suite.run("planted_wrong").returncode == 1
     assert list(suite.findings()) == found

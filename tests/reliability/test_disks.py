@@ -37,20 +37,19 @@ def told_in_full(result: subprocess.CompletedProcess[str]) -> None:
     assert "total, 1 operations" in result.stdout
 
 
-def next_run_works(suite: Suite, arguments: tuple[str, ...] = ()) -> None:
-    result = suite.run("planted_wrong", *arguments)
+def next_run_works(suite: Suite) -> None:
+    result = suite.run("planted_wrong")
     assert result.returncode == 1
     assert "NOT WRITTEN" not in result.stdout
     assert suite.findings()
     assert suite.whole()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_a_disk_that_fills_up(suite: Suite, workers: tuple[str, ...]) -> None:
-    told_in_full(suite.run("planted_wrong", *workers, preexec_fn=small_files))
+def test_a_disk_that_fills_up(suite: Suite) -> None:
+    told_in_full(suite.run("planted_wrong", "-n", "1", preexec_fn=small_files))
     assert suite.findings() == {}
     assert suite.whole()
-    next_run_works(suite, workers)
+    next_run_works(suite)
 
 
 @pytest.fixture

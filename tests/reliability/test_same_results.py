@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gradcheck.report.run import Run, read
 from tests.reliability.conftest import Suite
 
@@ -34,7 +36,8 @@ def test_one_worker_two_workers_and_none_find_the_same(suite: Suite, tmp_path: P
     assert runs["two"] == runs["none"]
 
 
-def test_two_runs_at_once_in_one_folder(suite: Suite) -> None:
+def test_two_runs_at_once_in_one_folder(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED_CONFIRMED_ANEW", "1")
     running = [suite.start("planted_wrong,sin") for _ in range(2)]
     outputs = [one.communicate(timeout=300)[0] for one in running]
     assert [one.returncode for one in running] == [1, 1], outputs

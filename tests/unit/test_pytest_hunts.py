@@ -14,6 +14,7 @@ import pytest
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.hunting.turns import load
 from gradcheck.report.run import read
+from tests.machine import ELSEWHERE
 from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
 
 pytest_plugins = ["pytester"]
@@ -127,7 +128,8 @@ def test_a_terminal_shows_progress_and_ci_does_not(
     if ci:
         monkeypatch.setenv("CI", ci)
     pytester.makepyfile(MANY)
-    output = in_terminal([sys.executable, "-m", "pytest", *PLUGIN], pytester.path)
+    pytester.makepyfile(elsewhere=ELSEWHERE)
+    output = in_terminal([sys.executable, "-m", "pytest", *PLUGIN, "-p", "elsewhere"], pytester.path)
     assert "5 passed" in output
     assert bool(re.search(r"gradcheck: 2 of 5 tests, 2 examples, \d+ a second, about \d+ s left", output)) == shown
     assert ("gradcheck: " in output) == shown

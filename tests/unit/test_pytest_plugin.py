@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import ELSEWHERE
+
 pytest_plugins = ["pytester"]
 
 PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
@@ -48,7 +50,9 @@ FINDING = """
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess(*PLUGIN, *arguments)
+    """Runs the tests in a process; what is told of its machine is made up, which spares it TensorFlow."""
+    pytester.makepyfile(elsewhere=ELSEWHERE)
+    return pytester.runpytest_subprocess(*PLUGIN, "-p", "elsewhere", *arguments)
 
 
 def written(folder: Path) -> list[str]:

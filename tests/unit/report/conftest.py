@@ -14,8 +14,7 @@ from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery, NodeCheck, literal
 from gradcheck.report.environment import Environment
 from gradcheck.report.reading import Report
-
-MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
+from tests.machine import MACHINE
 
 
 @pytest.fixture

@@ -14,14 +14,13 @@ from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.json_form import from_json
 from gradcheck.report.confirm import Confirmation
 from gradcheck.report.discovery import Discovery, NodeCheck, literal
-from gradcheck.report.environment import Environment
 from gradcheck.report.evidence import Evidence
 from gradcheck.report.markdown import markdown, verdict
 from gradcheck.report.writer import ReportError, text, write
+from tests.machine import MACHINE
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 WRONG = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
-MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
 FOUND = Discovery(
     GRAPH,
     1,
