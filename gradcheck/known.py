@@ -11,6 +11,7 @@ from gradcheck import defect as form
 from gradcheck import files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defect import Defect as Defect
+from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
 from gradcheck.report.discovery import Discovery
 
@@ -100,6 +101,13 @@ def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) 
         if any(region.op == op and order in region.orders and region.everywhere for region in defect.regions):
             return defect.name
     return None
+
+
+def left_out(*releases: str) -> dict[tuple[str, int], str]:
+    """The operations and orders that a known defect of these releases of TensorFlow leaves no use, with its name."""
+    here = [defect for defect in load() if any(defect.covers(release) for release in releases)]
+    pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
+    return {pair: name for pair in pairs if (name := everywhere(*pair, defects=here)) is not None}
 
 
 def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> Defect | None:

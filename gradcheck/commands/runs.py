@@ -10,7 +10,6 @@ from typing import Any
 from gradcheck import files, known
 from gradcheck.commands.answer import CommandError
 from gradcheck.commands.installed import known_defects, release
-from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.report import run
 from gradcheck.report.events import Started
 from gradcheck.report.run import Run
@@ -37,10 +36,8 @@ def read(folders: Sequence[Path]) -> Run:
 
 def left_out() -> dict[tuple[str, int], str]:
     """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
-    installed = release()
-    here = [defect for defect in known_defects() if defect.covers(installed)]
-    pairs = [(name, order) for name, spec in CATALOGUE.items() for order in spec.orders]
-    return {pair: name for pair in pairs if (name := known.everywhere(*pair, defects=here)) is not None}
+    known_defects()  # whose error is a command's
+    return known.left_out(release())
 
 
 def findings(found: Run) -> list[dict[str, Any]]:

@@ -90,6 +90,8 @@ class Controller:
             terminalreporter.write_line("\n".join(f"  {line}" for line in str(event.graph).split("\n")))
         for remark in whole.remarks:
             terminalreporter.write_line(f"note: {remark}")
+        if whole.page is not None:
+            terminalreporter.write_line(f"report: {self._relative(str(whole.page))}")
         if self._interrupted or whole.cut_short:
             terminalreporter.write_line(self._advice())
 

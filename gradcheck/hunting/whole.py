@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradcheck.hunting.journal import Journal
     from gradcheck.report.events import Crash, Hang
 
-TURNS, RUNNING = "turns.json", "running"
+TURNS, RUNNING, EVENTS = "turns.json", "running", "events"
 STALE = 3600.0
 
 
@@ -31,6 +31,7 @@ class Whole:
         self.casualties: dict[str, Crash | Hang] = {}
         self.remarks: dict[str, None] = {}
         self.cut_short = False
+        self.page: Path | None = None
         self._outcomes: list[list[Any]] = []
         self._finished: set[str] = set()
         self._journal: Journal | None = None
@@ -97,15 +98,26 @@ class Whole:
         self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.asked.shard)))
 
     def close(self) -> None:
-        """Remembers which tests had their turn, and ends the journal."""
+        """Ends the journal, writes the run's page, and remembers which tests had their turn."""
         if self._journal is not None:
             self._journal.close()
+        try:
+            self.page = self._page()
+        except (OSError, ValueError) as error:
+            self.remarks[f"the page of the run was not written: {error}"] = None
         if self.asked.minutes is None:
             return
         try:
             turns.save(self.asked.folder / TURNS, self._finished)
         except (OSError, ValueError) as error:
             self.remarks[f"whose turn it was could not be kept: {error}"] = None
+
+    def _page(self) -> Path | None:
+        if not any((self.asked.folder / EVENTS).glob(f"{self.asked.name}-*.jsonl")):
+            return None
+        from gradcheck.hunting.overview import write_overview
+
+        return write_overview(self.asked)
 
     def _opened(self) -> Journal:
         from gradcheck.hunting.journal import journal

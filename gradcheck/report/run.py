@@ -70,8 +70,8 @@ class Run:
             yield from events
 
 
-def read(*folders: Path | str) -> Run:
-    """The run whose events lie in the files `*.jsonl` of these folders.
+def read(*folders: Path | str, pattern: str = "*.jsonl") -> Run:
+    """The run whose events lie in the files of these folders that match the pattern.
 
     A half-written last line, which a killed process leaves, becomes a remark. Raises ValueError, which names the file
     and the line, for anything else that is no event and for a file that does not begin with `started`; OSError where a
@@ -82,7 +82,7 @@ def read(*folders: Path | str) -> Run:
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder; give one with the events of a run, DIR/events")
-        for path in sorted(folder.glob("*.jsonl")):
+        for path in sorted(folder.glob(pattern)):
             found, unfinished = read_file(path)
             events += found
             remarks += unfinished

@@ -11,6 +11,7 @@ from tests.machine import ELSEWHERE
 
 pytest_plugins = ["pytester"]
 
+OF_THE_RUN = ("index.html", "summary.md")
 PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
 COUNTING = """
     def test_sin(gradcheck_coverage):
@@ -56,8 +57,8 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 
 def written(folder: Path) -> list[str]:
-    """The names of the reports in a folder."""
-    return sorted(path.name for path in folder.iterdir() if path.is_file())
+    """The names of the findings' reports in a folder."""
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in OF_THE_RUN)
 
 
 def rows(result: pytest.RunResult) -> dict[str, list[str]]:
@@ -85,6 +86,17 @@ def test_the_table_ends_the_run(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2)
     assert rows(result)["sin"][:2] == ["sin", "1"]
     assert rows(result)["total,"][:4] == ["total,", "2", "operations", "2"]
+
+
+def test_the_report_of_a_run_is_that_of_this_run_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(COUNTING)
+    for arguments in (("-n", "2"), ("-k", "cos")):
+        result = run(pytester, *arguments)
+        assert f"report: {Path('reports', 'index.html')}" in result.outlines
+    page, summary = ((pytester.path / "reports" / name).read_text() for name in OF_THE_RUN)
+    assert ">cos<" in page
+    assert ">sin<" not in page.partition("never")[0]
+    assert "cos" in summary
 
 
 def test_the_counts_of_all_workers_are_added_up(pytester: pytest.Pytester) -> None:
