@@ -179,6 +179,20 @@ def number(data: Any, place: str) -> float:
     return float(data)
 
 
+def text(data: Any, place: str, pattern: re.Pattern[str] | None = None) -> str:
+    """A text of at most 2,000 characters, of a pattern where one is given; raises GraphFormatError."""
+    if not isinstance(data, str) or not 0 < len(data) <= 2000 or (pattern is not None and not pattern.fullmatch(data)):
+        raise GraphFormatError(place, data, f"a text like {pattern.pattern}" if pattern else "a text")
+    return data
+
+
+def choice(data: Any, place: str, choices: Sequence[str]) -> str:
+    """One of some texts; raises GraphFormatError."""
+    if not isinstance(data, str) or data not in choices:
+        raise GraphFormatError(place, data, f"one of {', '.join(choices)}")
+    return data
+
+
 def _complex(data: Any, place: str, real: Callable[[Any, str], float]) -> complex:
     pair = items(data, place, 2)
     if len(pair) != 2:
