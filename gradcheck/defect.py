@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,20 +12,28 @@ from gradcheck.finding import Kind
 from gradcheck.graphs import json_form
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input
-from gradcheck.graphs.json_form import GraphFormatError, Words, input_from_json, integer, items, keys, number
+from gradcheck.graphs.json_form import (
+    GraphFormatError,
+    Words,
+    choice,
+    input_from_json,
+    integer,
+    items,
+    keys,
+    number,
+    text,
+)
+from gradcheck.known_record import KnownRecord, record_from_json
 from gradcheck.region import CONDITIONS, ELEMENTS, Region
 
 FORMAT = "gradcheck known defect"
 VERSION = 1
-RELEASE = re.compile(r"\d+(\.\d+){1,2}")
-LINK = re.compile(r"https://[\w./#?=&%-]+")
-NAME = re.compile(r"[a-z0-9_-]{1,80}")
 OPTIONAL = ("attrs", "argument", "along", "elements", "ranks", "segments", "indices", "producers")
 Values = tuple[tuple[float, ...] | None, ...]
 
 
 @dataclass(frozen=True)
-class Defect:
+class Defect(KnownRecord):
     """A wrong derivative of TensorFlow that somebody has looked at.
 
     `graph`, `order`, `cotangent` and `direction` replay it: TensorFlow gives `given` (one tuple an input, row-major,
@@ -36,8 +42,6 @@ class Defect:
     releases from `since` up to, not including, `until`, where derivatives are taken along `path` in `mode`.
     """
 
-    name: str
-    title: str
     culprit: str
     order: int
     kind: Kind
@@ -46,12 +50,8 @@ class Defect:
     cotangent: Input
     direction: tuple[Input, ...]
     right: Values
-    source: str
     given: Values
     regions: tuple[Region, ...]
-    since: str
-    until: str | None
-    upstream: str | None
     path: str = PLAIN.path
     mode: str = PLAIN.mode
 
@@ -60,11 +60,6 @@ class Defect:
         """How the derivative is taken that is wrong."""
         return Mode(self.path, self.mode)
 
-    def covers(self, release: str) -> bool:
-        """Whether a release of TensorFlow has the defect, as far as is known."""
-        at = version_of(release)
-        return version_of(self.since) <= at and (self.until is None or at < version_of(self.until))
-
 
 def from_json(data: Any) -> Defect:
     """The defect of a JSON form; raises GraphFormatError for anything that `to_json` would not have written."""
@@ -72,19 +67,16 @@ def from_json(data: Any) -> Defect:
     keys(data, "$", (*names, "given", "regions", "releases", "upstream"))
     if data["format"] != FORMAT or data["version"] != VERSION:
         raise GraphFormatError("$.format", data["format"], f"{FORMAT!r}, version {VERSION}")
-    signature, releases = data["signature"], data["releases"]
+    signature = data["signature"]
     keys(signature, "$.signature", ("culprit", "order", "kind", "trigger"), ("path", "mode"))
-    keys(releases, "$.releases", ("from", "until"))
     graph = json_form.from_json(data["graph"])
-    upstream, until = data["upstream"], releases["until"]
     mode = _mode(signature)
     return Defect(
-        name=_text(data["name"], "$.name", NAME),
-        title=_text(data["title"], "$.title"),
+        **record_from_json(data),
         culprit=_operation(signature["culprit"], "$.signature.culprit"),
         order=_order(signature["order"], "$.signature.order"),
-        kind=Kind(_one_of(signature["kind"], "$.signature.kind", [kind.value for kind in Kind])),
-        trigger=_text(signature["trigger"], "$.signature.trigger"),
+        kind=Kind(choice(signature["kind"], "$.signature.kind", [kind.value for kind in Kind])),
+        trigger=text(signature["trigger"], "$.signature.trigger"),
         graph=graph,
         cotangent=input_from_json(data["cotangent"], "$.cotangent"),
         direction=tuple(
@@ -92,14 +84,10 @@ def from_json(data: Any) -> Defect:
             for i, vector in enumerate(items(data["direction"], "$.direction", 64))
         ),
         right=_values(data["right"], "$.right", graph, complete=True),
-        source=_text(data["source"], "$.source"),
         given=_values(data["given"], "$.given", graph, complete=False),
         regions=tuple(
             _region(region, f"$.regions[{i}]") for i, region in enumerate(items(data["regions"], "$.regions", 64))
         ),
-        since=_text(releases["from"], "$.releases.from", RELEASE),
-        until=None if until is None else _text(until, "$.releases.until", RELEASE),
-        upstream=None if upstream is None else _text(upstream, "$.upstream", LINK),
         path=mode.path,
         mode=mode.mode,
     )
@@ -166,18 +154,18 @@ def _region(data: Any, place: str) -> Region:
     segments = data.get("segments")
     return Region(
         op=op,
-        condition=_one_of(data["condition"], f"{place}.condition", list(CONDITIONS)),
+        condition=choice(data["condition"], f"{place}.condition", list(CONDITIONS)),
         orders=tuple(
             _order(order, f"{place}.orders[{i}]") for i, order in enumerate(items(data["orders"], f"{place}.orders", 2))
         ),
         attrs=tuple((name, _frozen(value)) for name, value in sorted(attrs.items())),
         argument=integer(data.get("argument", 0), f"{place}.argument", CATALOGUE[op].arity - 1),
         along=_frozen(along),
-        elements=_one_of(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
+        elements=choice(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
         ranks=tuple(
             integer(rank, f"{place}.ranks[{i}]", 8) for i, rank in enumerate(items(data.get("ranks", []), place, 8))
         ),
-        segments=None if segments is None else _text(segments, f"{place}.segments"),
+        segments=None if segments is None else text(segments, f"{place}.segments"),
         indices=_names(data, place, "indices"),
         producers=tuple(_operation(name, f"{place}.producers") for name in _names(data, place, "producers")),
     )
@@ -185,7 +173,7 @@ def _region(data: Any, place: str) -> Region:
 
 def _names(data: Any, place: str, field: str) -> tuple[str, ...]:
     names = items(data.get(field, []), f"{place}.{field}", 64)
-    return tuple(_text(name, f"{place}.{field}[{i}]") for i, name in enumerate(names))
+    return tuple(text(name, f"{place}.{field}[{i}]") for i, name in enumerate(names))
 
 
 def _values(data: Any, place: str, graph: Graph, *, complete: bool) -> Values:
@@ -214,12 +202,6 @@ def _numbers(data: Any, place: str, value: Input, *, complete: bool) -> tuple[fl
     )
 
 
-def _text(data: Any, place: str, pattern: re.Pattern[str] | None = None) -> str:
-    if not isinstance(data, str) or not 0 < len(data) <= 2000 or (pattern is not None and not pattern.fullmatch(data)):
-        raise GraphFormatError(place, data, f"a text like {pattern.pattern}" if pattern else "a text")
-    return data
-
-
 def _operation(data: Any, place: str) -> str:
     if not isinstance(data, str) or data not in CATALOGUE:
         raise GraphFormatError(place, data, "the name of an operation of the catalogue")
@@ -232,21 +214,5 @@ def _order(data: Any, place: str) -> int:
     return data
 
 
-def _one_of(data: Any, place: str, choices: Sequence[str]) -> str:
-    if not isinstance(data, str) or data not in choices:
-        raise GraphFormatError(place, data, f"one of {', '.join(choices)}")
-    return data
-
-
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
-
-
-def version_of(release: str) -> tuple[int, ...]:
-    """A release of TensorFlow as three numbers, to be compared; what follows a hyphen does not count.
-
-    >>> version_of("2.9") < version_of("2.23.0-dev20260901")
-    True
-    """
-    numbers = [int(part) for part in re.findall(r"\d+", release.partition("-")[0])[:3]]
-    return tuple([*numbers, 0, 0, 0][:3])

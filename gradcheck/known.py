@@ -1,19 +1,24 @@
-"""Known defects of TensorFlow, one JSON file each: loaded, matched, left out of generation."""
+"""What is known to be wrong in TensorFlow, one JSON file each: loaded, matched, left out of generation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradcheck import defect as form
+from gradcheck import deviation as tape_form
 from gradcheck import files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defect import Defect as Defect
+from gradcheck.deviation import Deviation as Deviation
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
 from gradcheck.report.discovery import Discovery
+
+Known: TypeAlias = Defect | Deviation
+"""What a file of known defects may hold: a wrong derivative, or what tapes do against their documentation."""
 
 
 class KnownDefectError(ValueError):
@@ -21,10 +26,23 @@ class KnownDefectError(ValueError):
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
-    """The defects of a folder, by file name.
+    """The wrong derivatives in a folder, by file name.
+
+    Raises what `records` does, also for the files that are about tapes.
+    """
+    return tuple(one for one in records(folder) if isinstance(one, Defect))
+
+
+def deviations(folder: Path | str | None = None) -> tuple[Deviation, ...]:
+    """What tapes do against their documentation, of the same folder; raises what `records` does."""
+    return tuple(one for one in records(folder) if isinstance(one, Deviation))
+
+
+def records(folder: Path | str | None = None) -> tuple[Known, ...]:
+    """All that is known in a folder, by file name.
 
     Without a folder: the one that GRADCHECK_KNOWN names, or that of pytest's root folder, or the nearest from here up;
-    where there is none, no defects. Raises KnownDefectError for a file that is broken or is something else, and for a
+    where there is none, nothing. Raises KnownDefectError for a file that is broken or is something else, and for a
     folder named but missing.
     """
     place = Path(folder) if folder is not None else home()
@@ -139,12 +157,18 @@ def _inside(discovery: Discovery, defect: Defect) -> bool:
     return excludes(node.op, node.attributes, arguments, discovery.order, producers, defects=[defect]) is not None
 
 
-def read(path: Path) -> Defect:
-    """The defect of one file; raises KnownDefectError, which names the file, the place in it and the fix."""
+def read(path: Path) -> Known:
+    """What one file holds; raises KnownDefectError, which names the file, the place in it and the fix."""
     try:
-        return form.from_json(parse(files.read(path, MAX_TEXT)))
+        return from_json(parse(files.read(path, MAX_TEXT)))
     except (GraphFormatError, OSError) as error:
         raise KnownDefectError(
             f"{path}: not a known defect of this format: {error}. Correct the file or take it out of the folder; "
             f"reports/README.md describes the format"
         ) from None
+
+
+def from_json(data: Any) -> Known:
+    """What a document of one of the two formats holds; raises GraphFormatError for anything else."""
+    about_tapes = isinstance(data, dict) and data.get("format") == tape_form.FORMAT
+    return tape_form.from_json(data) if about_tapes else form.from_json(data)

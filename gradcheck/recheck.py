@@ -14,9 +14,12 @@ from gradcheck.autodiff.gradients import WrongShapeError
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.pullback import DerivativeRaisedError
 from gradcheck.defect import Defect, Values
+from gradcheck.deviation import NONE, ZEROS, Deviation, Outcome
 from gradcheck.finding import AGREE, MISMATCH, Kind, OrderResult
 from gradcheck.graphs.admission import admit
 from gradcheck.graphs.graph import Graph, Input
+from gradcheck.programs import interpreter
+from gradcheck.programs.interpreter import Observed
 from gradcheck.replay import close, derivative, values
 from gradcheck.report.discovery import Discovery
 from gradcheck.report.events import State
@@ -39,6 +42,11 @@ def of_report(found: Discovery) -> Recheck:
     return _guarded(lambda: _checked(found, found.signature.kind))
 
 
+def of_known(record: Defect | Deviation) -> Recheck:
+    """Whether TensorFlow still does what a record of reports/known says; nothing is raised."""
+    return of_deviation(record) if isinstance(record, Deviation) else of_defect(record)
+
+
 def of_defect(defect: Defect) -> Recheck:
     """Compare TensorFlow's derivative with what a known defect calls wrong and right; nothing is raised.
 
@@ -56,6 +64,20 @@ def of_defect(defect: Defect) -> Recheck:
         if checked.state is not State.STILL:
             return checked
         return Recheck(State.STILL, f"{checked.message}; not the value that is recorded", changed=True)
+
+    return _guarded(look)
+
+
+def of_deviation(deviation: Deviation) -> Recheck:
+    """Run a program of tapes, and compare what it comes to with what is recorded and promised; nothing is raised."""
+
+    def look() -> Recheck:
+        seen = interpreter.run(deviation.program)
+        if _came_to(deviation.promised, seen, deviation.derivative):
+            return Recheck(State.FIXED, "gives what is promised")
+        if _came_to(deviation.given, seen, deviation.derivative):
+            return Recheck(State.STILL, f"{deviation.kind}, as recorded")
+        return Recheck(State.STILL, f"gives {_seen(seen, deviation.derivative)}, which is neither", changed=True)
 
     return _guarded(look)
 
@@ -106,6 +128,24 @@ def _checked(found: Discovery | Defect, kind: Kind) -> Recheck:
         return Recheck(State.FIXED, "agrees with differences")
     reasons = ", ".join(reason.value for reason in result.reasons)
     return Recheck(State.CANNOT_RUN, f"nobody can tell ({reasons or 'nothing could be compared'})")
+
+
+def _came_to(outcome: Outcome, seen: Observed, derivative: str) -> bool:
+    if seen.raised is not None:
+        return type(seen.raised).__name__ == outcome
+    found = seen.part(derivative)
+    if found is None or outcome == NONE:
+        return found is None and outcome == NONE
+    if outcome == ZEROS:
+        return not np.any(found)
+    return not isinstance(outcome, str) and close(values([found]), (outcome,), SAME)
+
+
+def _seen(seen: Observed, derivative: str) -> str:
+    if seen.raised is not None:
+        return f"{type(seen.raised).__name__}: {seen.raised}"
+    found = seen.part(derivative)
+    return NONE if found is None else str(found.tolist())
 
 
 def _guarded(look: Callable[[], Recheck]) -> Recheck:

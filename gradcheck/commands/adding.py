@@ -14,6 +14,7 @@ from gradcheck.commands.installed import known_defects, known_folder, tensorflow
 from gradcheck.commands.options import subcommand
 from gradcheck.defect import Values
 from gradcheck.graphs.json_form import MAX_TEXT, parse
+from gradcheck.known_record import NAME
 from gradcheck.region import Region
 from gradcheck.report import reading
 from gradcheck.report.discovery import Discovery
@@ -87,8 +88,8 @@ def _report(path: Path) -> Discovery:
 
 
 def _new(folder: Path, name: str) -> Path:
-    if not defect.NAME.fullmatch(name):
-        raise CommandError(f"--name was {name!r}; expected a text like {defect.NAME.pattern}")
+    if not NAME.fullmatch(name):
+        raise CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
     path = folder / f"{name}.json"
     if path.exists() or path.is_symlink():
         raise CommandError(f"{path}: already there; choose another name with --name")

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck.commands.answer import Answer, CommandError, table
-from gradcheck.commands.installed import known_defects, known_folder, tensorflow
+from gradcheck.commands.installed import known_folder, known_records, tensorflow
 from gradcheck.commands.options import subcommand
-from gradcheck.defect import Defect, version_of
+from gradcheck.deviation import Deviation
+from gradcheck.known import Known
+from gradcheck.known_record import version_of
 from gradcheck.report.events import State
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 STILL, FIXED, CANNOT_RUN = "still wrong", "fixed", "cannot run"
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
-MORE = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow.
+MORE = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
+program of tapes.
 
 {STILL}: as recorded; {GONE}: the same; {FIXED}: right now, though the file says otherwise; {CHANGED}: wrong, but not
 as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one; {CANNOT_RUN}: nobody can tell.
@@ -30,7 +33,7 @@ exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot r
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one defect."""
+    """What became of one record."""
 
     name: str
     state: str
@@ -61,35 +64,40 @@ def add(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> Answer:
     """Checks the defects asked for."""
     folder = known_folder(asked.folder)
-    defects = named(known_defects(folder), asked.names)
+    records = named(known_records(folder), asked.names)
     installed = tensorflow()
-    from gradcheck.recheck import of_defect
+    from gradcheck.recheck import of_known
 
-    checked = [_checked(one, of_defect(one), installed) for one in defects]
+    checked = [_checked(one, of_known(one), installed) for one in records]
     odd = [one for one in checked if not one.as_recorded]
     rows = [(one.state, one.name, one.message) for one in checked]
     total = f"{len(checked) - len(odd)} of {len(checked)} as recorded, TensorFlow {installed}"
-    data = {"tensorflow": installed, "defects": [asdict(one) for one in checked]}
+    tapes = {one.name for one in records if isinstance(one, Deviation)}
+    data = {
+        "tensorflow": installed,
+        "defects": [asdict(one) for one in checked if one.name not in tapes],
+        "deviations": [asdict(one) for one in checked if one.name in tapes],
+    }
     code = 2 if any(one.state == CANNOT_RUN for one in checked) else 1 if odd else 0
     return Answer("known check", (*(table(rows) if rows else ()), total), data, _next(odd, folder), code)
 
 
-def named(defects: Sequence[Defect], names: Sequence[str]) -> list[Defect]:
-    """The defects of these names, in their order, or all; raises CommandError for a name that none has."""
-    known = {one.name: one for one in defects}
+def named(records: Sequence[Known], names: Sequence[str]) -> list[Known]:
+    """The records of these names, in their order, or all; raises CommandError for a name that none has."""
+    known = {one.name: one for one in records}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3)
             meant = f"did you mean {' or '.join(near)}?" if near else "python -m gradcheck known list has the names"
             raise CommandError(f"{name}: no known defect of this name; {meant}")
-    return [known[name] for name in names] if names else list(defects)
+    return [known[name] for name in names] if names else list(records)
 
 
-def _checked(one: Defect, seen: Recheck, installed: str) -> Checked:
+def _checked(one: Known, seen: Recheck, installed: str) -> Checked:
     return Checked(one.name, _state(one, seen, installed), seen.message, one.title, one.upstream)
 
 
-def _state(one: Defect, seen: Recheck, installed: str) -> str:
+def _state(one: Known, seen: Recheck, installed: str) -> str:
     if seen.state is State.CANNOT_RUN:
         return CANNOT_RUN
     if seen.state is State.FIXED:

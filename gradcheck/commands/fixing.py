@@ -10,10 +10,12 @@ from typing import Any
 from gradcheck import files
 from gradcheck.commands.answer import Answer, CommandError
 from gradcheck.commands.checking import named
-from gradcheck.commands.installed import known_defects, known_folder, tensorflow
+from gradcheck.commands.installed import known_folder, known_records, tensorflow
 from gradcheck.commands.options import subcommand
-from gradcheck.defect import RELEASE, Defect, version_of
+from gradcheck.deviation import Deviation
 from gradcheck.graphs.json_form import MAX_TEXT, parse
+from gradcheck.known import Known
+from gradcheck.known_record import RELEASE, version_of
 from gradcheck.report.events import State
 
 MORE = """Writes the first release without the defect into its file. Without --release that is the installed one,
@@ -40,7 +42,7 @@ def add(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> Answer:
     """Marks the defect asked for."""
     folder = known_folder(asked.folder)
-    (found,) = named(known_defects(folder), [asked.name])
+    (found,) = named(known_records(folder), [asked.name])
     if asked.release is not None and not RELEASE.fullmatch(asked.release):
         raise CommandError(f"--release was {asked.release!r}; expected a release of TensorFlow, such as 2.22.0")
     installed = tensorflow()
@@ -57,15 +59,16 @@ def run(asked: argparse.Namespace) -> Answer:
         raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
     lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
-    return Answer("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/test_known.py")
+    test = "test_known_deviations.py" if isinstance(found, Deviation) else "test_known.py"
+    return Answer("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
 
 
-def _refuse_contradiction(found: Defect, until: str, installed: str) -> None:
-    from gradcheck.recheck import of_defect
+def _refuse_contradiction(found: Known, until: str, installed: str) -> None:
+    from gradcheck.recheck import of_known
 
     if version_of(installed) < version_of(until):
         return
-    seen = of_defect(found)
+    seen = of_known(found)
     if seen.state is not State.FIXED:
         told = "is still wrong" if seen.state is State.STILL else "cannot be checked"
         raise CommandError(

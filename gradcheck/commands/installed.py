@@ -8,6 +8,7 @@ from pathlib import Path
 from gradcheck import known, runtime
 from gradcheck.commands.answer import CommandError
 from gradcheck.defect import Defect
+from gradcheck.known import Known
 
 PACKAGES = ("tensorflow", "tf-nightly", "tensorflow-cpu", "tf-nightly-cpu", "tensorflow-macos", "tensorflow-intel")
 
@@ -41,8 +42,13 @@ def known_folder(named: Path | None) -> Path:
 
 
 def known_defects(folder: Path | None = None) -> tuple[Defect, ...]:
-    """The known defects of a folder, or of the nearest; raises CommandError where one cannot be read."""
+    """The wrong derivatives of a folder, or of the nearest; raises CommandError where a file cannot be read."""
+    return tuple(one for one in known_records(folder) if isinstance(one, Defect))
+
+
+def known_records(folder: Path | None = None) -> tuple[Known, ...]:
+    """All that is known there, what tapes do as well; raises CommandError where a file cannot be read."""
     try:
-        return known.load(folder)
+        return known.records(folder)
     except known.KnownDefectError as error:
         raise CommandError(str(error)) from None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gradcheck.commands import adding, checking, fixing
 from gradcheck.commands.answer import Answer, table
-from gradcheck.commands.installed import known_defects, known_folder, release
+from gradcheck.commands.installed import known_folder, known_records, release
 from gradcheck.commands.options import subcommand
 from gradcheck.defect import Defect
+from gradcheck.deviation import Deviation
+from gradcheck.known import Known
 
 ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
 EXAMPLE = "example:\n  python -m gradcheck known list"
@@ -41,35 +44,41 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    """Lists the known defects."""
-    defects, installed = known_defects(known_folder(asked.folder)), release()
-    rows = [
-        (one.name, one.kind.value, _releases(one), "here" if one.covers(installed) else "-", one.title)
-        for one in defects
-    ]
-    here = sum(one.covers(installed) for one in defects)
+    """Lists the known defects, and what tapes do against their documentation."""
+    records, installed = known_records(known_folder(asked.folder)), release()
+    defects = [one for one in records if isinstance(one, Defect)]
+    deviations = [one for one in records if isinstance(one, Deviation)]
+    rows = [_row(one, one.kind.value, installed) for one in defects]
+    rows += [_row(one, one.kind, installed) for one in deviations]
+    totals = [_total(defects, "defects", installed)]
+    totals += [_total(deviations, "deviations of tapes", installed)] if deviations else []
     data = {
         "tensorflow": installed,
-        "defects": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "operation": one.culprit,
-                "order": one.order,
-                "kind": one.kind.value,
-                "trigger": one.trigger,
-                "from": one.since,
-                "until": one.until,
-                "here": one.covers(installed),
-                "upstream": one.upstream,
-            }
-            for one in defects
-        ],
+        "defects": [_defect(one, installed) for one in defects],
+        "deviations": [_deviation(one, installed) for one in deviations],
     }
-    total = f"{len(defects)} known defects, {here} of them in TensorFlow {installed}"
-    lines = (*(table(rows) if rows else ()), total)
-    return Answer("known list", lines, data, "python -m gradcheck known check")
+    return Answer("known list", (*(table(rows) if rows else ()), *totals), data, "python -m gradcheck known check")
 
 
-def _releases(one: Defect) -> str:
-    return f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+def _row(one: Known, kind: str, installed: str) -> tuple[str, ...]:
+    releases = f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+    return one.name, kind, releases, "here" if one.covers(installed) else "-", one.title
+
+
+def _total(records: Sequence[Known], what: str, installed: str) -> str:
+    here = sum(one.covers(installed) for one in records)
+    return f"{len(records)} known {what}, {here} of them in TensorFlow {installed}"
+
+
+def _defect(one: Defect, installed: str) -> dict[str, Any]:
+    signature = {"operation": one.culprit, "order": one.order, "kind": one.kind.value, "trigger": one.trigger}
+    return {"name": one.name, "title": one.title, **signature, **_known(one, installed)}
+
+
+def _deviation(one: Deviation, installed: str) -> dict[str, Any]:
+    outcomes = {"promised": one.promised, "given": one.given}
+    return {"name": one.name, "title": one.title, **outcomes, **_known(one, installed)}
+
+
+def _known(one: Known, installed: str) -> dict[str, Any]:
+    return {"from": one.since, "until": one.until, "here": one.covers(installed), "upstream": one.upstream}

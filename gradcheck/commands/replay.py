@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck import defect, files, known
+from gradcheck import defect, deviation, files, known
 from gradcheck.commands import runs
 from gradcheck.commands.answer import Answer, CommandError, table
 from gradcheck.commands.installed import known_defects, tensorflow
@@ -32,6 +32,7 @@ is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
 one or more are fixed, 2 if one or more cannot run."""
+FORMATS = (json_report.FORMAT, defect.FORMAT, deviation.FORMAT)
 CODES = {State.STILL: 0, State.FIXED: 1, State.CANNOT_RUN: 2}
 NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
 
@@ -139,10 +140,12 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 def _replayed(path: Path, defects: Sequence[defect.Defect], release: str) -> Replayed:
     try:
         data = parse(files.read(path, MAX_TEXT))
-        if not isinstance(data, dict) or data.get("format") not in (json_report.FORMAT, defect.FORMAT):
-            raise GraphFormatError("$", data, f"the format {json_report.FORMAT!r} or {defect.FORMAT!r}")
+        if not isinstance(data, dict) or data.get("format") not in FORMATS:
+            raise GraphFormatError("$", data, f"one of the formats {', '.join(map(repr, FORMATS))}")
         if data["format"] == defect.FORMAT:
             return _defect(path, defect.from_json(data), release)
+        if data["format"] == deviation.FORMAT:
+            return _deviation(path, deviation.from_json(data), release)
         return _report(path, reading.from_json(data).discovery, defects)
     except (ValueError, OSError) as error:
         told = str(error).removeprefix(f"{path}: ")
@@ -154,6 +157,14 @@ def _defect(path: Path, found: defect.Defect, release: str) -> Replayed:
 
     name = found.name if found.covers(release) else None
     return _told(path, of_defect(found), "known", found, found.kind.value, name)
+
+
+def _deviation(path: Path, found: deviation.Deviation, release: str) -> Replayed:
+    from gradcheck.recheck import of_deviation
+
+    seen, name = of_deviation(found), found.name if found.covers(release) else None
+    state, kind = NAMES[seen.state], found.kind
+    return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
 
 
 def _report(path: Path, found: Discovery, defects: Sequence[defect.Defect]) -> Replayed:

@@ -24,6 +24,10 @@ class Observed:
     derivatives: tuple[dict[str, Array | None], ...]
     raised: BaseException | None
 
+    def part(self, path: str) -> Array | None:
+        """What a part of a derivative came to in the end; raises KeyError where the program did not get so far."""
+        return {name: part for parts in self.derivatives for name, part in parts.items()}[path]
+
 
 @cache
 def callable_of(operation: str) -> Callable[..., Any]:

@@ -25,7 +25,10 @@ def known(run: Run) -> Markup | None:
         same = all(each is None or each.state is State.STILL for each in found)
         rows[same].append(row(words(element("code", name)), *(words(_state(each)) for each in found)))
     head = ("defect", *releases)
-    told = "Generation leaves their regions out, so that the hunt goes on behind them; each is replayed."
+    told = (
+        "Generation leaves the regions of wrong derivatives out, and the model of tapes does what tapes do, so that "
+        "the hunt goes on behind them; each is replayed."
+    )
     return section(
         "Known defects of TensorFlow",
         element("p", told, class_="soft"),

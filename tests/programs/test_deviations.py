@@ -1,91 +1,113 @@
-"""Where TensorFlow's tapes do something else than they say, with what shows it; the model predicts them as they are.
+"""That what the records of tapes in reports/known/ call promised is right: by differences, or by the lines beside it.
 
-The records of reports/known/ hold a graph and a wrong derivative of one of its operations; these are about tapes.
+Each record replays what TensorFlow gives instead; tests/properties/test_known_deviations.py runs them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.deviation import Deviation
+from gradcheck.known import deviations
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import sample
+from gradcheck.programs.interpreter import run
+from gradcheck.programs.program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 
-POINT = np.array([0.7, -0.4])
-
-
-@pytest.fixture
-def c() -> tf.Tensor:
-    return tf.constant(POINT)
-
-
-def watched_while_stopped(c: tf.Tensor, other: bool) -> Any:
-    """watch() is called while the tape does not record; `other`: inside of a tape that has nothing to do with it."""
-    with tf.GradientTape() if other else tf.name_scope("nothing"), tf.GradientTape() as tape:
-        with tape.stop_recording():
-            tape.watch(c)
-        y = tf.sin(c)
-    return tape.gradient(y, c)
+RECORDS = {one.name: one for one in deviations(Path(__file__).parents[2] / "reports" / "known")}
+WATCH, TARGET, ZEROS = "tape-watch-while-stopped", "tape-target-and-source", "tape-traced-zeros"
+SCALAR, UNCONNECTED = "tape-batch-jacobian-of-scalar", "tape-batch-jacobian-unconnected"
 
 
-def test_watch_is_ignored_while_no_tape_records(c: tf.Tensor) -> None:
-    """ "Ensures that `tensor` is being traced by this tape": only if some tape, whichever, records at that moment.
-
-    TFE_Py_TapeWatch returns at once where no tape is active. What the tape recorded is sin(c), whose differences with
-    respect to c are not zero, and the same lines inside of an unrelated tape give them.
-    """
-    estimate = first_difference(sample(lambda points: np.sin(points).sum(axis=1, keepdims=True), POINT, np.eye(2)))
-    assert watched_while_stopped(c, other=False) is None
-    found = watched_while_stopped(c, other=True).numpy()
-    assert np.all(np.abs(found - estimate.value[:, 0]) <= estimate.bound[:, 0])
+def given(program: Program) -> Any:
+    """What the derivative g of a program comes to."""
+    observed = run(program)
+    assert observed.raised is None
+    part = observed.part("g")
+    return part if part is None else part.tolist()
 
 
-def test_a_target_that_is_a_source_loses_its_ones_when_another_target_uses_it(c: tf.Tensor) -> None:
-    """The gradient of z + c with respect to c is None, that of c alone is one: adding a target takes a gradient away.
-
-    c is not watched, so that z has none to give; but dc/dc is there before the pass, and deleted in it with the flows
-    to operands that the tape does not follow (ComputeGradient in tensorflow/c/eager/tape.h).
-    """
-    x = tf.Variable([1.0, 2.0], dtype=tf.float64)
-    with tf.GradientTape(persistent=True) as tape:
-        z = x * c
-    assert tape.gradient([c], c).numpy().tolist() == [1.0, 1.0]
-    assert tape.gradient([z, c], c) is None
-    np.testing.assert_array_equal(tape.gradient([z, c], x), c)
+def changed(record: Deviation, change: Callable[[Derive], Derive]) -> Program:
+    """The program of a record with its last statement, the derivative, changed."""
+    *before, derive = record.program.body
+    assert isinstance(derive, Derive)
+    return replace(record.program, body=(*before, change(derive)))
 
 
-@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
-def test_zeros_for_the_unconnected_are_recorded_eagerly_only(traced: bool) -> None:
-    """The same lines give a gradient eagerly and None in a graph: eager zeros are an operation on the source."""
-
-    def program() -> Any:
-        c, x = tf.constant(POINT), tf.constant([1.0, 2.0], tf.float64)
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(c)
-            zeros = tape.gradient(x * x, c, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            y = tf.exp(zeros)
-        return tape.gradient(y, zeros)
-
-    found = (tf.function(program) if traced else program)()
-    assert found is None if traced else found.numpy().tolist() == [1.0, 1.0]
+def inside(tape: Tape, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    return (Open((tape,), body),)
 
 
-def test_a_batch_jacobian_of_a_scalar_raises_an_index_error() -> None:
-    """ "ValueError: if first dimension of `target` and `source` do not match" is what it promises."""
-    m = tf.Variable([[1.0, 2.0]], dtype=tf.float64)
-    with tf.GradientTape() as tape:
-        y = tf.reduce_sum(m)
-    with pytest.raises(IndexError, match="list index out of range"):
-        tape.batch_jacobian(y, m)
+def test_the_records_are_those_of_which_this_file_tells() -> None:
+    assert set(RECORDS) == {WATCH, TARGET, ZEROS, SCALAR, UNCONNECTED}
 
 
-def test_an_unconnected_batch_jacobian_is_zeros_though_none_was_asked_for() -> None:
-    """`unconnected_gradients` is NONE by default; jacobian keeps to it, batch_jacobian does not."""
-    m, other = (tf.Variable([[1.0, 2.0]], dtype=tf.float64) for _ in range(2))
-    with tf.GradientTape(persistent=True) as tape:
-        y = tf.sin(m)
-    assert tape.jacobian(y, other) is None
-    assert tape.batch_jacobian(y, other).numpy().tolist() == [[[0.0, 0.0], [0.0, 0.0]]]
+def test_a_tensor_watched_while_its_tape_is_stopped_has_the_derivative_of_what_was_recorded() -> None:
+    record = RECORDS[WATCH]
+    constant = record.program.body[0]
+    assert isinstance(constant, Constant)
+    point = constant.literal.array()
+    estimate = first_difference(sample(lambda points: np.sin(points).sum(axis=1, keepdims=True), point, np.eye(2)))
+    assert np.all(estimate.conclusive)
+    assert np.all(np.abs(np.array(record.promised) - estimate.value[:, 0]) <= estimate.bound[:, 0])
+
+
+def test_an_unrelated_tape_around_the_same_lines_gives_it() -> None:
+    record = RECORDS[WATCH]
+    found = given(replace(record.program, body=inside(Tape("unrelated"), record.program.body)))
+    assert found == pytest.approx(record.promised)
+
+
+def test_a_target_that_is_a_source_has_ones_where_it_is_alone() -> None:
+    """Adding the target z takes the gradient away, though z has none to give: c is not watched."""
+    record = RECORDS[TARGET]
+    alone = changed(record, lambda derive: replace(derive, targets=Structure("one", ("c",))))
+    other = changed(record, lambda derive: replace(derive, targets=Structure("one", ("z",))))
+    assert given(alone) == list(record.promised)  # type: ignore[arg-type]
+    assert given(other) is None
+
+
+def test_the_other_targets_keep_their_gradient() -> None:
+    record = RECORDS[TARGET]
+    found = given(changed(record, lambda derive: replace(derive, sources=Structure("one", ("x",)))))
+    constant = record.program.body[0]
+    assert isinstance(constant, Constant)
+    assert found == list(constant.literal.values)
+
+
+def test_the_same_lines_outside_of_a_function_give_what_is_promised_inside() -> None:
+    record = RECORDS[ZEROS]
+    assert record.program.traced
+    assert given(replace(record.program, traced=False)) == list(record.promised)  # type: ignore[arg-type]
+
+
+def test_jacobian_keeps_to_what_batch_jacobian_is_asked_for() -> None:
+    record = RECORDS[UNCONNECTED]
+    assert record.promised == "None"
+    assert given(changed(record, lambda derive: replace(derive, method="jacobian"))) is None
+
+
+def test_a_vector_raises_what_is_promised_for_a_scalar() -> None:
+    record = RECORDS[SCALAR]
+    vector = changed(record, lambda derive: replace(derive, targets=Structure("one", ("v",))))
+    body = (Constant("v", Literal((2,), (1.0, 2.0))), *vector.body)
+    assert type(run(replace(vector, body=body)).raised).__name__ == record.promised
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (SCALAR, ("ValueError: If", "dimension of `target` and `source` do not match")),
+        (UNCONNECTED, ("unconnected", "it defaults to 'none'")),
+    ],
+)
+def test_the_documentation_says_so(name: str, words: tuple[str, ...]) -> None:
+    told = " ".join(str(tf.GradientTape.batch_jacobian.__doc__).split())
+    assert all(one in told for one in words), f"{name} quotes what is not there any more"

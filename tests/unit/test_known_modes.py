@@ -18,7 +18,7 @@ KNOWN = Path(__file__).parents[2] / "reports" / "known"
 
 @pytest.fixture
 def gaps() -> Defect:
-    return known.read(KNOWN / "forward-segment_min-gaps-order1.json")
+    return next(one for one in known.load(KNOWN) if one.name == "forward-segment_min-gaps-order1")
 
 
 def test_a_defect_of_a_mode_concerns_that_mode_alone(gaps: Defect) -> None:
