@@ -15,10 +15,14 @@ from gradcheck.defect import Defect as Defect
 from gradcheck.deviation import Deviation as Deviation
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
+from gradcheck.region import Region
 from gradcheck.report.discovery import Discovery
 
 Known: TypeAlias = Defect | Deviation
 """What a file of known defects may hold: a wrong derivative, or what tapes do against their documentation."""
+
+Filed = dict[str, list[tuple[str, Region]]]
+"""Regions, with their defects' names, by operation."""
 
 
 class KnownDefectError(ValueError):
@@ -88,10 +92,8 @@ def excludes(
     `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects`
     are those of the installed TensorFlow unless given.
     """
-    for defect in current() if defects is None else defects:
-        if any(region.contains(op, attrs, arguments, order, producers) for region in defect.regions):
-            return defect.name
-    return None
+    filed = _filed(PLAIN) if defects is None else _by_operation(defects)
+    return _containing(filed, op, attrs, arguments, order, producers)
 
 
 def excludes_in(mode: Mode) -> Callable[..., str | None]:
@@ -99,16 +101,33 @@ def excludes_in(mode: Mode) -> Callable[..., str | None]:
 
     A pushforward is the derivative of a gradient function, and fails where second derivatives do.
     """
-    defects = current(mode)
+    filed = _filed(mode)
     reach = {"forward": (1, 2)}.get(mode.path)
 
     def excluded(
         op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int, producers: Sequence[str] = ()
     ) -> str | None:
-        names = (excludes(op, attrs, arguments, at, producers, defects=defects) for at in reach or (order,))
+        names = (_containing(filed, op, attrs, arguments, at, producers) for at in reach or (order,))
         return next((name for name in names if name is not None), None)
 
     return excluded
+
+
+def _by_operation(defects: Sequence[Defect]) -> Filed:
+    filed: Filed = {}
+    for defect in defects:
+        for region in defect.regions:
+            filed.setdefault(region.op, []).append((defect.name, region))
+    return filed
+
+
+@lru_cache(maxsize=64)
+def _filed(mode: Mode) -> Filed:
+    return _by_operation(current(mode))
+
+
+def _containing(filed: Filed, op: str, *case: Any) -> str | None:
+    return next((name for name, region in filed.get(op, ()) if region.contains(op, *case)), None)
 
 
 def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:

@@ -60,13 +60,11 @@ class Entries:
 
     def reasons(self) -> tuple[Reason, ...]:
         """Why entries are inconclusive, each reason once."""
-        codes = np.unique(self.code[self.status == INCONCLUSIVE])
-        return tuple(REASONS[int(code)] for code in codes)
+        return tuple(REASONS[code] for code in sorted(set(self.code[self.status == INCONCLUSIVE].tolist())))
 
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of mismatch, the most severe first."""
-        codes = np.unique(self.code[self.status == MISMATCH])
-        return tuple(KINDS[int(code)] for code in codes)
+        return tuple(KINDS[code] for code in sorted(set(self.code[self.status == MISMATCH].tolist())))
 
     @property
     def turned(self) -> Entries:
@@ -99,12 +97,17 @@ def code_of(value: Kind | Reason) -> int:
 
 def stacked(tables: list[Entries]) -> Entries:
     """Several tables as one, flattened."""
+    if len(tables) == 1:
+        return combined(np.ravel, *tables)
     return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *tables)
 
 
 def combined(function: Callable[..., Array], *tables: Entries) -> Entries:
     """The table whose arrays are the function of the tables' arrays, name by name."""
-    return Entries(*(function(*(getattr(table, field.name) for table in tables)) for field in fields(Entries)))
+    return Entries(*(function(*(getattr(table, name) for table in tables)) for name in ARRAYS))
+
+
+ARRAYS = tuple(field.name for field in fields(Entries))
 
 
 def chosen(mask: Array, first: Entries, second: Entries) -> Entries:

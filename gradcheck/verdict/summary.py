@@ -84,7 +84,7 @@ def summarise(
         reasons=whole.reasons(),
         notes=notes,
         resolution=resolution,
-        relative_resolution=_relative(tables),
+        relative_resolution=_relative(tables, whole),
         compared=int(whole.status.size) - undecided,
         inconclusive=undecided,
     )
@@ -107,12 +107,12 @@ def _seen(entries: Entries) -> Array:
     return seen
 
 
-def _relative(tables: Sequence[Table]) -> float:
+def _relative(tables: Sequence[Table], whole: Entries) -> float:
     """The resolution over the largest derivative; for probes, over the largest contribution to each of them."""
     plain = [table.entries for table in tables if table.contribution is None]
     shares = []
     if plain:
-        whole = stacked(plain)
+        whole = whole if len(plain) == len(tables) else stacked(plain)
         seen = _seen(whole)
         largest = np.max(np.abs(whole.difference[seen]), initial=0.0)
         shares += [float(np.max(whole.allowed[seen])) / largest] if largest > 0 else []
@@ -128,6 +128,8 @@ def _worst(order: int, tables: Sequence[Table], names: Names) -> list[tuple[Find
     groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
     searched = any(table.searched for table in tables)
     for table in tables:
+        if not table.entries.any(MISMATCH):
+            continue
         excess = table.entries.excess()
         for line, row in zip(*np.nonzero(table.entries.status == MISMATCH), strict=True):
             finding = _finding(order, table, names, int(line), int(row))

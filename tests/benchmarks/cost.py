@@ -17,31 +17,31 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import drawing
 import numpy as np
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from gradcheck import known, runtime, trial
+from gradcheck import known, trial
 from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.evaluation import forward, values_of
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.standing import standing
 
-REPEATS = 7
+REPEATS, ROW = 5, 5
 EXAMPLES = 12
 """Hypothesis draws many graphs with the same operations: so many are drawn for each one that is kept."""
 
 
 def seconds(*runs: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
-    """The least processor time of each call; they take turns, after one that does not count."""
+    """The least processor time of each call; they take turns of a few calls each, as a hunt makes many in a row."""
     least = [float("inf")] * len(runs)
-    for turn in range(repeats + 1):
+    for _ in range(repeats):
         for place, run in enumerate(runs):
-            start = time.process_time()
-            run()
-            if turn:
+            for _ in range(ROW):
+                start = time.process_time()
+                run()
                 least[place] = min(least[place], time.process_time() - start)
     return least
 
@@ -67,16 +67,7 @@ def drawn(count: int, number: int) -> tuple[list[Graph], float]:
     found: dict[tuple[str, ...], Graph] = {}
     attempts = 0
 
-    @seed(number)
-    @settings(
-        max_examples=EXAMPLES * count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(graphs(order=2, known=known.excludes))
-    def draw(graph: Graph) -> None:
+    def keep(graph: Graph) -> None:
         nonlocal attempts
         attempts += 1
         names = tuple(node.op for node in graph.nodes)
@@ -84,7 +75,7 @@ def drawn(count: int, number: int) -> tuple[list[Graph], float]:
             found[names] = graph
 
     start = time.process_time()
-    draw()
+    drawing.draw_each(graphs(order=2, known=known.excludes), number, EXAMPLES * count, keep)
     elapsed = (time.process_time() - start) / max(attempts, 1)
     smooth = [graph for graph in found.values() if standing(graph, values_of(graph)).smooth]
     places = np.linspace(0, len(smooth) - 1, min(count, len(smooth))).astype(int)
@@ -101,7 +92,7 @@ def against_compute_gradient(elements: int) -> float:
     peer, ours = seconds(
         lambda: tf.test.compute_gradient(lambda x: forward(graph, [x])[-1], [tensor]),
         lambda: trial.run(graph, (1,)),
-        repeats=REPEATS if elements < 100 else 1,
+        repeats=4 * REPEATS if elements < 100 else 1,
     )
     return peer / ours
 
@@ -112,7 +103,6 @@ def main() -> None:
     parser.add_argument("--graphs", type=int, default=60, help="how many drawn graphs to time")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    runtime.configure()
     sample, drawing = drawn(options.graphs, options.seed)
     rows = [costs(graph) for graph in sample]
     units = [gradient + product for gradient, product, _ in rows]

@@ -22,7 +22,7 @@ from typing import Any
 from drawing import draw_each
 from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 
-from gradcheck import GradientMismatch, assert_step, explain, runtime
+from gradcheck import GradientMismatch, assert_step, explain
 from gradcheck.finding import MISMATCH, Cause, Diagnosis, Result
 
 PROGRESS = 60.0
@@ -168,7 +168,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--failures", type=Path, help="a file to which failures are appended")
     options = parser.parse_args()
-    runtime.configure()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Desk(Path(folder)), options.failures)

@@ -1,4 +1,7 @@
-"""So many values of a strategy, with one seed, and nothing but generation: no database, no shrinking."""
+"""So many values of a strategy, with one seed, and nothing but generation: no database, no shrinking.
+
+Importing it configures TensorFlow, which has to come before anything loads that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
+from gradcheck import runtime
+
 T = TypeVar("T")
+
+runtime.configure()
 
 
 def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, judge: Callable[[T], None]) -> int:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from drawing import draw_each
 from gradcheck.strategies.tape_programs import tape_programs
 
-from gradcheck import runtime
 from gradcheck.programs.comparison import compare
 from gradcheck.programs.program import Derive, Open, Program
 from gradcheck.programs.python_form import to_python
@@ -97,7 +96,6 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=50_000, help="programs in all, shared by the seeds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     options = parser.parse_args()
-    runtime.configure()
     for number in options.seeds:
         print(table(number, hunt(number, options.programs // len(options.seeds))), flush=True)
 
