@@ -24,8 +24,9 @@ def without_loose_agreement(
 ) -> Entries:
     """Agreement of a `derivative` within a `rounding` no smaller than itself is none.
 
-    Where it jumps between its value and one that agrees with the differences of `sample`, its value at the point is
-    wrong.
+    Where it agrees with the differences of `sample` as soon as something moves, its value at the point is wrong: inputs
+    where the point is special, and at smooth points, where the value persists as inputs move, the roundings of what
+    lies between, which cannot change a right one.
     """
     error = np.abs(entries.autodiff - entries.difference)
     tight = EXCLUSION * (entries.bound + ulp_rounding(entries.autodiff, problem.precision))
@@ -34,11 +35,18 @@ def without_loose_agreement(
     loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
     if not loose.any():
         return entries
+
+    def near(values: Array, target: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(values - target) <= tight)
+
     beside = moved(problem, derivative)
-    with np.errstate(invalid="ignore"):
-        right = np.abs(beside - entries.difference) <= tight
-        same = np.abs(beside - entries.autodiff) <= tight
-    jumps = loose & right.any(axis=0) & (right | same).all(axis=0)
+    right = near(beside, entries.difference)
+    if problem.smooth:
+        persists = near(moved(problem, derivative, inner=False), entries.autodiff).all(axis=0)
+        jumps = loose & right.all(axis=0) & persists
+    else:
+        jumps = loose & right.any(axis=0) & (right | near(beside, entries.autodiff)).all(axis=0)
     entries = replace(entries, allowed=np.where(jumps, tight, entries.allowed))
     entries = entries.marked(loose, INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return entries.marked(jumps, MISMATCH, Kind.WRONG_VALUE)

@@ -143,17 +143,17 @@ def measured_rounding(problem: Problem, autodiff: Array, derivative: Derivative)
     return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
 
 
-def moved(problem: Problem, derivative: Derivative, draws: int = 4) -> Array:
+def moved(problem: Problem, derivative: Derivative, draws: int = 4, *, inner: bool = True) -> Array:
     """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row.
 
-    Inner values are rounded another way each time, where they can be reached.
+    With `inner`, inner values are rounded another way each time, where they can be reached.
     """
     rng = np.random.default_rng(0)
     rows = []
     for draw in range(draws):
         ulps = 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape)
         with np.errstate(invalid="ignore", over="ignore"):
-            rows.append(derivative(problem.rounded(draw), problem.point * (1 + ulps)))
+            rows.append(derivative(problem.rounded(draw) if inner else problem, problem.point * (1 + ulps)))
     return np.stack(rows)
 
 

@@ -91,6 +91,18 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
     assert (first.verdict, first.reasons) == (INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
+def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
+    """A softmax of equal numbers is constant; at 1e5 autodiff of autodiff leaves 0 or 3.6e-12 of terms of 1e4."""
+    residue = graph(
+        [[[1e5, 0.7, 0.7], [0.7, 0.7, 0.7]]],
+        Node.of("broadcast_to_rank", 0),
+        Node.of("legacy_matrix_diag_part", 1),
+        Node.of("softmax_axis", 2),
+    )
+    second = trial.run(residue, (2,)).result.orders[2]
+    assert (second.verdict, second.reasons) == (INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+
+
 def test_the_hessian_of_a_product_at_a_zero() -> None:
     checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
     assert checked.result.orders[1].verdict == AGREE
