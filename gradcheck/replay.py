@@ -57,7 +57,7 @@ def differences(
     weights = cotangent.array()
 
     def objective(moved: list[Array]) -> float:
-        rows = [tf.stack(pair) for pair in zip(point, moved, strict=True)]
+        rows = [tf.constant(np.stack(pair)) for pair in zip(point, moved, strict=True)]
         output = forward_points(graph, rows)[-1][1].numpy()
         return float(np.sum(np.conj(weights) * output).real)
 

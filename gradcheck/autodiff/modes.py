@@ -44,10 +44,12 @@ REFUSED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
     r"|XLA compilation requires a fixed tensor list size"
     r"|No pfor vectorization defined for|No converter defined for"
+    r"|Encountered an exception while vectorizing the jacobian computation"
     r"|of a variable without handle data"
 )
 """What it says of a kernel that XLA has not, of a loop in XLA without a largest number of iterations, of an operation
-that pfor does not vectorise, and of the handle of a variable that is made inside, as the catalogue's are."""
+that pfor does not vectorise (jacobian documents a ValueError then), and of the handle of a variable that is made
+inside, as the catalogue's are."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:

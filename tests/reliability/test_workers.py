@@ -6,7 +6,7 @@ import pytest
 
 from tests.reliability.conftest import Suite
 
-OTHERS = "sin,cos,exp,tanh"
+OTHERS = "sin,cos"
 TWO = ("-n", "2", "--dist", "load")
 
 
