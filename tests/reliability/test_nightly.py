@@ -19,7 +19,7 @@ from gradcheck.report.run import read
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 0.6
+MINUTES = 1.0
 
 
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +42,8 @@ def test_a_night_in_small_keeps_its_budget_and_remembers_whose_turn_it_was(tmp_p
     assert night.returncode == 0, night.stdout + night.stderr
     assert 0.9 * MINUTES <= minutes <= 1.1 * MINUTES, night.stdout
     run = read(tmp_path / "night" / "events")
-    assert {done.operation for done in run.operations} <= {"exp", "tan", "(random graphs)"}
+    operations = {done.operation for done in run.operations}
+    assert {name for name in operations if not name.startswith("(")} <= {"exp", "tan"}
     assert run.known
     assert {event.seed for event in run.started} >= {"3"}
     turns = load(tmp_path / "night" / "turns.json")
