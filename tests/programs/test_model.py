@@ -207,3 +207,14 @@ def test_the_model_needs_no_tensorflow() -> None:
 def test_size_counts_inner_statements() -> None:
     assert Program((X,), D12).size == 6
     assert isinstance(next(form.Program((X,), D12).statements()), Constant)
+
+
+@pytest.mark.parametrize("method", ["jacobian", "batch_jacobian"])
+def test_a_jacobian_that_is_not_vectorized_is_told_apart(method: str) -> None:
+    """pfor cannot stack what the gradient of a tf.cond keeps for a persistent tape: a ValueError, as the docstring says."""
+    sines = tuple((Apply("s", operation, ("m",)),) for operation in ("sin", "tanh"))
+    inner = recorded(Branch("s", "m", 0.0, *sines), Derive("j", "tape", method, one("s"), one("m")))
+    assert compare(Program((MATRIX,), (inner,), traced=True)).outcomes == {f"{method}: value": 1}
+    found = compare(Program((MATRIX,), (Open((Tape("other", persistent=True),), (inner,)),), traced=True))
+    assert found.complaints == []
+    assert found.outcomes == {"raises ValueError, not vectorized": 1}
