@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,12 +44,12 @@ REFUSED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
     r"|XLA compilation requires a fixed tensor list size"
     r"|No pfor vectorization defined for|No converter defined for"
-    r"|Encountered an exception while vectorizing the jacobian computation"
+    r"|Output subscripts contain a label appearing more than once"
     r"|of a variable without handle data"
 )
 """What it says of a kernel that XLA has not, of a loop in XLA without a largest number of iterations, of an operation
-that pfor does not vectorise (jacobian documents a ValueError then), and of the handle of a variable that is made
-inside, as the catalogue's are."""
+that pfor does not vectorise (jacobian documents a ValueError then, as for the diagonal that an einsum puts back), and
+of the handle of a variable that is made inside, as the catalogue's are."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
@@ -88,6 +88,13 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
         return take(*given)
     except DerivativeRaisedError as error:
         cause = error.__cause__ or error
-        if isinstance(cause, DOCUMENTED) or REFUSED.search(str(cause)):
+        if isinstance(cause, DOCUMENTED) or any(REFUSED.search(str(one)) for one in _chain(cause)):
             raise ModeUnavailableError(told(cause)) from error
         raise
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what it was raised from: pfor wraps those of the operations that it converts."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -21,6 +21,7 @@ from gradcheck.graphs.evaluation import forward_points
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.implementation import single
 from gradcheck.graphs.opspec import OpSpec
+from gradcheck.known_record import version_of
 
 Array = np.ndarray[Any, Any]
 
@@ -140,7 +141,9 @@ def test_backward_pass_goes_through_the_declared_gradients(
             tape.gradient(value, inputs)
         if set(called) == set(spec.gradients):
             return
-    assert set(called) == set(spec.gradients)
+    # Before 2.21, tf.nn.gelu was made of other operations.
+    older = spec.name == "gelu" and version_of(tf.__version__) < (2, 21)
+    assert older or set(called) == set(spec.gradients)
 
 
 def _counting(name: str, called: Counter[str]) -> Any:
