@@ -33,9 +33,8 @@ def printed(output: str) -> list[str]:
     return [line.removeprefix("written: ") for line in output.splitlines() if line.startswith("written: ")]
 
 
-@pytest.mark.parametrize("workers", [(), TWO])
-def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite, workers: tuple[str, ...]) -> None:
-    running = suite.start("planted_wrong,planted_hang", *workers)
+def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite) -> None:
+    running = suite.start("planted_wrong,planted_hang", *TWO)
     wait_for(suite, "*.json", running)  # one finding is made, and a process hangs or is about to
     wait_for(suite, "running/*.json", running)
     os.killpg(running.pid, signal.SIGKILL)

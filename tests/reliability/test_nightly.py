@@ -19,7 +19,7 @@ from gradcheck.report.run import read
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 1.0
+MINUTES = 0.75
 
 
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

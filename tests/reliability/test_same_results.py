@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gradcheck.report.run import Run, read
 from tests.reliability.conftest import Suite
 
@@ -37,8 +35,7 @@ def test_two_workers_and_none_find_the_same(suite: Suite, tmp_path: Path) -> Non
     assert runs["two"] == runs["none"]
 
 
-def test_two_runs_at_once_in_one_folder(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANTED_CONFIRMED_ANEW", "1")
+def test_two_runs_at_once_in_one_folder(suite: Suite) -> None:
     running = [suite.start("planted_wrong,sin") for _ in range(2)]
     outputs = [one.communicate(timeout=300)[0] for one in running]
     assert [one.returncode for one in running] == [1, 1], outputs
