@@ -27,8 +27,7 @@ from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.opspec import OpSpec
 from gradcheck.report import confirm
 
-if not os.environ.get("PLANTED_CONFIRMED_ANEW"):  # a process of its own for every finding takes long
-    confirm.confirm = lambda script: confirm.Confirmation(1, "WRONG")
+confirm.confirm = lambda script: confirm.Confirmation(1, "WRONG")  # a process of its own for every finding takes long
 
 def crash(x):
     import tensorflow as tf

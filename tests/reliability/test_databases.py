@@ -28,7 +28,7 @@ def examples(suite: Suite) -> Path:
 
 
 def test_a_failing_example_is_replayed_by_whichever_worker_gets_its_test(suite: Suite) -> None:
-    assert suite.run("sin,planted_wrong", "-n", "2", "--dist", "load").returncode == 1
+    assert suite.run("sin,planted_wrong").returncode == 1
     found = suite.findings()
     assert len(found) == 1
     only_replay(suite)

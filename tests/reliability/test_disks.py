@@ -74,8 +74,7 @@ def test_a_full_file_system(suite: Suite, full: Path) -> None:
     assert [path.name for path in full.rglob("*") if path.suffix in (".tmp", ".new")] == []
 
 
-def test_a_folder_that_cannot_be_written_to(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANTED_CONFIRMED_ANEW", "1")
+def test_a_folder_that_cannot_be_written_to(suite: Suite) -> None:
     suite.reports.mkdir(mode=0o555)
     told_in_full(suite.run("planted_wrong", preexec_fn=like_everybody))
     assert list(suite.reports.iterdir()) == []

@@ -23,13 +23,13 @@ def test_an_operation_that_aborts_its_worker_is_a_crash_and_the_run_goes_on(suit
 
 
 def test_an_example_that_hangs_is_ended_at_its_limit_and_the_run_goes_on(suite: Suite) -> None:
-    result = suite.run(f"planted_hang,{OTHERS}", *TWO, "--gradcheck-limit=12")
+    result = suite.run(f"planted_hang,{OTHERS}", *TWO, "--gradcheck-limit=8")
     assert "replacing crashed worker" in result.stdout
     told = suite.told
     (hang,) = told.hangs
     assert hang.operation == "planted_hang"
     assert "planted_hang" in {node.op for node in hang.graph.nodes}
-    assert "no end within 12 s" in hang.message
+    assert "no end within 8 s" in hang.message
     assert f"new hang: {hang.name}" in result.stdout
     assert {done.operation for done in told.operations} >= set(OTHERS.split(","))
     assert not list((suite.reports / "running").glob("*"))
