@@ -65,14 +65,13 @@ def from_json(data: Any) -> Defect:
     """The defect of a JSON form; raises GraphFormatError for anything that `to_json` would not have written."""
     names = ("format", "version", "name", "title", "signature", "graph", "cotangent", "direction", "right", "source")
     keys(data, "$", (*names, "given", "regions", "releases", "upstream"))
-    if data["format"] != FORMAT or data["version"] != VERSION:
-        raise GraphFormatError("$.format", data["format"], f"{FORMAT!r}, version {VERSION}")
+    record = record_from_json(data, FORMAT, VERSION)
     signature = data["signature"]
     keys(signature, "$.signature", ("culprit", "order", "kind", "trigger"), ("path", "mode"))
     graph = json_form.from_json(data["graph"])
     mode = _mode(signature)
     return Defect(
-        **record_from_json(data),
+        **record,
         culprit=_operation(signature["culprit"], "$.signature.culprit"),
         order=_order(signature["order"], "$.signature.order"),
         kind=Kind(choice(signature["kind"], "$.signature.kind", [kind.value for kind in Kind])),

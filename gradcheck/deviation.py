@@ -43,8 +43,7 @@ def from_json(data: Any) -> Deviation:
     """The deviation of a JSON form; raises GraphFormatError for anything that `to_json` would not have written."""
     names = ("format", "version", "name", "title", "program", "derivative", "promised", "given", "source", "releases")
     keys(data, "$", (*names, "upstream"))
-    if data["format"] != FORMAT or data["version"] != VERSION:
-        raise GraphFormatError("$.format", data["format"], f"{FORMAT!r}, version {VERSION}")
+    record = record_from_json(data, FORMAT, VERSION)
     program = json_form.from_json(data["program"], "$.program")
     derivative = text(data["derivative"], "$.derivative")
     if derivative not in _derivatives(program):
@@ -52,7 +51,7 @@ def from_json(data: Any) -> Deviation:
     promised, given = (_outcome(data[name], f"$.{name}") for name in ("promised", "given"))
     if promised == given:
         raise GraphFormatError("$.given", data["given"], "something else than what is promised")
-    return Deviation(**record_from_json(data), program=program, derivative=derivative, promised=promised, given=given)
+    return Deviation(**record, program=program, derivative=derivative, promised=promised, given=given)
 
 
 def to_json(deviation: Deviation) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gradcheck.graphs.json_form import keys, text
+from gradcheck.graphs.json_form import GraphFormatError, keys, text
 
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = re.compile(r"https://[\w./#?=&%-]+")
@@ -33,8 +33,10 @@ class KnownRecord:
         return version_of(self.since) <= at and (self.until is None or at < version_of(self.until))
 
 
-def record_from_json(data: Any) -> dict[str, Any]:
-    """The fields of a KnownRecord in a document that has their names; raises GraphFormatError."""
+def record_from_json(data: Any, form: str, version: int) -> dict[str, Any]:
+    """The fields of a KnownRecord in a document of this format that has their names; raises GraphFormatError."""
+    if data["format"] != form or data["version"] != version:
+        raise GraphFormatError("$.format", data["format"], f"{form!r}, version {version}")
     releases, upstream = data["releases"], data["upstream"]
     keys(releases, "$.releases", ("from", "until"))
     until = releases["until"]

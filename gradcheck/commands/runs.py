@@ -9,12 +9,12 @@ from typing import Any
 
 from gradcheck import files, known
 from gradcheck.commands.answer import CommandError
-from gradcheck.commands.installed import known_defects, release
+from gradcheck.commands.installed import release
+from gradcheck.hunting.asked import EVENTS as EVENTS
 from gradcheck.report import run
 from gradcheck.report.events import Started
 from gradcheck.report.run import Run
 
-EVENTS = "events"
 SHOWN = 12
 LARGEST = 2**28
 
@@ -36,8 +36,10 @@ def read(folders: Sequence[Path]) -> Run:
 
 def left_out() -> dict[tuple[str, int], str]:
     """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
-    known_defects()  # whose error is a command's
-    return known.left_out(release())
+    try:
+        return known.left_out(release())
+    except known.KnownDefectError as error:
+        raise CommandError(str(error)) from None
 
 
 def findings(found: Run) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gradcheck.hunting.shard import Shard
 
+EVENTS = "events"
 RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
 
 
@@ -29,6 +30,16 @@ class Asked:
     deadline: float
     turns: Mapping[str, int]
     seed: str
+
+    @property
+    def events(self) -> Path:
+        """The folder of the events of all runs."""
+        return self.folder / EVENTS
+
+    @property
+    def pattern(self) -> str:
+        """What the names of this run's files of events look like."""
+        return f"{self.name}-*.jsonl"
 
 
 def deadline(minutes: float | None, start: float) -> float:

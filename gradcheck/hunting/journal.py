@@ -14,8 +14,6 @@ from gradcheck.report import environment
 from gradcheck.report.event_file import EventFile
 from gradcheck.report.events import Event, Started, from_line
 
-EVENTS = "events"
-
 
 class Journal:
     """Opens its file with the first event; `problem` says why it could write no more, `events` what it was told."""
@@ -53,10 +51,9 @@ class Journal:
 
 def journal(asked: Asked, worker: str) -> Journal:
     """The journal of a process of a run."""
-    folder = asked.folder / EVENTS
 
     def started() -> Started:
-        return _of_another(folder, asked.name) or Started(
+        return _of_another(asked) or Started(
             environment.current(asked.seed),
             profile=settings.get_current_profile_name(),
             seed=asked.seed,
@@ -65,12 +62,12 @@ def journal(asked: Asked, worker: str) -> Journal:
             budget_minutes=asked.minutes,
         )
 
-    return Journal(folder, f"{asked.name}-{worker}", started)
+    return Journal(asked.events, f"{asked.name}-{worker}", started)
 
 
-def _of_another(folder: Path, run: str) -> Started | None:
+def _of_another(asked: Asked) -> Started | None:
     """What another process of the run has written: a controller need not import TensorFlow to say the same."""
-    for path in sorted(folder.glob(f"{run}-*.jsonl")):
+    for path in sorted(asked.events.glob(asked.pattern)):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             first = from_line(file.readline().rstrip("\n"))
             if isinstance(first, Started):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gradcheck import known
 from gradcheck.hunting.asked import Asked
-from gradcheck.hunting.journal import EVENTS
 from gradcheck.report.run import read
 from gradcheck.report.writer import write_run
 
@@ -16,6 +15,6 @@ def write_overview(asked: Asked) -> Path:
 
     Raises OSError where the folder cannot be written to, ValueError where an event of the run cannot be read.
     """
-    run = read(asked.folder / EVENTS, pattern=f"{asked.name}-*.jsonl")
+    run = read(asked.events, pattern=asked.pattern)
     releases = {started.environment.tensorflow for started in run.started}
     return write_run(run, asked.folder, known.left_out(*releases))[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradcheck.hunting.journal import Journal
     from gradcheck.report.events import Crash, Hang
 
-TURNS, RUNNING, EVENTS = "turns.json", "running", "events"
+TURNS, RUNNING = "turns.json", "running"
 STALE = 3600.0
 
 
@@ -113,7 +113,7 @@ class Whole:
             self.remarks[f"whose turn it was could not be kept: {error}"] = None
 
     def _page(self) -> Path | None:
-        if not any((self.asked.folder / EVENTS).glob(f"{self.asked.name}-*.jsonl")):
+        if not any(self.asked.events.glob(self.asked.pattern)):
             return None
         from gradcheck.hunting.overview import write_overview
 

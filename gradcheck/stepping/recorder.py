@@ -52,11 +52,15 @@ class Taken:
 
 @dataclass(frozen=True)
 class Recording:
-    """What one run did; `clips` names the functions that gradients went through, such as clip_by_norm."""
+    """What one run did; `clips` names the functions that gradients went through, such as clip_by_norm.
+
+    `numbers` are the scalars, with their values, that it fetched from a graph.
+    """
 
     handovers: list[Handover] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     clips: list[str] = field(default_factory=list)
+    numbers: list[tuple[Any, float]] = field(default_factory=list)
 
 
 class Recorder:

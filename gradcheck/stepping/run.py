@@ -25,17 +25,13 @@ HOW = "return (loss, gradients), one gradient a variable in the order of variabl
 
 @dataclass(frozen=True)
 class Run:
-    """What a step returned and did; `before` and `after` are the values of `variables`.
-
-    `numbers` are the scalars, with their values, that it fetched from a graph.
-    """
+    """What a step returned and did; `before` and `after` are the values of `variables`."""
 
     returned: Any
     variables: tuple[Any, ...]
     recording: Recording
     before: tuple[Array, ...]
     after: tuple[Array, ...]
-    numbers: tuple[tuple[Any, float], ...] = ()
 
     @cached_property
     def loss(self) -> Any:

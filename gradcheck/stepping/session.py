@@ -44,7 +44,6 @@ class SessionRunner(Runner):
         self._in_graph = not tf.executing_eagerly()
         self._places: list[int] = []
         self._runs: dict[tuple[int | None, ...], GraphRun] = {}
-        self._numbers: list[tuple[Any, float]] = []
 
     @contextmanager
     def mode(self) -> Iterator[None]:
@@ -68,7 +67,6 @@ class SessionRunner(Runner):
     def run(self, *, keep_python: bool = False) -> Run:
         """As a Runner does it, with the values of `variables` in the session."""
         before = tuple(variable.numpy() for variable in self.variables)
-        self._numbers.clear()
         state = PythonState(self.step, generators=keep_python)
         try:
             self._state.load(dict(zip(self._places, before, strict=True)))
@@ -86,7 +84,7 @@ class SessionRunner(Runner):
                     )
         finally:
             state.put_back()
-        return Run(returned, self.variables, recording, before, self._state.values(self._places), tuple(self._numbers))
+        return Run(returned, self.variables, recording, before, self._state.values(self._places))
 
     def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
         """The values of the variables after the graph's own operations applied the same gradients."""
@@ -103,10 +101,10 @@ class SessionRunner(Runner):
 
     def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
         """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
-        loss = float(run.loss)
-        tensors = [tensor for tensor, value in run.numbers if value == loss]
-        if not tensors and len({id(tensor) for tensor, _ in run.numbers}) == 1:
-            tensors = [run.numbers[0][0]]
+        loss, numbers = float(run.loss), run.recording.numbers
+        tensors = [tensor for tensor, value in numbers if value == loss]
+        if not tensors and len({id(tensor) for tensor, _ in numbers}) == 1:
+            tensors = [numbers[0][0]]
         source = self._state.variables[self._places[position]]
         found = (graph_diagnosis(tensor, source, source.op.name, lost) for tensor in tensors)
         return next((diagnosis for diagnosis in found if diagnosis is not None), None)
@@ -134,7 +132,7 @@ class SessionRunner(Runner):
         wanted = [[tensor for tensor in tensors if tensor is not None] for tensors in parts]
         result, values, numbers = original(session, (fetches, wanted, run.numbers), feed_dict, *rest, **named)
         self._recorder.gave(result)
-        self._numbers += zip(run.numbers, map(float, numbers), strict=True)
+        self._recorder.now.numbers.extend(zip(run.numbers, map(float, numbers), strict=True))
         self._recorder.now.clips.extend(run.clips)
         handovers = [self._handover(apply, arrays) for apply, arrays in zip(applies, values, strict=True)]
         self._recorder.now.handovers.extend(handovers)

@@ -22,6 +22,14 @@ from gradcheck.report.json_report import json_text
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 
 
+def copied_record(folder: Path, record: str, **fields: Any) -> Path:
+    """A committed record in another folder, with some fields of its JSON replaced."""
+    data = json.loads((COMMITTED / f"{record}.json").read_text()) | fields
+    path = folder / f"{data['name']}.json"
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
 @dataclass(frozen=True)
 class Said:
     """What a command line printed, and its exit code."""

@@ -12,6 +12,7 @@ from gradcheck import known
 from gradcheck.commands.draft import CLOSE
 from gradcheck.graphs.graph import Graph, Node
 from gradcheck.report.discovery import literal
+from tests.commands.conftest import copied_record
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CUMPROD = "cumprod-zero-order1"
@@ -29,10 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 def copied(folder: Path, defect: str = CUMPROD, **fields: Any) -> Path:
     """A committed defect, with some fields of its JSON replaced."""
-    data = json.loads((COMMITTED / f"{defect}.json").read_text()) | fields
-    path = folder / f"{data['name']}.json"
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    return path
+    return copied_record(folder, defect, **fields)
 
 
 def test_list(call: Any, folder: Path) -> None:

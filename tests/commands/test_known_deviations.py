@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import known
+from tests.commands.conftest import copied_record
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 CUMPROD, TAPE = "cumprod-zero-order1", "tape-watch-while-stopped"
@@ -31,10 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 def copied(folder: Path, **fields: Any) -> Path:
     """The record of a tape, with some fields of its JSON replaced."""
-    data = json.loads((COMMITTED / f"{TAPE}.json").read_text()) | fields
-    path = folder / f"{data['name']}.json"
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    return path
+    return copied_record(folder, TAPE, **fields)
 
 
 def test_list(call: Any, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from gradcheck.programs.program import (
     Watch,
 )
 from gradcheck.programs.reader import MAX_DEPTH, MAX_STATEMENTS, STATEMENTS
+from tests import forging
 
 PAIR = Literal((2,), (3.0, -0.0))
 SOURCES = Structure("dict", ("v", "c"))
@@ -75,13 +75,7 @@ def test_a_drawn_program_is_the_same_after_a_round_trip(program: Program) -> Non
 
 
 def forged(*path: Any, value: Any) -> Any:
-    data = copy.deepcopy(DOCUMENT)
-    *way, last = path
-    inner: Any = data
-    for step in way:
-        inner = inner[step]
-    inner[last] = value
-    return data
+    return forging.forged(DOCUMENT, *path, value=value)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import shutil
@@ -15,6 +14,7 @@ from gradcheck.graphs.json_form import GraphFormatError
 from gradcheck.programs.program import Apply, Derive, Literal, Program, Structure, Variable
 from gradcheck.recheck import Recheck, of_deviation, of_known
 from gradcheck.report.events import State
+from tests import forging
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 RECORDS = {one.name: one for one in known.deviations(COMMITTED)}
@@ -44,13 +44,7 @@ def test_a_deviation_is_the_same_after_a_round_trip(deviation: Deviation) -> Non
 
 
 def forged(*path: Any, value: Any) -> str:
-    data = copy.deepcopy(DOCUMENT)
-    *way, last = path
-    inner: Any = data
-    for step in way:
-        inner = inner[step]
-    inner[last] = value
-    return json.dumps(data)
+    return json.dumps(forging.forged(DOCUMENT, *path, value=value))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -16,6 +15,7 @@ from gradcheck.graphs.graph import Graph, Node
 from gradcheck.known import KnownDefectError, excludes, find, load, match
 from gradcheck.region import CONDITIONS, ELEMENTS, Region
 from gradcheck.report.discovery import Discovery, literal
+from tests import forging
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 DOCUMENT = json.loads((COMMITTED / "cumprod-zero-order1.json").read_text())
@@ -59,13 +59,7 @@ def test_it_is_found_in_the_nearest_folder_above(tmp_path: Path, monkeypatch: py
 
 
 def forged(*path: Any, value: Any) -> str:
-    data = copy.deepcopy(DOCUMENT)
-    *way, last = path
-    inner: Any = data
-    for step in way:
-        inner = inner[step]
-    inner[last] = value
-    return json.dumps(data)
+    return json.dumps(forging.forged(DOCUMENT, *path, value=value))
 
 
 @pytest.mark.parametrize(

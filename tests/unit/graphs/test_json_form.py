@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import math
 from typing import Any
@@ -13,6 +12,7 @@ from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.graph import Graph, Input, Node
 from gradcheck.graphs.json_form import GraphFormatError, from_json, from_text, to_json, to_text
 from gradcheck.graphs.opspec import Choice, OpSpec
+from tests import forging
 
 LARGE = {"dtype": "float32", "shape": [1], "values": [1e39]}
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -63,13 +63,7 @@ def test_every_operation_round_trips(spec: OpSpec) -> None:
 
 
 def forged(*path: Any, value: Any) -> dict[str, Any]:
-    data = copy.deepcopy(to_json(example()))
-    *way, last = path
-    inner: Any = data
-    for step in way:
-        inner = inner[step]
-    inner[last] = value
-    return data
+    return forging.forged(to_json(example()), *path, value=value)
 
 
 @pytest.mark.parametrize(
