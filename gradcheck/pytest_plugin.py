@@ -168,9 +168,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     found = _discoveries(call.excinfo.value) if call.excinfo is not None else []
     if found or (PROCESS in item.config.stash and _hunts(item)):
         running = process(item.config)
-        for number, discovery in enumerate(found):
-            told, properties = running.record(discovery)
-            report.sections.append((f"gradcheck finding {number + 1}", told))
+        for number, (told, properties) in enumerate(running.record_all(found), 1):
+            report.sections.append((f"gradcheck finding {number}", told))
             # pytest's JUnit file takes the properties of the report on the teardown.
             item.user_properties.extend(properties)
             report.user_properties.extend(properties)

@@ -64,7 +64,7 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """The run is over."""
-        if self._interrupted and self.whole.progress.examples:
+        if self._interrupted:
             self.whole.interrupted(time.time() - self.whole.progress.began)
         self.whole.close()
 
@@ -79,7 +79,7 @@ class Controller:
         """The table and what else is to be said, if properties ran."""
         whole = self.whole
         findings = [self._near(finding) for _, finding in sorted(whole.findings.items())]
-        if not (whole.coverage or findings or whole.casualties or whole.remarks):
+        if not (whole.coverage or findings or whole.casualties or whole.remarks or whole.page):
             return
         from gradcheck.coverage import table
 

@@ -6,12 +6,15 @@ import contextlib
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gradcheck.coverage import INVALID, Coverage
 from gradcheck.hunting import watch
 from gradcheck.hunting.asked import Asked
 from gradcheck.hunting.journal import journal
+from gradcheck.hunting.mention import mention
 from gradcheck.hunting.watch import Watch
 from gradcheck.hunting.watchdog import Watchdog
 from gradcheck.hunting.whole import RUNNING
@@ -81,6 +84,18 @@ class Process:
         self._findings = []
         return told
 
+    def record_all(self, discoveries: Sequence[Discovery]) -> list[tuple[str, Properties]]:
+        """Records a failing test's discoveries; Ctrl-C, while one is run again or written, loses none of them."""
+        recorded: list[tuple[str, Properties]] = []
+        try:
+            for discovery in discoveries:
+                recorded.append(self.record(discovery))
+        except KeyboardInterrupt:
+            for discovery in discoveries[len(recorded) :]:
+                self.record(discovery, confirmed=False)
+            raise
+        return recorded
+
     def record(self, discovery: Discovery, *, confirmed: bool = True) -> tuple[str, Properties]:
         """Confirms a discovery in a fresh process, writes its report and its event; the full text, and its properties.
 
@@ -89,21 +104,13 @@ class Process:
         confirmation = _confirmation(discovery) if confirmed else None
         self.journal.write(FindingMade(Report(discovery, confirmation)))
         told = [text(discovery, confirmation), confirmation.output if confirmation else ""]
-        files: list[str] = []
+        files: tuple[Path, ...] = ()
         try:
-            files = [str(path) for path in write(discovery, self.asked.folder, confirmation)]
+            files = write(discovery, self.asked.folder, confirmation)
             told += ["", *(f"written: {path}" for path in files)]
         except Exception as error:  # whatever a page cannot show, the finding is not lost
             told += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
-        signature = discovery.signature
-        finding: dict[str, Any] = {
-            "operation": signature.culprit,
-            "order": signature.order,
-            "kind": signature.kind.value,
-            "name": discovery.name,
-            "files": files,
-        }
-        self._findings.append(finding)
+        self._findings.append(mention(discovery, files))
         return "\n".join(told), properties(discovery, confirmation)
 
     def keep_failures(self) -> None:

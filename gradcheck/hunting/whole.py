@@ -92,10 +92,19 @@ class Whole:
                     path.unlink()
 
     def interrupted(self, seconds: float) -> None:
-        """Ctrl-C: workers that were told to stop early cannot know it."""
+        """Ctrl-C: workers that were told to stop early cannot know it, nor tell of what they have kept."""
+        if not self._began:
+            return
+        from gradcheck.hunting.mention import mention
         from gradcheck.report.events import Ending, Finished
+        from gradcheck.report.run import read
 
         self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.asked.shard)))
+        with suppress(OSError, ValueError):  # the page says why
+            for found in read(self.asked.events, pattern=self.asked.pattern).findings:
+                name = found.discovery.name
+                files = sorted(self.asked.folder.glob(f"{name}.*"))
+                self.findings.setdefault(name, mention(found.discovery, files))
 
     def close(self) -> None:
         """Ends the journal, writes the run's page, and remembers which tests had their turn."""
@@ -113,7 +122,7 @@ class Whole:
             self.remarks[f"whose turn it was could not be kept: {error}"] = None
 
     def _page(self) -> Path | None:
-        if not any(self.asked.events.glob(self.asked.pattern)):
+        if not self._began:
             return None
         from gradcheck.hunting.overview import write_overview
 
@@ -124,6 +133,11 @@ class Whole:
 
         self._journal = self._journal or journal(self.asked, "main")
         return self._journal
+
+    @property
+    def _began(self) -> bool:
+        """Whether a process of the run has told anything."""
+        return any(self.asked.events.glob(self.asked.pattern))
 
     @property
     def _running(self) -> Path:

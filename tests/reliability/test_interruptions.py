@@ -56,10 +56,23 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
     wait_for(suite, "*.json", running)
     time.sleep(1.0)
     os.killpg(running.pid, signal.SIGINT)
+    goes_on(suite, running)
+
+
+def test_ctrl_c_while_a_finding_is_run_again_keeps_it_and_names_it(suite: Suite) -> None:
+    # No test has told the controller anything by then.
+    output = goes_on(suite, suite.start("planted_wrong", *TWO, CTRL_C="1"))
+    (name,) = suite.findings()
+    assert f"reports/{name}" in output
+
+
+def goes_on(suite: Suite, running: subprocess.Popen[str]) -> str:
+    """What an interrupted run printed, once it has said and left all that it must."""
     output, _ = running.communicate(timeout=LATE)
-    assert suite.findings()
-    assert all(Path(path).is_file() for path in printed(output))
-    assert "interrupted: all that was found is in reports. To go on: python -m pytest" in output
-    assert not list((suite.reports / "running").glob("*"))
-    assert "interrupted" in {finished.how.value for finished in suite.told.finished}
-    assert suite.whole()
+    assert suite.findings(), output
+    assert all(Path(path).is_file() for path in printed(output)), output
+    assert "interrupted: all that was found is in reports. To go on: python -m pytest" in output, output
+    assert not list((suite.reports / "running").glob("*")), output
+    assert "interrupted" in {finished.how.value for finished in suite.told.finished}, output
+    assert suite.whole(), output
+    return output
