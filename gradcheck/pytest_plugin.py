@@ -103,6 +103,13 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput[SENT] = {"name": given.name, "deadline": given.deadline, "turns": dict(given.turns)}
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Test modules load TensorFlow."""
+    with runtime.loading():
+        return (yield)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""

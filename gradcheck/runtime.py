@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -28,6 +31,24 @@ def known() -> Path | None:
     return Path(named) if named else next(iter(_known), None)
 
 
+@contextmanager
+def loading() -> Iterator[None]:
+    """Keeps the garbage collector away from what is loaded inside, in a process that is the hunt's own.
+
+    TensorFlow's modules are 300,000 objects that stay: going over them again and again takes as long as half of the
+    import, and as long again when the process ends.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def configure() -> bool:
     """Imports TensorFlow with one intra-op and one inter-op thread; returns whether the threads could be set.
 
@@ -35,7 +56,8 @@ def configure() -> bool:
     TensorFlow that has already run an operation keeps what it has. Further calls change nothing.
     """
     set_environment()
-    import tensorflow as tf
+    with loading():
+        import tensorflow as tf
 
     if _state["configured"]:
         return True
