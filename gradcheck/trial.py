@@ -20,6 +20,7 @@ from gradcheck.graphs.evaluation import values_of
 from gradcheck.graphs.graph import Graph
 from gradcheck.graphs.problem import GraphProblem
 from gradcheck.graphs.standing import Standing, standing
+from gradcheck.graphs.taped import Taped
 from gradcheck.numerics.directions import magnitudes, probe_directions
 from gradcheck.verdict.both import compare_both
 from gradcheck.verdict.entries import INCONCLUSIVE as UNKNOWN
@@ -122,12 +123,14 @@ class Bench:
     weights: Array | None
     vector: Array | None
     mode: Mode
+    taped: Taped | None = None
 
     @staticmethod
     def of(graph: Graph, weights: Array | None = None, vector: Array | None = None, mode: Mode = PLAIN) -> Bench:
         """The bench at the graph's literal inputs."""
-        values = tuple(values_of(graph))
-        return Bench(graph, standing(graph, values), values, weights, vector, mode)
+        taped = Taped(graph) if mode == PLAIN else None
+        values = tuple(values_of(graph)) if taped is None else taped.values
+        return Bench(graph, standing(graph, values), values, weights, vector, mode, taped)
 
     @property
     def output(self) -> Array:
@@ -216,7 +219,9 @@ class Bench:
         # A tie rests on the values before it: another rounding would break it, and show another side of the kink.
         exempt = frozenset().union(*(self.graph.ancestors(place) for place in self.stands.rough))
         row = self.row if projected else None
-        return GraphProblem(self.graph, shape, dtype, self.stands.smooth, row, self.largest, exempt, mode=self.mode)
+        return GraphProblem(
+            *(self.graph, shape, dtype, self.stands.smooth, row, self.largest, exempt), mode=self.mode, taped=self.taped
+        )
 
     @property
     def row(self) -> Array:

@@ -39,10 +39,8 @@ def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors])
     `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward
     pass throws.
     """
-    with tf.GradientTape(persistent=len(cotangents) > 1, watch_accessed_variables=False) as tape:
-        _watch(tape, sources)
-        outputs = forward(sources)
-    return [_gradient(tape, outputs, sources, cotangent, order=1) for cotangent in cotangents]
+    tape, outputs = watched(forward, sources, persistent=len(cotangents) > 1)
+    return [pulled_back(tape, outputs, sources, cotangent, order=1) for cotangent in cotangents]
 
 
 def second_pullbacks(forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]) -> Second:
@@ -59,29 +57,36 @@ def second_pullbacks(forward: Forward, sources: Tensors, cotangent: Tensors, dir
 
 def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors]) -> Second:
     """The same for a first derivative that `first` computes, such as a hand-written one."""
-    with tf.GradientTape(persistent=len(directions) > 1, watch_accessed_variables=False) as tape:
-        _watch(tape, sources)
-        gradient = [dense(part) for part in first(sources)]
+
+    def dense_first(inner: Tensors) -> Tensors:
+        return [dense(part) for part in first(inner)]
+
+    tape, gradient = watched(dense_first, sources, persistent=len(directions) > 1)
     connected = [i for i, part in enumerate(gradient) if part is not None]
     products = [
-        _gradient(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
+        pulled_back(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
         for direction in directions
     ]
     return Second(gradient, products)
 
 
-def _gradient(tape: Any, targets: Tensors, sources: Tensors, cotangents: Tensors, *, order: int) -> Tensors:
+def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:
+    """A tape that watched the sources, and nothing else, while `forward` ran; and what that gave."""
+    with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
+        for source in sources:
+            tape.watch(source)
+        outputs = forward(sources)
+    return tape, outputs
+
+
+def pulled_back(tape: Any, targets: Tensors, sources: Tensors, cotangents: Tensors, *, order: int) -> Tensors:
+    """The tape's gradient of <cotangents, targets>. Raises DerivativeRaisedError, with the order, where it throws."""
     if not targets:
         return [None] * len(sources)
     try:
         return list(tape.gradient(targets, sources, output_gradients=cotangents))
     except Exception as error:
         raise DerivativeRaisedError(order, error) from error
-
-
-def _watch(tape: Any, sources: Tensors) -> None:
-    for source in sources:
-        tape.watch(source)
 
 
 def dense(part: Any) -> Any:

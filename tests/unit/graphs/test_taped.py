@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import trial
+from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.graphs import evaluation
+from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.graphs.evaluation import values_of
+from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.graphs.opspec import OpSpec
+from gradcheck.graphs.taped import Taped
+
+GRAPH = Graph((Input((2,), (0.5, 2.0)), Input((), (3.0,))), (Node.of("mul", 0, 0), Node.of("sin", 2)))
+
+
+def test_the_values_are_those_of_a_plain_evaluation() -> None:
+    for value, expected in zip(Taped(GRAPH).values, values_of(GRAPH), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_it_gives_one_gradient() -> None:
+    recorded = Taped(GRAPH)
+    gradient = recorded.gradient(tf.constant([1.0, 10.0], tf.float64))
+    assert gradient is not None
+    np.testing.assert_allclose(gradient[0].numpy(), [np.cos(0.25), 10 * 4 * np.cos(4.0)], rtol=1e-15)
+    assert gradient[1] is None
+    assert recorded.gradient(tf.constant([1.0, 10.0], tf.float64)) is None
+
+
+def test_a_backward_pass_that_throws(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "tf.custom_gradient(lambda x: (tf.identity(x), lambda dy: tf.raise_here))({0})"
+    monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", "planted", source, ("Identity",)))
+    recorded = Taped(Graph((Input((), (1.0,)),), (Node.of("thrower", 0),)))
+    with pytest.raises(DerivativeRaisedError, match="raise_here"):
+        recorded.gradient(tf.constant(1.0, tf.float64))
+
+
+def test_a_check_of_first_order_evaluates_the_point_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def counted(*given: object, **options: object) -> object:
+        seen.append(given)
+        return forward(*given, **options)  # type: ignore[arg-type]
+
+    forward = evaluation.forward
+    for module in ("gradcheck.graphs.taped", "gradcheck.graphs.problem", "gradcheck.graphs.evaluation"):
+        monkeypatch.setattr(f"{module}.forward", counted)
+    assert trial.run(GRAPH, (1,)).result.verdict == "agree"
+    assert len(seen) == 1
