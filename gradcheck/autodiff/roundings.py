@@ -16,6 +16,15 @@ from tensorflow.python.framework import ops
 
 UNIT = 2.0**-52
 
+SELECTING = frozenset(
+    (
+        *("Max", "Min", "NthElement", "SegmentMax", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"),
+        *("TensorScatterMax", "TensorScatterMin"),
+    )
+)
+"""Operations whose gradient looks for the output among the inputs: one that is moved is not found, and the gradient
+becomes 0 or NaN. What they select has lost no digits."""
+
 
 def moved(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
     """A tensor whose elements are one unit in the last place larger or smaller; what is not floating stays."""
@@ -38,7 +47,7 @@ def other_roundings(seed: int) -> Iterator[None]:
     kept = {name: entry["type"] for name, entry in registry.items()}
     for name, function in kept.items():
         if function is not None:
-            registry[name]["type"] = _rounding(function, generator)
+            registry[name]["type"] = _rounding(function, generator, selecting=name in SELECTING)
     try:
         yield
     finally:
@@ -46,13 +55,13 @@ def other_roundings(seed: int) -> Iterator[None]:
             registry[name]["type"] = function
 
 
-def _rounding(function: Callable[..., Any], generator: np.random.Generator) -> Callable[..., Any]:
+def _rounding(function: Callable[..., Any], generator: np.random.Generator, *, selecting: bool) -> Callable[..., Any]:
     def rounded(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
-        # The tape keeps no outputs that the gradient function does not read.
-        other.outputs = op.outputs and [moved(output, generator) for output in op.outputs]
+        if op.outputs and not selecting:  # the tape keeps no outputs that the gradient function does not read
+            other.outputs = [moved(output, generator) for output in op.outputs]
         parts = function(other, *(moved(cotangent, generator) for cotangent in cotangents))
         many = isinstance(parts, (list, tuple))
         return [moved(part, generator) for part in parts] if many else moved(parts, generator)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradcheck.autodiff.roundings import UNIT, moved, other_roundings
+from gradcheck.autodiff.roundings import SELECTING, UNIT, moved, other_roundings
 
 
 def slope(x: tf.Tensor) -> tf.Tensor:
@@ -59,6 +62,52 @@ def test_parts_of_a_sum_that_cancel_show_up() -> None:
         with other_roundings(seed):
             change = max(change, float(np.abs(difference(x) - plain)[0]))
     assert 1e-8 < change < 1e-4
+
+
+RAGGED = tf.constant([0, 0, 1])
+SELECTIONS = {
+    "Max": lambda x: tf.reduce_max(x),
+    "Min": lambda x: tf.reduce_min(x),
+    "NthElement": lambda x: tf.raw_ops.NthElement(input=x, n=1),
+    "SegmentMax": lambda x: tf.math.segment_max(x, RAGGED),
+    "SegmentMin": lambda x: tf.math.segment_min(x, RAGGED),
+    "TensorScatterMax": lambda x: tf.tensor_scatter_nd_max(x, [[0], [1]], x[1:]),
+    "TensorScatterMin": lambda x: tf.tensor_scatter_nd_min(x, [[0], [1]], x[1:]),
+    "UnsortedSegmentMax": lambda x: tf.math.unsorted_segment_max(x, RAGGED, 2),
+    "UnsortedSegmentMin": lambda x: tf.math.unsorted_segment_min(x, RAGGED, 2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SELECTING))
+def test_a_gradient_still_finds_what_was_selected(name: str) -> None:
+    x = tf.constant([0.3, 0.1, 0.7], tf.float64)
+
+    def gradient() -> np.ndarray:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = SELECTIONS[name](x)
+        return tf.convert_to_tensor(tape.gradient(y, x)).numpy()
+
+    plain = gradient()
+    assert plain.any()
+    with other_roundings(0):
+        np.testing.assert_allclose(gradient(), plain, rtol=100 * UNIT)
+
+
+def test_every_gradient_that_compares_its_output_is_known_as_selecting() -> None:
+    comparing = re.compile(r"equal\([^)]*op\.outputs|MinOrMaxGrad\(|equal\(\s*(y|gathered_outputs|output)\b")
+    sources = {name: source(function) for name, function in entries().items()}
+    found = {name for name, text in sources.items() if comparing.search(text)}
+    assert found - {"Merge"} <= SELECTING  # which looks for the branch that ran
+    assert {"Max", "TensorScatterMin", "UnsortedSegmentMax"} <= found
+
+
+def source(function: object) -> str:
+    """The text of a gradient function, empty where there is none."""
+    try:
+        return inspect.getsource(function)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
 
 
 def test_the_registry_is_put_back_whatever_happens() -> None:
