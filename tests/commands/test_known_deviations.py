@@ -60,7 +60,7 @@ def test_list(call: Any, folder: Path) -> None:
 
 
 def test_check_tells_all_states_apart(call: Any, folder: Path) -> None:
-    ended = {"from": "2.18", "until": "2.19"}
+    ended = {"from": "2.0", "until": "2.1"}
     copied(folder)
     copied(folder, name="recorded", releases=ended, **SWAPPED)
     said = call("known", "check", "--json")

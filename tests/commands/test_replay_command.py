@@ -102,7 +102,7 @@ def test_a_known_defect_that_is_right_here_is_to_be_marked(call: Any, tmp_path: 
     (tmp_path / "one.json").write_text(json.dumps(data))
     said = call("replay", tmp_path / "one.json")
     assert (said.code, said.next) == (1, f"python -m gradcheck known fixed {CUMPROD}")
-    data["releases"]["until"] = "2.19"
+    data["releases"].update({"from": "2.0", "until": "2.1"})
     (tmp_path / "one.json").write_text(json.dumps(data))
     assert call("replay", tmp_path / "one.json").next == f"rm {tmp_path / 'one.json'}"
 

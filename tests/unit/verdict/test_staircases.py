@@ -16,8 +16,13 @@ def first_probability(x: Any) -> Any:
     return tf.nn.softmax(tf.stack([x, tf.zeros_like(x)]))[0]
 
 
+def largest_sigmoid(x: Any) -> Any:
+    return tf.reduce_max(tf.sigmoid(tf.stack([x, x / 2]) ** 2))
+
+
 SATURATING: dict[str, tuple[Callable[..., Any], float, float]] = {
     "elu": (tf.nn.elu, -36.0, -20.0),
+    "largest sigmoid": (largest_sigmoid, 4.5, 6.0),
     "sigmoid": (tf.sigmoid, 20.0, 36.0),
     "softmax": (first_probability, 20.0, 36.0),
     "tanh": (tf.tanh, 10.0, 18.0),
