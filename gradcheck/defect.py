@@ -24,7 +24,7 @@ from gradcheck.graphs.json_form import (
     text,
 )
 from gradcheck.known_record import KnownRecord, record_from_json
-from gradcheck.region import CONDITIONS, ELEMENTS, Region
+from gradcheck.region import ANY, CONDITIONS, ELEMENTS, Region
 
 FORMAT = "gradcheck known defect"
 VERSION = 1
@@ -142,7 +142,7 @@ def _region_to_json(region: Region) -> dict[str, Any]:
 
 def _region(data: Any, place: str) -> Region:
     keys(data, place, ("op", "condition", "orders"), OPTIONAL)
-    op = _operation(data["op"], f"{place}.op")
+    op = data["op"] if data["op"] == ANY else _operation(data["op"], f"{place}.op")
     attrs, along = data.get("attrs", {}), data.get("along")
     keys(attrs, f"{place}.attrs", (), attrs)
     axes = along if isinstance(along, list) and along else [along]
@@ -151,14 +151,15 @@ def _region(data: Any, place: str) -> Region:
             f"{place}.along", along, "null, an axis, a list of them or the name of the attribute that holds it"
         )
     segments = data.get("segments")
-    return Region(
+    arity = max(spec.arity for spec in CATALOGUE.values()) if op == ANY else CATALOGUE[op].arity
+    region = Region(
         op=op,
         condition=choice(data["condition"], f"{place}.condition", list(CONDITIONS)),
         orders=tuple(
             _order(order, f"{place}.orders[{i}]") for i, order in enumerate(items(data["orders"], f"{place}.orders", 2))
         ),
         attrs=tuple((name, _frozen(value)) for name, value in sorted(attrs.items())),
-        argument=integer(data.get("argument", 0), f"{place}.argument", CATALOGUE[op].arity - 1),
+        argument=integer(data.get("argument", 0), f"{place}.argument", arity - 1),
         along=_frozen(along),
         elements=choice(data.get("elements", "all"), f"{place}.elements", list(ELEMENTS)),
         ranks=tuple(
@@ -168,6 +169,9 @@ def _region(data: Any, place: str) -> Region:
         indices=_names(data, place, "indices"),
         producers=tuple(_operation(name, f"{place}.producers") for name in _names(data, place, "producers")),
     )
+    if op == ANY and region.everywhere:
+        raise GraphFormatError(place, Words("every operation, always"), "a condition, attrs, ranks or producers")
+    return region
 
 
 def _names(data: Any, place: str, field: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from gradcheck.defect import Defect as Defect
 from gradcheck.deviation import Deviation as Deviation
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.graphs.json_form import MAX_TEXT, GraphFormatError, parse
-from gradcheck.region import Region
+from gradcheck.region import ANY, Region
 from gradcheck.report.discovery import Discovery
 
 Known: TypeAlias = Defect | Deviation
@@ -127,7 +128,8 @@ def _filed(mode: Mode) -> Filed:
 
 
 def _containing(filed: Filed, op: str, *case: Any) -> str | None:
-    return next((name for name, region in filed.get(op, ()) if region.contains(op, *case)), None)
+    near = chain(filed.get(op, ()), filed.get(ANY, ()))
+    return next((name for name, region in near if region.contains(op, *case)), None)
 
 
 def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:
@@ -156,7 +158,7 @@ def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> D
     found = discovery.signature
     for defect in current(discovery.taken) if defects is None else defects:
         operations = {defect.culprit, *(region.op for region in defect.regions)}
-        if found.culprit not in operations or (found.order, found.kind, discovery.taken) != (
+        if operations.isdisjoint({found.culprit, ANY}) or (found.order, found.kind, discovery.taken) != (
             defect.order,
             defect.kind,
             defect.taken,

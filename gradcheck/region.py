@@ -59,6 +59,9 @@ ELEMENTS = {
 }
 
 
+ANY = "*"
+"""The `op` of a region that lies in every operation's arguments."""
+
 TRIGGERS = {
     "no element": "empty",
     "zero": "zero",
@@ -74,7 +77,7 @@ TRIGGERS = {
 
 @dataclass(frozen=True)
 class Region:
-    """The arguments of one operation for which its derivative is known to be wrong.
+    """The arguments of one operation, or of `ANY`, for which its derivative is known to be wrong.
 
     `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any).
     `argument` is looked at in groups along `along` (an axis, several, or the name of the attribute that holds them;
@@ -113,7 +116,7 @@ class Region:
 
         `producers` are the operations that stand before the arguments.
         """
-        if op != self.op or order not in self.orders or self.argument >= len(arguments):
+        if self.op not in (ANY, op) or order not in self.orders or self.argument >= len(arguments):
             return False
         if self.producers and not set(self.producers) & set(producers):
             return False

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradcheck import known
-from gradcheck.autodiff.mode import LOOP, MODES, PFOR, XLA, Mode
+from gradcheck.autodiff.mode import MODES, XLA, Mode
 from gradcheck.coverage import Coverage
 from gradcheck.graphs.catalogue import CATALOGUE
 from gradcheck.hunt import drawing, examine
@@ -18,16 +18,7 @@ from gradcheck.hunt import drawing, examine
 NODES = {XLA: 2}
 """Of larger graphs hardly any consists of operations alone that can be compiled."""
 
-LEFT_OUT = ((Mode(LOOP), 1), (Mode(LOOP), 2), (Mode(PFOR), 1))
-"""The loop's known defects (loop-other-dtype, loop-empty-target) take inputs of two dtypes, or an empty one, in any
-graph: no region of operations says so. What pfor gets wrong of TensorLists and tf.py_function is not yet sorted."""
-
-CASES = [
-    pytest.param(mode, order, id=f"{mode}, order {order}")
-    for mode in MODES
-    for order in mode.orders
-    if (mode, order) not in LEFT_OUT
-]
+CASES = [pytest.param(mode, order, id=f"{mode}, order {order}") for mode in MODES for order in mode.orders]
 
 
 @pytest.mark.parametrize(("mode", "order"), CASES)

@@ -89,6 +89,12 @@ def forged(*path: Any, value: Any) -> str:
         (forged("regions", 0, "along", value=[-1, "axis"]), "$.regions[0].along:", "a list of them"),
         (forged("regions", 0, "segments", value=3), "$.regions[0].segments:", "a text"),
         (forged("regions", 0, "indices", value=[0]), "$.regions[0].indices[0]:", "a text"),
+        (forged("regions", 0, "op", value="?"), "$.regions[0].op:", "of the catalogue"),
+        (
+            forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
+            "$.regions[0]: every operation, always",
+            "a condition, attrs, ranks or producers",
+        ),
         (forged("releases", value={"from": "2.18"}), "$.releases:", "all of from, until"),
         (forged("releases", "from", value="latest"), "$.releases.from:", "a text like"),
         (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),
@@ -111,6 +117,22 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "image.json").write_bytes(b"\x89PNG\xff\xfe")
     with pytest.raises(KnownDefectError, match=r"image\.json"):
         load(tmp_path)
+
+
+def test_a_region_may_hold_arguments_of_any_operation(tmp_path: Path) -> None:
+    region = {"op": "*", "condition": "empty", "orders": [2], "argument": 1, "producers": ["sin"]}
+    (tmp_path / "one.json").write_text(forged("regions", value=[region]))
+    defects = load(tmp_path)
+    for op, arguments, order, producers, expected in (
+        ("add", [[1.0], []], 2, ["sin"], "cumprod-zero-order1"),
+        ("mul", [[1.0], []], 2, ["exp", "sin"], "cumprod-zero-order1"),
+        ("mul", [[1.0], []], 2, ["exp"], None),
+        ("mul", [[], [1.0]], 2, ["sin"], None),
+        ("mul", [[1.0], []], 1, ["sin"], None),
+        ("square", [[]], 2, ["sin"], None),
+    ):
+        at = [np.array(argument) for argument in arguments]
+        assert excludes(op, {}, at, order, producers, defects=defects) == expected, (op, arguments)
 
 
 def test_what_tensorflow_gives_may_be_none_or_not_finite_or_nothing(tmp_path: Path) -> None:
