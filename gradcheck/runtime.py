@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -56,7 +56,8 @@ def configure() -> bool:
     TensorFlow that has already run an operation keeps what it has. Further calls change nothing.
     """
     set_environment()
-    with loading():
+    # What a process that has TensorFlow already has made since is not ours to set aside.
+    with nullcontext() if "tensorflow" in sys.modules else loading():
         import tensorflow as tf
 
     if _state["configured"]:

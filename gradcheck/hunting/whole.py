@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gradcheck.coverage import Coverage
     from gradcheck.hunting.journal import Journal
     from gradcheck.report.events import Crash, Hang
+    from gradcheck.report.run import Run
 
 TURNS, RUNNING = "turns.json", "running"
 STALE = 3600.0
@@ -97,11 +99,10 @@ class Whole:
             return
         from gradcheck.hunting.mention import mention
         from gradcheck.report.events import Ending, Finished
-        from gradcheck.report.run import read
 
         self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.asked.shard)))
         with suppress(OSError, ValueError):  # the page says why
-            for found in read(self.asked.events, pattern=self.asked.pattern).findings:
+            for found in self._told.findings:
                 name = found.discovery.name
                 files = sorted(self.asked.folder.glob(f"{name}.*"))
                 self.findings.setdefault(name, mention(found.discovery, files))
@@ -126,7 +127,14 @@ class Whole:
             return None
         from gradcheck.hunting.overview import write_overview
 
-        return write_overview(self.asked)
+        return write_overview(self._told, self.asked.folder)
+
+    @cached_property
+    def _told(self) -> Run:
+        """What all processes told; read once they have ended."""
+        from gradcheck.report.run import read
+
+        return read(self.asked.events, pattern=self.asked.pattern)
 
     def _opened(self) -> Journal:
         from gradcheck.hunting.journal import journal

@@ -19,6 +19,7 @@ from gradcheck.report.environment import Environment
 from gradcheck.report.events import Started
 from gradcheck.report.run import Run, read
 
+TWO = ("-n", "2", "--dist", "load")
 # Every Python process that finds this on its path has the planted operations, fresh ones included.
 PLANT = """
 import os, signal, time

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.conftest import Suite
+from tests.reliability.conftest import TWO, Suite
 
-TWO = ("-n", "2", "--dist", "load")
 LATE = 120.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck.report.run import Run, read
-from tests.reliability.conftest import Suite
+from tests.reliability.conftest import TWO, Suite
 
 TIMED = ("index.html", "summary.md")
 """They show examples a second."""
@@ -23,7 +23,7 @@ def timeless(run: Run) -> Any:
 
 def test_two_workers_and_none_find_the_same(suite: Suite, tmp_path: Path) -> None:
     runs = {}
-    for name, workers in {"none": (), "two": ("-n", "2", "--dist", "load")}.items():
+    for name, workers in {"none": (), "two": TWO}.items():
         shutil.rmtree(suite.root / ".hypothesis", ignore_errors=True)
         result = suite.run(PLANTED, "--hypothesis-seed=7", f"--gradcheck-reports={name}", *workers)
         assert result.returncode == 1, result.stdout

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.reliability.conftest import Suite
+from tests.reliability.conftest import TWO, Suite
 
 OTHERS = "sin,cos"
-TWO = ("-n", "2", "--dist", "load")
 
 
 def test_an_operation_that_aborts_its_worker_is_a_crash_and_the_run_goes_on(suite: Suite) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradcheck.runtime import loading
+from gradcheck.runtime import configure, loading
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +41,11 @@ def test_a_collector_that_somebody_has_stopped_stays_stopped() -> None:
         pass
     assert not gc.isenabled()
     assert gc.get_freeze_count() == before
+
+
+def test_nothing_is_set_aside_where_tensorflow_was_there_already() -> None:
+    configure()
+    gc.enable()
+    before = gc.get_freeze_count()
+    configure()
+    assert gc.get_freeze_count() <= before
