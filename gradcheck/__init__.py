@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradcheck.autodiff.structured import (
+    from gradcheck.autodiff.constraints import (
         hermitian,
         increasing,
         lower_triangular,
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
         upper_triangular,
     )
     from gradcheck.check import assert_close, check
-    from gradcheck.explain import explain
-    from gradcheck.finding import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
-    from gradcheck.step import assert_step
-    from gradcheck.verdict.failure import (
+    from gradcheck.comparison.failure import (
         GradientInconclusive,
         GradientMismatch,
         GradientMissing,
@@ -36,6 +33,9 @@ if TYPE_CHECKING:
         GradientWrongValue,
         InconclusiveWarning,
     )
+    from gradcheck.explain import explain
+    from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
+    from gradcheck.step import assert_step
 
 __version__ = "0.1.0"
 
@@ -44,34 +44,34 @@ _HOME = {
     "assert_close": "gradcheck.check",
     "assert_step": "gradcheck.step",
     "explain": "gradcheck.explain",
-    "hermitian": "gradcheck.autodiff.structured",
-    "increasing": "gradcheck.autodiff.structured",
-    "lower_triangular": "gradcheck.autodiff.structured",
-    "positive_definite": "gradcheck.autodiff.structured",
-    "simplex": "gradcheck.autodiff.structured",
-    "symmetric": "gradcheck.autodiff.structured",
-    "upper_triangular": "gradcheck.autodiff.structured",
-    "Cause": "gradcheck.finding",
-    "Diagnosis": "gradcheck.finding",
-    "Place": "gradcheck.finding",
-    "SourceResult": "gradcheck.finding",
-    "Finding": "gradcheck.finding",
-    "Kind": "gradcheck.finding",
-    "OrderResult": "gradcheck.finding",
-    "Reason": "gradcheck.finding",
-    "Result": "gradcheck.finding",
-    "GradientInconclusive": "gradcheck.verdict.failure",
-    "GradientMismatch": "gradcheck.verdict.failure",
-    "GradientMissing": "gradcheck.verdict.failure",
-    "GradientModesDisagree": "gradcheck.verdict.failure",
-    "GradientNonFinite": "gradcheck.verdict.failure",
-    "GradientOutsideSubdifferential": "gradcheck.verdict.failure",
-    "GradientPartial": "gradcheck.verdict.failure",
-    "GradientRaises": "gradcheck.verdict.failure",
-    "GradientWrongShape": "gradcheck.verdict.failure",
-    "GradientWrongUpdate": "gradcheck.verdict.failure",
-    "GradientWrongValue": "gradcheck.verdict.failure",
-    "InconclusiveWarning": "gradcheck.verdict.failure",
+    "hermitian": "gradcheck.autodiff.constraints",
+    "increasing": "gradcheck.autodiff.constraints",
+    "lower_triangular": "gradcheck.autodiff.constraints",
+    "positive_definite": "gradcheck.autodiff.constraints",
+    "simplex": "gradcheck.autodiff.constraints",
+    "symmetric": "gradcheck.autodiff.constraints",
+    "upper_triangular": "gradcheck.autodiff.constraints",
+    "Cause": "gradcheck.result",
+    "Diagnosis": "gradcheck.result",
+    "Place": "gradcheck.result",
+    "SourceResult": "gradcheck.result",
+    "Finding": "gradcheck.result",
+    "Kind": "gradcheck.result",
+    "OrderResult": "gradcheck.result",
+    "Reason": "gradcheck.result",
+    "Result": "gradcheck.result",
+    "GradientInconclusive": "gradcheck.comparison.failure",
+    "GradientMismatch": "gradcheck.comparison.failure",
+    "GradientMissing": "gradcheck.comparison.failure",
+    "GradientModesDisagree": "gradcheck.comparison.failure",
+    "GradientNonFinite": "gradcheck.comparison.failure",
+    "GradientOutsideSubdifferential": "gradcheck.comparison.failure",
+    "GradientPartial": "gradcheck.comparison.failure",
+    "GradientRaises": "gradcheck.comparison.failure",
+    "GradientWrongShape": "gradcheck.comparison.failure",
+    "GradientWrongUpdate": "gradcheck.comparison.failure",
+    "GradientWrongValue": "gradcheck.comparison.failure",
+    "InconclusiveWarning": "gradcheck.comparison.failure",
 }
 
 __all__ = [

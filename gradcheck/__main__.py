@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from gradcheck import runtime
-from gradcheck.commands import coverage, known, merge, replay
-from gradcheck.commands.answer import Answer, CommandError, printable
+from gradcheck.hunt.commands import known_list, merge_runs, replay_findings, show_coverage
+from gradcheck.hunt.commands.answer import Answer, CommandError, printable
 
 ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
 EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m gradcheck", description=ABOUT, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in (replay, merge, coverage, known):
+    for command in (replay_findings, merge_runs, show_coverage, known_list):
         command.add(commands)
     return top
 

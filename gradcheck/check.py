@@ -10,23 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.bystanders import restored, undone
-from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.opening import open_function, widened
-from gradcheck.autodiff.problem import GivenProblem, TapeProblem
-from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.diagnosis.checked import Checked
-from gradcheck.diagnosis.explanation import Explanation, SecondDiagnosis
-from gradcheck.finding import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
-from gradcheck.verdict.entries import Tolerance
-from gradcheck.verdict.explanation import SecondExplanation
-from gradcheck.verdict.failure import FAILURES, GradientInconclusive, InconclusiveWarning
-from gradcheck.verdict.probing import first_order
-from gradcheck.verdict.second_order import second_order
-from gradcheck.verdict.summary import Names, broken, summarise, undecided
-from gradcheck.verdict.text import doubt, failure
+from gradcheck.autodiff.function import Function, open_function, widened
+from gradcheck.autodiff.problem import GivenProblem, TapeProblem, given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.autodiff.state import restored, undone
+from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.second_order import SecondExplanation, second_order
+from gradcheck.comparison.summary import Names, broken, summarise, undecided
+from gradcheck.comparison.tables import Tolerance
+from gradcheck.explanation.checked import Checked, Explanation, SecondDiagnosis
+from gradcheck.result import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
 
 MODES = ("raise", "warn", "ignore")
 

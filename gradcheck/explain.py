@@ -7,18 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.bystanders import undone
-from gradcheck.autodiff.opening import parameter_names
+from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, variable_of
+from gradcheck.autodiff.state import undone
 from gradcheck.check import tolerance_from
-from gradcheck.diagnosis.as_traced import as_traced
-from gradcheck.diagnosis.explained_call import Explained, explained_call, merged
-from gradcheck.diagnosis.own_call import own_call
-from gradcheck.diagnosis.record import Record
-from gradcheck.diagnosis.recorder import recorded
-from gradcheck.diagnosis.replay import Code
-from gradcheck.finding import MISMATCH, OrderResult, Result
-from gradcheck.verdict.entries import Tolerance
+from gradcheck.comparison.tables import Tolerance
+from gradcheck.explanation.calls import Explained, explained_call, merged, own_call
+from gradcheck.explanation.record import Record
+from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.replay import Code
+from gradcheck.explanation.traced import as_traced
+from gradcheck.result import MISMATCH, OrderResult, Result
 
 
 def explain(

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunting.asked import Asked, deadline
-from gradcheck.hunting.controller import SENT, Controller, asked_for
-from gradcheck.hunting.selection import selected
-from gradcheck.hunting.shard import Shard
+from gradcheck.hunt.running.configuration import Asked, Shard, deadline, selected
+from gradcheck.hunt.running.controller import SENT, Controller, asked_for
 
 if TYPE_CHECKING:
-    from gradcheck.coverage import Coverage
-    from gradcheck.hunting.process import Process
+    from gradcheck.hunt.coverage import Coverage
+    from gradcheck.hunt.running.worker import Process
 
 START = time.time()
 ASKED: pytest.StashKey[Asked] = pytest.StashKey()
@@ -77,7 +75,7 @@ def asked(config: pytest.Config) -> Asked:
             raise ValueError(f"--gradcheck-{name} was {number}; expected a number above 0")
     operations = config.getoption("--gradcheck-ops")
     if operations is not None:
-        from gradcheck.graphs.catalogue import CATALOGUE
+        from gradcheck.hunt.catalogue import CATALOGUE
 
         operations = selected(operations, CATALOGUE)
     shared = getattr(config, "workerinput", {}).get(SENT) or {
@@ -187,7 +185,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """This process has said all."""
     if PROCESS in session.config.stash:
-        from gradcheck.report.events import Ending
+        from gradcheck.hunt.events import Ending
 
         over = time.time() >= session.config.stash[ASKED].deadline
         stopped = exitstatus == pytest.ExitCode.INTERRUPTED
@@ -209,7 +207,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def process(config: pytest.Config) -> Process:
     """This process's part of the run, begun when the first test asks for it."""
     if PROCESS not in config.stash:
-        from gradcheck.hunting.process import Process
+        from gradcheck.hunt.running.worker import Process
 
         worker = getattr(config, "workerinput", {}).get("workerid", "main")
         config.stash[PROCESS] = Process(config.stash[ASKED], worker, config.stash.get(STDERR, 2))
@@ -223,8 +221,7 @@ def reports(config: pytest.Config) -> Path:
 
 
 def _turns(config: pytest.Config) -> dict[str, int]:
-    from gradcheck.hunting.turns import load
-    from gradcheck.hunting.whole import TURNS
+    from gradcheck.hunt.running.aggregate import TURNS, load
 
     return load(reports(config) / TURNS)
 
@@ -243,7 +240,7 @@ def _over(item: pytest.Item) -> bool:
 
 
 def _load_known_defects() -> None:
-    from gradcheck.known import KnownDefectError, load
+    from gradcheck.defects.known import KnownDefectError, load
 
     try:
         load()

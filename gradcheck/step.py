@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcheck.check import raise_unless_good, refuse_mode
-from gradcheck.finding import Result
-from gradcheck.stepping.opening import opened, runner_of
-from gradcheck.stepping.verdict import StepCheck
+from gradcheck.result import Result
+from gradcheck.training.opening import opened, runner_of
+from gradcheck.training.update import StepCheck
 
 
 def assert_step(

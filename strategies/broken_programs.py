@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from gradcheck.finding import Cause
+from gradcheck.result import Cause
 
-from . import coverage_faults as covered
-from . import path_faults as path
-from .choices import Draw, index
-from .program_text import Text
-from .right_programs import RIGHT
+from . import program_faults as covered
+from . import program_faults as path
+from .right_programs import RIGHT, Text
+from .values import Draw, index
 
 Builder = Callable[[Text], None]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.implementation import single
-from gradcheck.graphs.standing import count_on
-from gradcheck.hunting import watch
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_problem import count_on
+from gradcheck.hunt.running import watch
 
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Sequence[str]], str | None]

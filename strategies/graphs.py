@@ -8,19 +8,59 @@ from functools import cache
 from math import gcd
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 from hypothesis import event, reject
 from hypothesis import strategies as st
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph, Input, Shape
-from gradcheck.graphs.opspec import OpSpec
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.graph import Graph, Input, Shape
+from gradcheck.hunt.opspec import Interval, OpSpec
 
-from .attributes import alternatives, attributes
-from .choices import Draw, index
-from .domains import adapters
 from .drafts import Draft, Known, Position
-from .shapes import Shapes, accepts, signatures, starts
-from .values import literal, smooth, without_zeros
+from .values import Draw, alternatives, attributes, index, literal, smooth, without_zeros
+
+Shapes = tuple[Shape, ...]
+
+
+@cache
+def signatures(op: str, shape: Shape) -> tuple[Shapes, ...]:
+    """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it."""
+    return tuple(tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
+
+
+@cache
+def accepts(op: str, shape: Shape, dtype: str) -> bool:
+    """Whether the operation takes a value of this shape and dtype as its first argument."""
+    return CATALOGUE[op].dtype(0) == dtype and bool(signatures(op, shape))
+
+
+@cache
+def starts(op: str) -> tuple[Shape, ...]:
+    """The shapes that a fresh first argument of the operation may have, the simplest first."""
+    admitted = tuple(shape for shape in CATALOGUE[op].starts if signatures(op, shape))
+    if not admitted:
+        raise ValueError(f"{op}: none of its starts {CATALOGUE[op].starts} is admitted by its own shapes")
+    return admitted
+
+
+SMOOTH_MAPS = ("sigmoid", "softplus", "tanh", "exp", "sin", "cos", "cosh", "atan", "erf", "reciprocal")
+PROBES = np.array([-20.0, -3.0, -1.0, -0.5, 0.0, 0.1, 1.0, 2.0, 20.0])
+
+
+@cache
+def adapters(interval: Interval) -> tuple[str, ...]:
+    """The smooth operations of the catalogue that map the reals (as far as they are drawn) into an interval."""
+    return tuple(name for name in SMOOTH_MAPS if name in CATALOGUE and _maps_into(name, interval))
+
+
+def _maps_into(name: str, interval: Interval) -> bool:
+    spec = CATALOGUE[name]
+    if spec.arity != 1 or spec.attributes(PROBES.shape) or spec.dtype(0) != "float64" or spec.result != "float64":
+        return False
+    return spec.domain(0).contains(PROBES) and interval.contains(single(spec)(tf.constant(PROBES)).numpy())
+
 
 MORE, MORE_BEFORE = 24, 3
 FARTHEST = 5

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.programs.model import Model
-from gradcheck.programs.operations import FLOATING, INTEGER, OPERATIONS
-from gradcheck.programs.program import Literal
-from gradcheck.programs.record import Record
-from gradcheck.programs.tensor import Variable as ModelVariable
+from gradcheck.hunt.tapes.model import Model
+from gradcheck.hunt.tapes.operations import FLOATING, INTEGER, OPERATIONS
+from gradcheck.hunt.tapes.operations import Variable as ModelVariable
+from gradcheck.hunt.tapes.program import Literal
+from gradcheck.hunt.tapes.recording import Record
 
-from .choices import Draw, index
+from .values import Draw, index
 
 Array = np.ndarray[Any, Any]
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
-from gradcheck.graphs.graph import Input, Shape
-from gradcheck.graphs.opspec import Interval
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.graph import Input, Shape
+from gradcheck.hunt.opspec import Attribute, Choice, Indices, Interval
 
-from .choices import Draw, index
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@cache
+def below(count: int) -> st.SearchStrategy[int]:
+    """The integers 0 to count - 1."""
+    return st.integers(0, count - 1)
+
+
+def index(draw: Draw, count: int) -> int:
+    """An integer in [0, count); nothing is drawn where there is no choice."""
+    return int(draw(below(count))) if count > 1 else 0
+
 
 Array = np.ndarray[Any, Any]
 Table = tuple[float, ...]
@@ -99,3 +115,44 @@ def is_special(values: Input) -> bool:
         or len(set(values.values)) < len(values.values)
         or any(value < 2e-3 or value > 99 for value in finite)
     )
+
+
+@cache
+def offered(op: str, shapes: tuple[Shape, ...]) -> Mapping[str, Attribute]:
+    """What an operation's attributes may be, for arguments of these shapes."""
+    return CATALOGUE[op].attributes(*shapes)
+
+
+def attributes(draw: Draw, op: str, shapes: tuple[Shape, ...]) -> dict[str, Any]:
+    """One literal for each attribute of the operation."""
+    return {name: _literal(draw, attribute) for name, attribute in offered(op, shapes).items()}
+
+
+def _literal(draw: Draw, attribute: Attribute) -> Any:
+    if isinstance(attribute, Choice):
+        return attribute.values[index(draw, len(attribute.values))]
+    indices: list[int] = []
+    for _ in range(attribute.count):
+        drawn = index(draw, attribute.below)
+        while attribute.distinct and drawn in indices:
+            drawn = (drawn + 1) % attribute.below
+        indices.append(drawn)
+    return tuple(sorted(indices)) if attribute.sorted else tuple(indices)
+
+
+def alternatives(op: str, shapes: tuple[Shape, ...], count: int = 8) -> Iterator[dict[str, Any]]:
+    """The first few combinations of an operation's attributes, the simplest first, without any draw."""
+    attributes_of = offered(op, shapes)
+    literals = [_simplest(attribute) for attribute in attributes_of.values()]
+    for combination in islice(product(*literals), count):
+        yield dict(zip(attributes_of, combination, strict=True))
+
+
+def _simplest(attribute: Attribute) -> tuple[Any, ...]:
+    if isinstance(attribute, Choice):
+        return attribute.values
+    return (tuple(range(attribute.count)),) if _ascending(attribute) else ((0,) * attribute.count,)
+
+
+def _ascending(attribute: Indices) -> bool:
+    return attribute.count <= attribute.below

@@ -5,7 +5,7 @@ The plugin leaves the evidence and the page of a finding out, which TensorFlow i
 
 from __future__ import annotations
 
-from gradcheck.report.environment import Environment
+from gradcheck.hunt.report.environment import Environment
 
 MACHINE = Environment("2.21.0", "2.0", "3.11", "0.1.0", "0", "2", 1, 1, "a processor", "Linux", "7")
 
@@ -13,10 +13,11 @@ ELSEWHERE = f"""
 import sys
 from types import SimpleNamespace
 
-from gradcheck.report import environment
-from gradcheck.report.environment import Environment
+from gradcheck.hunt.report import environment
+from gradcheck.hunt.report.environment import Environment
 
 environment.current = lambda seed=None: {MACHINE}
-sys.modules["gradcheck.report.evidence"] = SimpleNamespace(completed=lambda found: found, evidence=lambda found: None)
-sys.modules["gradcheck.report.finding_page"] = SimpleNamespace(finding_page=lambda *told: "<p>left out</p>")
+report = "gradcheck.hunt.report"
+sys.modules[f"{{report}}.evidence"] = SimpleNamespace(completed=lambda found: found, evidence=lambda found: None)
+sys.modules[f"{{report}}.finding_page"] = SimpleNamespace(finding_page=lambda *told: "<p>left out</p>")
 """

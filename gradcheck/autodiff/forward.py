@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.pullback import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
 
 
 def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.pullback import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
 
 
 def jacobian_pullbacks(

@@ -20,10 +20,9 @@ import numpy as np
 import peers
 from functions import CANCELLING, SMOOTH, Function
 
-from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.second import second_difference
+from gradcheck.numerics.difference import Estimate, first_difference, second_difference
+from gradcheck.numerics.sampling import coordinate_steps
 from gradcheck.numerics.stencil import CONFIRM, EPS64, FIRST, Sample, Stencil
-from gradcheck.numerics.step import coordinate_steps
 
 Array = np.ndarray[Any, Any]
 

@@ -22,12 +22,13 @@ import numpy as np
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 
-from gradcheck import known, trial
-from gradcheck.autodiff.pullback import pullbacks, second_pullbacks
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.evaluation import forward, values_of
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.standing import standing
+from gradcheck.autodiff.reverse import pullbacks, second_pullbacks
+from gradcheck.defects import known
+from gradcheck.hunt import trial
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import forward, values_of
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_problem import standing
 
 REPEATS, ROW = 5, 5
 EXAMPLES = 12

@@ -23,7 +23,7 @@ from drawing import draw_each
 from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 
 from gradcheck import GradientMismatch, assert_step, explain
-from gradcheck.finding import MISMATCH, Cause, Diagnosis, Result
+from gradcheck.result import MISMATCH, Cause, Diagnosis, Result
 
 PROGRESS = 60.0
 """Seconds between two lines of progress."""

@@ -18,11 +18,11 @@ from drawing import draw_each
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
-from gradcheck import known
-from gradcheck.coverage import COMPOSED, KINK
-from gradcheck.finding import INCONCLUSIVE, MISMATCH
-from gradcheck.graphs.graph import Graph
-from gradcheck.graphs.json_form import to_json
+from gradcheck.defects import known
+from gradcheck.hunt.coverage import COMPOSED, KINK
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph_json import to_json
+from gradcheck.result import INCONCLUSIVE, MISMATCH
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Tally:
 
 def hunt(number: int, count: int, show: int) -> Tally:
     """Draw `count` graphs with one seed and check both orders of each."""
-    from gradcheck import hunt as hunting
-    from gradcheck import trial
+    from gradcheck.hunt import examine as hunting
+    from gradcheck.hunt import trial
 
     tally = Tally()
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from drawing import draw_each
 from gradcheck.strategies.tape_programs import tape_programs
 
-from gradcheck.programs.comparison import compare
-from gradcheck.programs.program import Derive, Open, Program
-from gradcheck.programs.python_form import to_python
+from gradcheck.hunt.tapes.prediction_check import compare
+from gradcheck.hunt.tapes.program import Derive, Open, Program
+from gradcheck.hunt.tapes.source_text import to_python
 
 PROGRESS = 60.0
 """Seconds between two lines of progress."""

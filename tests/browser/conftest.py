@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from gradcheck import hunt, known, trial
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.report.confirm import Confirmation
-from gradcheck.report.environment import current
-from gradcheck.report.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
-from gradcheck.report.reading import Report, read
-from gradcheck.report.run import merge
-from gradcheck.report.writer import write, write_run
+from gradcheck.defects import known
+from gradcheck.hunt import examine, trial
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
+from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.environment import current
+from gradcheck.hunt.report.reading import Report, read
+from gradcheck.hunt.report.run import merge
+from gradcheck.hunt.report.writer import write, write_run
 
 ROOT = Path(__file__).parents[2]
 SHOWN = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv")
@@ -59,7 +60,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if defect.name in SHOWN:
             checked = trial.run(defect.graph, (defect.order,))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
-            json, *_, page = write(hunt.discovery(checked, defect.order), folder, told)
+            json, *_, page = write(examine.discovery(checked, defect.order), folder, told)
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]

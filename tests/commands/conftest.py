@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from gradcheck.__main__ import main
-from gradcheck.defect import Defect
-from gradcheck.finding import Finding
-from gradcheck.graphs.admission import admit
-from gradcheck.known import load
-from gradcheck.report.discovery import Discovery, trigger
-from gradcheck.report.json_report import json_text
+from gradcheck.defects.known import load
+from gradcheck.defects.records import Defect
+from gradcheck.hunt.admission import admit
+from gradcheck.hunt.finding import Discovery, trigger
+from gradcheck.hunt.report.json_report import json_text
+from gradcheck.result import Finding
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gradcheck.report.discovery import Discovery
-from gradcheck.report.events import Started, to_line
-from gradcheck.report.json_report import to_json
+from gradcheck.hunt.events import Started, to_line
+from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.report.json_report import to_json
 from tests.machine import MACHINE
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known" / "cumprod-zero-order1.json"

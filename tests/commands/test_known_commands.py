@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck import known
-from gradcheck.commands.draft import CLOSE
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.report.discovery import literal
+from gradcheck.defects import known
+from gradcheck.hunt.commands.known_add import CLOSE
+from gradcheck.hunt.finding import literal
+from gradcheck.hunt.graph import Graph, Node
 from tests.commands.conftest import copied_record
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"

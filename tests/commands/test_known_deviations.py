@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck import known
+from gradcheck.defects import known
 from tests.commands.conftest import copied_record
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"

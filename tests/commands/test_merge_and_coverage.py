@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from gradcheck.coverage import Coverage
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.report.confirm import Confirmation
-from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import (
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.events import (
     Crash,
     Ending,
     Event,
+    EventFile,
     FindingMade,
     Finished,
     Hang,
@@ -26,7 +23,10 @@ from gradcheck.report.events import (
     Started,
     State,
 )
-from gradcheck.report.reading import Report
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.reading import Report
 from tests.machine import ELSEWHERE, MACHINE
 
 pytest_plugins = ["pytester"]
@@ -209,11 +209,11 @@ def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str
 
 HUNT = """
     import pytest
-    from gradcheck.finding import Finding, Kind
-    from gradcheck.graphs.graph import Graph, Input, Node
-    from gradcheck.report import confirm
-    from gradcheck.report.confirm import Confirmation
-    from gradcheck.report.discovery import Discovery, literal
+    from gradcheck.result import Finding, Kind
+    from gradcheck.hunt.graph import Graph, Input, Node
+    from gradcheck.hunt.report import confirm
+    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.finding import Discovery, literal
 
     confirm.confirm = lambda script: Confirmation(1, "WRONG")
 

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from gradcheck.__main__ import main
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.report.discovery import literal
-from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import Crash, Started
+from gradcheck.hunt.events import Crash, EventFile, Started
+from gradcheck.hunt.finding import literal
+from gradcheck.hunt.graph import Graph, Node
 from tests.machine import MACHINE
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import Cause, Kind, assert_close, check
-from gradcheck.diagnosis import checked
+from gradcheck.explanation import checked
 
 
 def diagnosed(*arguments: Any, **options: Any) -> list[tuple[Kind, int, Cause | None, str | None]]:

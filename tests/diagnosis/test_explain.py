@@ -16,7 +16,7 @@ from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
 from gradcheck import Cause, Kind, Reason, explain
-from gradcheck.diagnosis.recorder import recorded
+from gradcheck.explanation.recorder import recorded
 
 
 def f64(value: Any, name: str) -> tf.Variable:

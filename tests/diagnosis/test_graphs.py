@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause
-from gradcheck.diagnosis.case import Loss
-from gradcheck.diagnosis.graph_record import graph_diagnosis, graph_record
+from gradcheck.explanation.case import Loss
+from gradcheck.explanation.graph_record import graph_diagnosis, graph_record
 
 v1 = tf.compat.v1
 

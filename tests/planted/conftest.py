@@ -11,9 +11,9 @@ from gradcheck.strategies.graphs import graphs
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from tensorflow.python.framework import ops
 
-from gradcheck.coverage import Coverage
-from gradcheck.hunt import Found, examine
-from gradcheck.report.discovery import Discovery
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import Found, examine
+from gradcheck.hunt.finding import Discovery
 
 Fault = Callable[..., Any]
 

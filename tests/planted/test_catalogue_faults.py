@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import trial
-from gradcheck.finding import AGREE, MISMATCH, Kind
-from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.hunt import trial
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.result import AGREE, MISMATCH, Kind
 
 SIMPLE = ("exp", "sin", "square", "add", "mul", "reduce_sum", "tanh", "matmul", "sigmoid")
 TOGETHER = Graph((Input((3,), (0.5, 1.5, 2.5)),), (Node.of("square", 0), Node.of("gather_rows", 1, indices=(0, 2))))

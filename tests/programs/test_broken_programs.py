@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.python.autograph.impl.api import StagingError
 
-from gradcheck.finding import Cause
+from gradcheck.result import Cause
 
 NUMBERS = count()
 # In a tf.function AutoGraph wraps a LookupError, whose kind it cannot make again.

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.deviation import Deviation
-from gradcheck.known import deviations
+from gradcheck.defects.deviation import Deviation
+from gradcheck.defects.known import deviations
+from gradcheck.hunt.tapes.interpreter import run
+from gradcheck.hunt.tapes.program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import sample
-from gradcheck.programs.interpreter import run
-from gradcheck.programs.program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 
 RECORDS = {one.name: one for one in deviations(Path(__file__).parents[2] / "reports" / "known")}
 WATCH, TARGET, ZEROS = "tape-watch-while-stopped", "tape-target-and-source", "tape-traced-zeros"

@@ -10,9 +10,8 @@ import pytest
 from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
-from gradcheck.graphs.json_form import GraphFormatError
-from gradcheck.programs.json_form import from_json, to_json
-from gradcheck.programs.program import (
+from gradcheck.hunt.graph_json import GraphFormatError
+from gradcheck.hunt.tapes.program import (
     Apply,
     Assign,
     Branch,
@@ -31,7 +30,7 @@ from gradcheck.programs.program import (
     Variable,
     Watch,
 )
-from gradcheck.programs.reader import MAX_DEPTH, MAX_STATEMENTS, STATEMENTS
+from gradcheck.hunt.tapes.reader import MAX_DEPTH, MAX_STATEMENTS, STATEMENTS, from_json, to_json
 from tests import forging
 
 PAIR = Literal((2,), (3.0, -0.0))

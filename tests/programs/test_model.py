@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from gradcheck.programs import program as form
-from gradcheck.programs.comparison import compare
-from gradcheck.programs.model import NoneTakenError, run
-from gradcheck.programs.prediction import NONE, VALUE, ZEROS
-from gradcheck.programs.program import (
+from gradcheck.hunt.tapes import program as form
+from gradcheck.hunt.tapes.model import NoneTakenError, run
+from gradcheck.hunt.tapes.prediction_check import compare
+from gradcheck.hunt.tapes.program import (
     Apply,
     Assign,
     Branch,
@@ -32,6 +31,7 @@ from gradcheck.programs.program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS
 
 X = Variable("x", Literal((2,), (3.0, 0.7)))
 Y = Variable("y", Literal((2,), (-1.0, 0.5)))
@@ -198,7 +198,7 @@ def test_the_model_needs_no_tensorflow() -> None:
     """The oracle has to be independent: neither the model nor its text imports what it predicts."""
     code = (
         "import sys\n"
-        "import gradcheck.programs.model, gradcheck.programs.python_form\n"
+        "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.source_text\n"
         "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.programs import interpreter
-from gradcheck.programs.application import Operation
-from gradcheck.programs.operations import (
+from gradcheck.hunt.tapes import interpreter
+from gradcheck.hunt.tapes.operations import (
     ADD_N,
     FLOATING,
     INTEGER,
@@ -16,16 +15,15 @@ from gradcheck.programs.operations import (
     SIGMOID_GRAD,
     TANH_GRAD,
     NoGradientError,
+    Operation,
+    Tensor,
     broadcast_to,
     first_row,
     matmul,
     sum_to,
 )
-from gradcheck.programs.record import Record
-from gradcheck.programs.reverse import gradient
-from gradcheck.programs.seen import Seen
-from gradcheck.programs.stage import Stage
-from gradcheck.programs.tensor import Tensor
+from gradcheck.hunt.tapes.recording import Record, Seen, Stage
+from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]
 ROUGH = np.array([0.7, -1.3, 0.4, 2.6])

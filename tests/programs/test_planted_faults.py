@@ -11,9 +11,9 @@ import tensorflow as tf
 from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from gradcheck.programs import model, operations, record, reverse, stage, tape, tensor
-from gradcheck.programs.comparison import UnexplainedDifference, examine
-from gradcheck.programs.program import Program
+from gradcheck.hunt.tapes import model, operations, recording, tape
+from gradcheck.hunt.tapes.prediction_check import UnexplainedDifference, examine
+from gradcheck.hunt.tapes.program import Program
 
 PROGRAMS, SEEDS = 250, (3, 4, 5)
 """Hypothesis varies what it drew before: several short runs see more than a long one."""
@@ -40,17 +40,17 @@ def hunt() -> None:
 
 def _watch_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model forgets that watch_accessed_variables may be off."""
-    original = record.Record.__init__
+    original = recording.Record.__init__
 
     def made(self: Any, accessed: bool) -> None:
         original(self, True)
 
-    monkeypatch.setattr(record.Record, "__init__", made)
+    monkeypatch.setattr(recording.Record, "__init__", made)
 
 
 def _integers_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model lets the gradient pass casts to integers and back."""
-    monkeypatch.setattr(tensor.Tensor, "floating", True)
+    monkeypatch.setattr(operations.Tensor, "floating", True)
     for operation in (operations.TO_INTEGER, operations.TO_FLOAT):
         passing = replace(operation, backward=operations.IDENTITY.backward)
         monkeypatch.setitem(operations.OPERATIONS, operation.name, passing)
@@ -73,7 +73,7 @@ def _stop_gradient_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _no_ones_for_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model gives None for a target that is a source and was never recorded."""
-    original = reverse.gradient
+    original = tape.gradient
 
     def without(record: Any, targets: Any, sources: Any, compute: Any) -> Any:
         found = original(record, targets, sources, compute)
@@ -91,8 +91,10 @@ def _assignments_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def _gradients_unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model hides the first derivative from outer tapes, which only a second derivative shows."""
 
+    gradient = tape.gradient
+
     def unseen(record: Any, targets: Any, sources: Any, compute: Any) -> Any:
-        return reverse.gradient(record, targets, sources, stage.Stage().apply)
+        return gradient(record, targets, sources, recording.Stage().apply)
 
     monkeypatch.setattr(tape, "gradient", unseen)
 

@@ -12,9 +12,9 @@ import numpy as np
 from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
-from gradcheck.programs import interpreter
-from gradcheck.programs.program import Apply, Derive, Literal, Open, Program, Stop, Structure, Tape, Variable, Watch
-from gradcheck.programs.python_form import to_python
+from gradcheck.hunt.tapes import interpreter
+from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Open, Program, Stop, Structure, Tape, Variable, Watch
+from gradcheck.hunt.tapes.source_text import to_python
 
 NUMBERS = count()
 

@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.defect import Defect, Values
-from gradcheck.finding import Kind
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.evaluation import forward
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import excludes, load
-from gradcheck.replay import close, derivative, differences, values
-from gradcheck.report.discovery import literal
-from gradcheck.report.events import Event, KnownReplayed, State
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.defects.known import excludes, load
+from gradcheck.defects.records import Defect, Values
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.derivative import close, derivative, differences, values
+from gradcheck.hunt.evaluation import forward
+from gradcheck.hunt.events import Event, KnownReplayed, State
+from gradcheck.hunt.finding import literal
+from gradcheck.hunt.graph import Graph, Node
+from gradcheck.result import Kind
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]

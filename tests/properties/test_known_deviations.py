@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from gradcheck.deviation import Deviation
-from gradcheck.known import deviations
-from gradcheck.programs.comparison import examine
-from gradcheck.recheck import of_deviation
-from gradcheck.report.events import Event, KnownReplayed, State
+from gradcheck.defects.deviation import Deviation
+from gradcheck.defects.known import deviations
+from gradcheck.hunt.events import Event, KnownReplayed, State
+from gradcheck.hunt.recheck import of_deviation
+from gradcheck.hunt.tapes.prediction_check import examine
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEVIATIONS = [pytest.param(deviation, id=deviation.name) for deviation in deviations(FOLDER)]

@@ -9,11 +9,11 @@ from gradcheck.strategies.graphs import graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck import known
 from gradcheck.autodiff.mode import MODES, XLA, Mode
-from gradcheck.coverage import Coverage
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.hunt import drawing, examine
+from gradcheck.defects import known
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import drawing, examine
 
 NODES = {XLA: 2}
 """Of larger graphs hardly any consists of operations alone that can be compiled."""

@@ -12,10 +12,10 @@ from gradcheck.strategies.graphs import graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck import known
-from gradcheck.coverage import Coverage
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.hunt import drawing, examine
+from gradcheck.defects import known
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import drawing, examine
 
 CASES = [
     pytest.param(

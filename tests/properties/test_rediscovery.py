@@ -7,8 +7,8 @@ from gradcheck.strategies import profiles
 from gradcheck.strategies.graphs import graphs
 from hypothesis import HealthCheck, given, seed, settings
 
-from gradcheck.coverage import Coverage
-from gradcheck.hunt import Found, examine
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import Found, examine
 
 SEEDS = 10
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report import reading
-from gradcheck.report.environment import Environment
-from gradcheck.report.events import Started
-from gradcheck.report.run import Run, read
+from gradcheck.hunt.events import Started
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report import reading
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.run import Run, read
 
 TWO = ("-n", "2", "--dist", "load")
 # Every Python process that finds this on its path has the planted operations, fresh ones included.
@@ -25,8 +25,8 @@ PLANT = """
 import os, signal, time
 import numpy as np
 from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.opspec import OpSpec
-from gradcheck.report import confirm
+from gradcheck.hunt.opspec import OpSpec
+from gradcheck.hunt.report import confirm
 
 def confirmed(script):
     if os.environ.get("CTRL_C"):
@@ -90,7 +90,7 @@ import os
 import pytest
 from gradcheck.strategies.graphs import graphs
 from hypothesis import given, strategies as st
-from gradcheck.hunt import drawing, examine
+from gradcheck.hunt.examine import drawing, examine
 
 CASES = [
     pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name))
@@ -202,7 +202,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def run() -> None:
         import numpy as np
 
-        from gradcheck.graphs.catalogue import CATALOGUE
+        from gradcheck.hunt.catalogue import CATALOGUE
 
         before, attributes = dict(CATALOGUE), set(vars(np))
         exec(PLANT, {})

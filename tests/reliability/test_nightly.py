@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.hunting.turns import load
-from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import Crash, KnownReplayed, State
-from gradcheck.report.run import read
+from gradcheck.hunt.events import Crash, EventFile, KnownReplayed, State
+from gradcheck.hunt.report.run import read
+from gradcheck.hunt.running.aggregate import load
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]

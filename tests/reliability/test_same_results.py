@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradcheck.report.run import Run, read
+from gradcheck.hunt.report.run import Run, read
 from tests.reliability.conftest import TWO, Suite
 
 TIMED = ("index.html", "summary.md")

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import Kind, assert_close, check
-from gradcheck.finding import Cause
+from gradcheck.result import Cause
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.stepping.changes import averaging, clipping, factor, pairs, unchanged
+from gradcheck.training.gradient_changes import averaging, clipping, factor, pairs, unchanged
 
 LIMIT = 0.5
 numbers = st.floats(-9, 9, allow_subnormal=False).map(lambda value: np.float64(round(value, 3)))

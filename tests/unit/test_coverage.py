@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gradcheck.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, table
+from gradcheck.hunt.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage, table
 
 
 def example() -> Coverage:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gradcheck import known
-from gradcheck.deviation import Deviation, from_json, to_json
-from gradcheck.graphs.json_form import GraphFormatError
-from gradcheck.programs.program import Apply, Derive, Literal, Program, Structure, Variable
-from gradcheck.recheck import Recheck, of_deviation, of_known
-from gradcheck.report.events import State
+from gradcheck.defects import known
+from gradcheck.defects.deviation import Deviation, from_json, to_json
+from gradcheck.hunt.events import State
+from gradcheck.hunt.graph_json import GraphFormatError
+from gradcheck.hunt.recheck import Recheck, of_deviation, of_known
+from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Program, Structure, Variable
 from tests import forging
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"

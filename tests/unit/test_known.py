@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from gradcheck import runtime
-from gradcheck.defect import Defect, from_json, to_json
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import KnownDefectError, excludes, find, load, match
-from gradcheck.region import CONDITIONS, ELEMENTS, Region
-from gradcheck.report.discovery import Discovery, literal
+from gradcheck.defects.known import KnownDefectError, excludes, find, load, match
+from gradcheck.defects.records import Defect, from_json, to_json
+from gradcheck.defects.region import CONDITIONS, ELEMENTS, Region
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph import Graph, Node
+from gradcheck.result import Finding, Kind
 from tests import forging
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradcheck import known
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defect import Defect, from_json, to_json
-from gradcheck.graphs.json_form import GraphFormatError
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect, from_json, to_json
+from gradcheck.hunt.graph_json import GraphFormatError
 
 KNOWN = Path(__file__).parents[2] / "reports" / "known"
 

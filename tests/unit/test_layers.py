@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,35 +14,25 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Each layer may import those before it; members of one layer may import one another, but not in a circle.
-LAYERS = (
-    ("runtime", "files"),
-    ("finding",),
-    ("coverage",),
-    ("numerics",),
-    ("autodiff",),
-    ("graphs",),
-    ("programs",),
-    ("verdict",),
-    ("diagnosis",),
-    ("report",),
-    ("region", "replay", "known_record"),
-    ("defect", "deviation"),
-    ("known",),
-    ("trial", "mode_trial", "hunting", "hunt", "check"),
-    ("recheck",),
-    ("explain", "stepping", "step"),
-    ("commands",),
-    ("pytest_plugin", "__main__"),
-    ("__init__",),
-)
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+def layers(readme: str) -> dict[str, int]:
+    """The rows of the architecture table, by the dotted names in them; a later row may import the earlier ones."""
+    section = readme.partition("\n## Architecture\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    rows = [re.findall(r"`([\w/.]+)`", cell) for cell in cells]
+    return {
+        path.removesuffix(".py").strip("/").replace("/", "."): rank for rank, row in enumerate(rows) for path in row
+    }
+
+
+RANK = layers((ROOT / "README.md").read_text(encoding="utf-8"))
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("gradcheck", "strategies", "tests", "reports"),
 }
-LONGEST = 300
+LONGEST = 400
+PACKAGE = "gradcheck.__init__"
 
 
 @dataclass(frozen=True)
@@ -88,19 +79,23 @@ def modules(folder: Path, package: str) -> dict[str, Module]:
     return found
 
 
-def layer(name: str) -> str:
-    """The layer of a dotted name below gradcheck: its first part, or `__init__` for the package's own names."""
+def layer(name: str) -> str | None:
+    """The row of the table that a dotted name below gradcheck belongs to, by the longest name in it; None if in none.
+
+    What is no module, such as `gradcheck.check` the function, is one of the package's own names.
+    """
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in RANK else "__init__"
+    prefixes = (".".join(parts[:count]) for count in range(len(parts), 1, -1))
+    return next((prefix for prefix in prefixes if prefix in RANK), None)
 
 
 def complaints(root: Path) -> list[str]:
     """What breaks the rules of the layers in a tree with gradcheck/ and strategies/, as `file:line: complaint`."""
     library, strategies = modules(root / "gradcheck", "gradcheck"), modules(root / "strategies", "gradcheck.strategies")
     found = [
-        f"{module.path.relative_to(root)}: in no layer; add {module.name.split('.')[1]!r} to LAYERS at its place"
+        f"{module.path.relative_to(root)}: in no layer; add it to the architecture table of README.md at its place"
         for module in library.values()
-        if module.name != "gradcheck" and module.name.split(".")[1] not in RANK
+        if module.name != "gradcheck" and layer(module.name) is None
     ]
     for module, rule in [
         *((module, _library_complaint) for module in library.values()),
@@ -117,11 +112,11 @@ def _library_complaint(module: Module, target: Import) -> str | None:
     top = target.target.split(".")[0]
     if top == "strategies" or target.target.startswith("gradcheck.strategies"):
         return f"imports {target.target}; gradcheck never imports its strategies"
-    if top in TENSORFLOW and layer(module.name) == "numerics":
+    if top in TENSORFLOW and layer(module.name) == "gradcheck.numerics":
         return f"imports {target.target}; numerics is NumPy only"
     if top != "gradcheck" or target.target == "gradcheck.__version__":
         return None
-    here, there = layer(module.name), layer(target.target)
+    here, there = layer(module.name) or PACKAGE, layer(target.target) or PACKAGE
     return f"{here} imports {there} ({target.target}), a later layer" if RANK[there] > RANK[here] else None
 
 
@@ -158,21 +153,23 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("gradcheck/numerics/a.py", "from gradcheck.graphs import graph", "numerics imports graphs"),
-        ("gradcheck/numerics/a.py", "from ..graphs.graph import Graph", "numerics imports graphs"),
-        ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports check"),
+        ("gradcheck/numerics/a.py", "from gradcheck.hunt import graph", "numerics imports gradcheck.hunt"),
+        ("gradcheck/numerics/a.py", "from ..hunt.graph import Graph", "numerics imports gradcheck.hunt"),
+        ("gradcheck/numerics/a.py", "def f():\n    import gradcheck.check", "numerics imports gradcheck.check"),
         ("gradcheck/numerics/a.py", "def f():\n    from tensorflow import linalg", "NumPy only"),
         ("gradcheck/numerics/a.py", "if TYPE_CHECKING:\n    import tensorflow as tf", "NumPy only"),
-        ("gradcheck/finding.py", "from gradcheck import known", "finding imports known"),
-        ("gradcheck/finding.py", "from gradcheck import check", "finding imports check"),
-        ("gradcheck/finding.py", "from gradcheck import GradientMismatch", "finding imports __init__"),
-        ("gradcheck/finding.py", "import gradcheck", "finding imports __init__"),
-        ("gradcheck/runtime.py", "from gradcheck.finding import Finding", "runtime imports finding"),
-        ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports pytest_plugin"),
+        ("gradcheck/result.py", "from gradcheck.defects import known", "result imports gradcheck.defects"),
+        ("gradcheck/result.py", "from gradcheck import check", "result imports gradcheck.check"),
+        ("gradcheck/result.py", "from gradcheck import GradientMismatch", "result imports gradcheck.__init__"),
+        ("gradcheck/result.py", "import gradcheck", "result imports gradcheck.__init__"),
+        ("gradcheck/runtime.py", "from gradcheck.result import Finding", "runtime imports gradcheck.result"),
+        ("gradcheck/check.py", "from gradcheck.hunt.graph import Graph", "check imports gradcheck.hunt"),
+        ("gradcheck/defects/known.py", "from gradcheck.hunt.graph import Graph", "defects imports gradcheck.hunt"),
+        ("gradcheck/check.py", "from gradcheck.pytest_plugin import table", "check imports gradcheck.pytest_plugin"),
         ("gradcheck/check.py", "from gradcheck.strategies import shapes", "never imports its strategies"),
         ("gradcheck/check.py", "from .strategies.shapes import shapes", "never imports its strategies"),
         ("gradcheck/check.py", "import strategies", "never imports its strategies"),
-        ("gradcheck/novelty.py", "", "in no layer; add 'novelty'"),
+        ("gradcheck/novelty.py", "", "in no layer; add it to the architecture table"),
         ("strategies/a.py", "from gradcheck.strategies.shapes import shapes", "imports itself relatively"),
         ("strategies/a.py", "from gradcheck.strategies import shapes", "imports itself relatively"),
         ("strategies/a.py", "from ..graphs.graph import Graph", "imports gradcheck absolutely"),
@@ -201,9 +198,9 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
 def test_allowed_imports_are_no_complaint(tmp_path: Path) -> None:
     for path, source in {
         "gradcheck/__init__.py": "from gradcheck.check import check",
-        "gradcheck/finding.py": "from gradcheck import __version__",
-        "gradcheck/check.py": "import tensorflow\nfrom .finding import Finding\nfrom gradcheck.trial import run",
-        "gradcheck/trial.py": "from gradcheck.finding import Finding",
+        "gradcheck/result.py": "from gradcheck import __version__",
+        "gradcheck/check.py": "import tensorflow\nfrom .result import Finding\nfrom gradcheck.explain import explain",
+        "gradcheck/explain.py": "from gradcheck.result import Finding",
         "strategies/shapes.py": "",
         "strategies/graphs.py": "from gradcheck.check import check\nfrom . import shapes\nfrom .shapes import shape",
     }.items():

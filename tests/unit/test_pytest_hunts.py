@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.hunting.turns import load
-from gradcheck.report.run import read
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.report.run import read
+from gradcheck.hunt.running.aggregate import load
 from tests.machine import ELSEWHERE
 from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
 

@@ -23,11 +23,11 @@ COUNTING = """
 FINDING = """
     import types
     import pytest
-    from gradcheck.finding import Finding, Kind
-    from gradcheck.graphs.graph import Graph, Input, Node
-    from gradcheck.report import confirm
-    from gradcheck.report.confirm import Confirmation
-    from gradcheck.report.discovery import Discovery, literal
+    from gradcheck.result import Finding, Kind
+    from gradcheck.hunt.graph import Graph, Input, Node
+    from gradcheck.hunt.report import confirm
+    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.finding import Discovery, literal
 
     confirm.confirm = lambda script: Confirmation(1, "WRONG")
 
@@ -66,7 +66,9 @@ def rows(result: pytest.RunResult) -> dict[str, list[str]]:
     return {line.split()[0]: line.replace("|", " ").split() for line in result.outlines if "|" in line and line.split()}
 
 
-@pytest.mark.parametrize("module", ["gradcheck", "gradcheck.pytest_plugin", "gradcheck.coverage", "gradcheck.known"])
+@pytest.mark.parametrize(
+    "module", ["gradcheck", "gradcheck.pytest_plugin", "gradcheck.hunt.coverage", "gradcheck.defects.known"]
+)
 def test_importing_it_does_not_import_tensorflow(module: str) -> None:
     code = f"import sys, {module}; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gradcheck.defect import Defect
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Node
-from gradcheck.known import load
-from gradcheck.recheck import Recheck, of_defect, of_report
-from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.events import State
+from gradcheck.defects.known import load
+from gradcheck.defects.records import Defect
+from gradcheck.hunt.events import State
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.recheck import Recheck, of_defect, of_report
+from gradcheck.result import Finding, Kind
 
 DEFECTS = {defect.name: defect for defect in load(Path(__file__).parents[2] / "reports" / "known")}
 SIN = Graph((literal([0.0]),), (Node.of("sin", 0),))

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradcheck.autodiff.gradients import WrongShapeError
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.replay import derivative, differences
-from gradcheck.report.discovery import literal
+from gradcheck.autodiff.reverse import WrongShapeError
+from gradcheck.hunt.derivative import derivative, differences
+from gradcheck.hunt.finding import literal
+from gradcheck.hunt.graph import Graph, Input, Node
 
 STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck import trial
-from gradcheck.finding import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
-from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.hunt import trial
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
 
 
 def literal(values: Any) -> Input:

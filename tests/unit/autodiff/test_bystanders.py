@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.bystanders import restored
+from gradcheck.autodiff.state import restored
 
 
 def drawn() -> list[float]:

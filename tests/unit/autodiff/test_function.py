@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.opening import open_function, widened
+from gradcheck.autodiff.function import open_function, widened
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:

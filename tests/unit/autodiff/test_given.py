@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.opening import open_function
-from gradcheck.autodiff.pullback import DerivativeRaisedError
+from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.problem import given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError
 
 v = tf.Variable(2.0, dtype=tf.float64)
 

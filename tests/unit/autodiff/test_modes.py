@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import MODES, PLAIN, XLA, Mode
-from gradcheck.autodiff.modes import pullbacks, second_pullbacks
-from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.autodiff.traced import ModeUnavailableError
+from gradcheck.autodiff.reverse import DerivativeRaisedError
 
 FIRST = [mode for mode in MODES if 1 in mode.orders]
 SECOND = [mode for mode in MODES if 2 in mode.orders]

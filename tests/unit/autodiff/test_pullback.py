@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.gradients import WrongShapeError, gradient_matrix
-from gradcheck.autodiff.pullback import DerivativeRaisedError, pullbacks, second_pullbacks
-from gradcheck.autodiff.source import Source
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    WrongShapeError,
+    gradient_matrix,
+    pullbacks,
+    second_pullbacks,
+)
+from gradcheck.autodiff.sources import Source
 
 
 def c(value: Any) -> tf.Tensor:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradcheck.autodiff.roundings import SELECTING, UNIT, moved, other_roundings
+from gradcheck.autodiff.perturbation import SELECTING, UNIT, moved, other_roundings
 
 
 def slope(x: tf.Tensor, f: Callable[[tf.Tensor], tf.Tensor] = tf.sigmoid) -> tf.Tensor:

@@ -10,21 +10,12 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
-from gradcheck import (
-    hermitian,
-    increasing,
-    lower_triangular,
-    positive_definite,
-    simplex,
-    symmetric,
-    upper_triangular,
-)
+from gradcheck import hermitian, increasing, lower_triangular, positive_definite, simplex, symmetric, upper_triangular
+from gradcheck.autodiff.constraints import Structured
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.opening import open_function
+from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
-from gradcheck.autodiff.source import Source
-from gradcheck.autodiff.sources import take_apart
-from gradcheck.autodiff.structured import Structured
+from gradcheck.autodiff.sources import Source, take_apart
 
 Array = np.ndarray[Any, Any]
 

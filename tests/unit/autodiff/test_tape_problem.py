@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.opening import open_function, widened
-from gradcheck.autodiff.problem import KEPT, GivenProblem, TapeProblem
+from gradcheck.autodiff.function import open_function, widened
+from gradcheck.autodiff.problem import KEPT, GivenProblem, TapeProblem, given_gradient
 
 
 def test_the_same_points_are_evaluated_once() -> None:

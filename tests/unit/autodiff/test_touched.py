@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.bystanders import undone
-from gradcheck.autodiff.touched import FUNCTION, VARIABLE, touched
+from gradcheck.autodiff.state import FUNCTION, VARIABLE, touched, undone
 
 
 @pytest.fixture

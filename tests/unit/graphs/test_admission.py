@@ -8,11 +8,11 @@ import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 from hypothesis import given
 
-from gradcheck.graphs.admission import AdmissionError, admit
-from gradcheck.graphs.evaluation import values_of
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.known import load
-from gradcheck.report.discovery import literal
+from gradcheck.defects.known import load
+from gradcheck.hunt.admission import AdmissionError, admit
+from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.finding import literal
+from gradcheck.hunt.graph import Graph, Input, Node
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 TWO = literal([1.0, 2.0])

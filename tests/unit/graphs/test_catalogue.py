@@ -16,12 +16,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
 
-from gradcheck.graphs.catalogue import CATALOGUE, FAMILIES, gathered
-from gradcheck.graphs.evaluation import forward_points
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.implementation import single
-from gradcheck.graphs.opspec import OpSpec
-from gradcheck.known_record import version_of
+from gradcheck.defects.records import version_of
+from gradcheck.hunt.catalogue import CATALOGUE, FAMILIES, gathered
+from gradcheck.hunt.evaluation import forward_points, single
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.opspec import OpSpec
 
 Array = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node
 
 X = Input((2,), (1.0, 2.0))
 

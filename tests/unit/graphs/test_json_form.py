@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.json_form import GraphFormatError, from_json, from_text, to_json, to_text
-from gradcheck.graphs.opspec import Choice, OpSpec
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_json import GraphFormatError, from_json, from_text, to_json, to_text
+from gradcheck.hunt.opspec import Choice, OpSpec
 from tests import forging
 
 LARGE = {"dtype": "float32", "shape": [1], "values": [1e39]}

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.graphs.blame import alone, blame
-from gradcheck.graphs.evaluation import forward, forward_points
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.problem import GraphProblem
-from gradcheck.graphs.standing import count_on, standing
+from gradcheck.hunt.blame import alone, blame
+from gradcheck.hunt.evaluation import forward, forward_points
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_problem import GraphProblem, count_on, standing
 
 X = Input((3,), (0.5, -1.0, 2.0))
 S = Input((), (3.0,))

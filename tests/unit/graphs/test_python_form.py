@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.opspec import Choice
-from gradcheck.graphs.python_form import expression, to_python
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.opspec import Choice
+from gradcheck.hunt.script import expression, to_python
 
 ZERO = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 SMOOTH = Graph(

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.implementation import over_points, single
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import over_points, single
 
 Array = np.ndarray[Any, Any]
 LOCAL = ("quantization", "random (implicit reparam)")

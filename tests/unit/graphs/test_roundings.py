@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck import trial
-from gradcheck.autodiff.roundings import UNIT
-from gradcheck.finding import MISMATCH
-from gradcheck.graphs.evaluation import forward
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.problem import GraphProblem
-from gradcheck.graphs.roundings import Roundings
+from gradcheck.autodiff.perturbation import UNIT
+from gradcheck.hunt import trial
+from gradcheck.hunt.evaluation import Roundings, forward
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.result import MISMATCH
 
 DRAWS = 6
 

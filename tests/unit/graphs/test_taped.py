@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import trial
-from gradcheck.autodiff.pullback import DerivativeRaisedError
-from gradcheck.graphs import evaluation
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.evaluation import values_of
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.opspec import OpSpec
-from gradcheck.graphs.taped import Taped
+from gradcheck.autodiff.reverse import DerivativeRaisedError
+from gradcheck.hunt import evaluation, trial
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import Taped, values_of
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.opspec import OpSpec
 
 GRAPH = Graph((Input((2,), (0.5, 2.0)), Input((), (3.0,))), (Node.of("mul", 0, 0), Node.of("sin", 2)))
 
@@ -46,7 +44,7 @@ def test_a_check_of_first_order_evaluates_the_point_once(monkeypatch: pytest.Mon
         return forward(*given, **options)  # type: ignore[arg-type]
 
     forward = evaluation.forward
-    for module in ("gradcheck.graphs.taped", "gradcheck.graphs.problem", "gradcheck.graphs.evaluation"):
+    for module in ("gradcheck.hunt.evaluation", "gradcheck.hunt.graph_problem", "gradcheck.hunt.evaluation"):
         monkeypatch.setattr(f"{module}.forward", counted)
     assert trial.run(GRAPH, (1,)).result.verdict == "agree"
     assert len(seen) == 1

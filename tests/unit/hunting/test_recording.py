@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.hunting.recording import Recorder, read, remains
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.running.watch import Recorder, read, remains
 
 SMALL = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 LARGE = Graph((Input((64,), tuple(map(float, range(64)))),), (Node.of("sin", 0), Node.of("mul", 1, 0)))
@@ -63,8 +63,8 @@ def test_only_what_a_dead_process_left_remains(tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.hunting.recording import Recorder
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.running.watch import Recorder
 recorder = Recorder(Path({str(tmp_path)!r}, "dead.json"))
 recorder.note("exp", 1, Graph((Input((1,), (2.0,)),), (Node.of("exp", 0),)))
 os.kill(os.getpid(), signal.SIGKILL)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.hunting.turns import load, save
+from gradcheck.hunt.running.aggregate import load, save
 
 
 def test_no_file_means_an_equal_turn_for_all(tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck import trial
-from gradcheck.coverage import Coverage
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.hunt import Found, drawing, examine
-from gradcheck.hunting import watch
-from gradcheck.hunting.recording import Recorder, read
-from gradcheck.hunting.watch import Watch
+from gradcheck.hunt import trial
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import Found, drawing, examine
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.running import watch
+from gradcheck.hunt.running.watch import Recorder, Watch, read
 
 RIGHT = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 WRONG = Graph((Input((2,), (0.0, 2.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -45,7 +44,7 @@ def test_what_runs_is_on_disk_before_it_runs(watching: Watch, tmp_path: Path, mo
         seen.append(read(tmp_path / "a.json"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.trial.run", run)
+    monkeypatch.setattr("gradcheck.hunt.trial.run", run)
     with pytest.raises(KeyboardInterrupt):
         examine(RIGHT, 2, Coverage(), operation="sin")
     assert [(note.operation, note.order, note.graph) for note in seen] == [("sin", 2, RIGHT)]
@@ -107,7 +106,7 @@ def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(watching: Wat
 def test_the_watchdog_ends_what_never_gives_the_interpreter_back() -> None:
     code = """
 import sys, time
-from gradcheck.hunting.watchdog import Watchdog
+from gradcheck.hunt.running.watch import Watchdog
 dog = Watchdog(1.0, sys.stderr)
 dog.feed(); time.sleep(0.5); dog.feed(); time.sleep(0.8); dog.rest(); time.sleep(1.2)
 print("fed", flush=True)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.sampling import sample
+from gradcheck.numerics.sampling import coordinate_steps, sample
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
-from gradcheck.numerics.step import coordinate_steps
 
 Array = np.ndarray[Any, Any]
 EPS32 = 2.0**-24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradcheck.numerics.directions import axes, cotangents, magnitudes, probe_directions
+from gradcheck.numerics.probing import axes, cotangents, magnitudes, probe_directions
 
 
 def test_axes() -> None:

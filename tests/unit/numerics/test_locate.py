@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.directions import cotangents, probe_directions
-from gradcheck.numerics.locate import locate, locate_entry, probe_tests
+from gradcheck.numerics.probing import cotangents, locate, locate_entry, probe_directions, probe_tests
 
 Array = np.ndarray[Any, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.noise import FACTOR, confirmed, differences, value_noise
+from gradcheck.numerics.rounding import FACTOR, confirmed, differences, value_noise
 from gradcheck.numerics.sampling import sample
 
 Array = np.ndarray[Any, Any]

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import Estimate, first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.second import second_difference
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
 
 Array = np.ndarray[Any, Any]

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.smoothness import OneSided, Smoothness, classify, confirm, subgradient_allows
+from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm, subgradient_allows
+from gradcheck.numerics.sampling import coordinate_steps, sample
 from gradcheck.numerics.stencil import CONFIRM, EPS64, FIRST, Sample, Stencil
-from gradcheck.numerics.step import coordinate_steps
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Array], Array]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcheck.numerics.one_sided import constant, wide_slope
 from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.staircase import constant, wide_slope
 
 Array = np.ndarray[Any, Any]
 

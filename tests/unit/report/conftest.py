@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gradcheck.finding import Cause, Diagnosis, Finding, Kind, Place
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.confirm import Confirmation
-from gradcheck.report.discovery import Discovery, NodeCheck, literal
-from gradcheck.report.environment import Environment
-from gradcheck.report.reading import Report
+from gradcheck.hunt.finding import Discovery, NodeCheck, literal
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.reading import Report
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place
 from tests.machine import MACHINE
 
 

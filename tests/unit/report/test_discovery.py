@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.discovery import Discovery, literal, trigger
+from gradcheck.hunt.finding import Discovery, literal, trigger
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.result import Finding, Kind
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 WRONG = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")

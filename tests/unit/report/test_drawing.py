@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
-from gradcheck.report.reading import Report
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
+from gradcheck.hunt.report.reading import Report
 
 ONE = Input((1,), (1.0,))
 GRAPHS = {

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from gradcheck.coverage import OUTCOMES
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.environment import Environment
-from gradcheck.report.events import (
+from gradcheck.hunt.coverage import OUTCOMES
+from gradcheck.hunt.events import (
     KINDS,
     Crash,
     Ending,
@@ -26,7 +24,9 @@ from gradcheck.report.events import (
     from_line,
     to_line,
 )
-from gradcheck.report.reading import Report
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.reading import Report
 
 README = Path(__file__).parents[3] / "reports" / "README.md"
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.comparison import Comparison
-from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.evidence import Evidence, completed, evidence
-from gradcheck.report.heat_map import drawn, level
-from gradcheck.report.step_curve import step_curve
-from gradcheck.verdict.entries import INCONCLUSIVE, MISMATCH, Entries
+from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Entries
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.comparison import Comparison
+from gradcheck.hunt.report.evidence import Evidence, completed, evidence
+from gradcheck.hunt.report.heat_map import drawn, level
+from gradcheck.hunt.report.step_curve import step_curve
+from gradcheck.result import Finding, Kind
 
 WRONG = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
 
@@ -127,7 +127,7 @@ def test_a_derivative_that_throws_costs_the_drawings_only(monkeypatch: pytest.Mo
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no <gradient> today\nand more")
 
-    monkeypatch.setattr("gradcheck.report.comparison.compare_first", refuse)
+    monkeypatch.setattr("gradcheck.hunt.report.comparison.compare_first", refuse)
     assert evidence(XLOGY) == Evidence(problem="RuntimeError: no <gradient> today")
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.confirm import Confirmation
-from gradcheck.report.discovery import Discovery, literal
-from gradcheck.report.evidence import Evidence, completed, evidence
-from gradcheck.report.finding_page import finding_page
-from gradcheck.report.issue_form import issue_form
-from gradcheck.report.junit import properties
-from gradcheck.report.reading import Report
-from gradcheck.report.step_curve import StepCurve
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.evidence import Evidence, completed, evidence
+from gradcheck.hunt.report.finding_page import finding_page
+from gradcheck.hunt.report.issue_form import issue_form
+from gradcheck.hunt.report.junit import properties
+from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.step_curve import StepCurve
+from gradcheck.result import Finding, Kind
 
 Parsed = Callable[[str], Any]
 CURVE = StepCurve("input 0[0]", (1.0, 0.1, 0.01), (2.0, 1.1, 1.01), 3.0, 1.0, 1e-12)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.report.markup import Markup, element, escaped, joined
+from gradcheck.hunt.report.markup import Markup, element, escaped, joined
 
 
 @given(st.text(), st.text())

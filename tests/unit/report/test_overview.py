@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from gradcheck.finding import Kind
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.environment import Environment
-from gradcheck.report.events import (
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.events import (
     Crash,
     Ending,
     Event,
@@ -26,12 +23,15 @@ from gradcheck.report.events import (
     Started,
     State,
 )
-from gradcheck.report.overview_page import headline, overview_page, rate
-from gradcheck.report.reach import Grade, reaches
-from gradcheck.report.reading import Report
-from gradcheck.report.run import Run, merge
-from gradcheck.report.summary import summary
-from gradcheck.report.writer import ReportError, write_run
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.overview_page import headline, overview_page, rate
+from gradcheck.hunt.report.reach import Grade, reaches
+from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.run import Run, merge
+from gradcheck.hunt.report.summary import summary
+from gradcheck.hunt.report.writer import ReportError, write_run
+from gradcheck.result import Kind
 
 Parsed = Callable[[str], Any]
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
@@ -178,7 +178,7 @@ def test_a_run_is_written_whole(run: Run, tmp_path: Path) -> None:
 
 def test_the_report_of_a_run_needs_no_tensorflow(tmp_path: Path) -> None:
     code = (
-        "import sys; from gradcheck.report.run import Run; from gradcheck.report.writer import write_run; "
+        "import sys; from gradcheck.hunt.report.run import Run; from gradcheck.hunt.report.writer import write_run; "
         f"write_run(Run(), {str(tmp_path)!r}); sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gradcheck.report.json_report import json_text, to_json
-from gradcheck.report.reading import Report, from_json, read
-from gradcheck.report.writer import write
+from gradcheck.hunt.report.json_report import json_text, to_json
+from gradcheck.hunt.report.reading import Report, from_json, read
+from gradcheck.hunt.report.writer import write
 
 
 def changed(data: Any, path: str, value: Any) -> Any:
@@ -139,7 +139,7 @@ def test_a_refused_report_has_no_effect(report: Report, monkeypatch: pytest.Monk
 def test_values_of_many_elements_are_left_out(report: Report) -> None:
     import dataclasses
 
-    from gradcheck.report.discovery import literal
+    from gradcheck.hunt.finding import literal
 
     large = dataclasses.replace(report.discovery, values=(*report.discovery.values[:2], literal([0.5] * 5000)))
     data = to_json(large)

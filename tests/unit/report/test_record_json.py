@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.report.record_json import decode, encode
+from gradcheck.hunt.report.record_json import decode, encode
 
 
 class Colour(str, Enum):

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.report.environment import Environment
-from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import (
+from gradcheck.hunt.events import (
     Crash,
     Ending,
     Event,
+    EventFile,
     FindingMade,
     Finished,
     KnownReplayed,
@@ -25,8 +23,10 @@ from gradcheck.report.events import (
     State,
     to_line,
 )
-from gradcheck.report.reading import Report
-from gradcheck.report.run import Run, merge, read
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.run import Run, merge, read
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_no_half_line(
         raise OSError(28, "No space left on device")
 
     file = EventFile(tmp_path, "gw0", started)
-    monkeypatch.setattr("gradcheck.report.event_file.os.write", write)
+    monkeypatch.setattr("gradcheck.hunt.events.os.write", write)
     with pytest.raises(OSError, match="No space left"):
         file.write(FindingMade(report))
     full[0] = False
@@ -189,8 +189,8 @@ def test_a_full_disk_leaves_no_half_line(
 def test_what_was_written_survives_a_killed_process(tmp_path: Path, started: Started, report: Report) -> None:
     source = f"""
 import os, signal
-from gradcheck.report.event_file import EventFile
-from gradcheck.report.events import from_line
+from gradcheck.hunt.events import EventFile
+from gradcheck.hunt.events import from_line
 file = EventFile({str(tmp_path)!r}, "gw0", from_line({to_line(started)!r}))
 file.write(from_line({to_line(FindingMade(report))!r}))
 os.kill(os.getpid(), signal.SIGKILL)
@@ -203,5 +203,5 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_reading_and_writing_events_imports_no_tensorflow() -> None:
-    code = "import sys, gradcheck.report.run, gradcheck.report.event_file; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, gradcheck.hunt.report.run, gradcheck.hunt.events; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradcheck.finding import Finding, Kind
-from gradcheck.graphs.graph import Graph, Input, Node
-from gradcheck.graphs.json_form import from_json
-from gradcheck.report.confirm import Confirmation
-from gradcheck.report.discovery import Discovery, NodeCheck, literal
-from gradcheck.report.evidence import Evidence
-from gradcheck.report.markdown import markdown, verdict
-from gradcheck.report.writer import ReportError, text, write
+from gradcheck.hunt.finding import Discovery, NodeCheck, literal
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_json import from_json
+from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.evidence import Evidence
+from gradcheck.hunt.report.markdown import markdown, verdict
+from gradcheck.hunt.report.writer import ReportError, text, write
+from gradcheck.result import Finding, Kind
 from tests.machine import MACHINE
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -142,7 +142,7 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
 
 
 def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcheck.report.evidence.evidence", lambda found: Evidence())  # files are the subject
+    monkeypatch.setattr("gradcheck.hunt.report.evidence.evidence", lambda found: Evidence())  # files are the subject
     reasons = [letter * 5000 for letter in "abcd"]
     found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
     threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck.graphs.graph import Graph
+from gradcheck.hunt.graph import Graph
 
 EXAMPLES = 1000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gradcheck.strategies.attributes import alternatives, attributes, offered
-from gradcheck.strategies.shapes import signatures, starts
+from gradcheck.strategies.graphs import signatures, starts
+from gradcheck.strategies.values import alternatives, attributes, offered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.opspec import Choice, Indices
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.opspec import Choice, Indices
 
 OPERATIONS = [(op, shapes) for op in CATALOGUE for shapes in signatures(op, starts(op)[0])[:2] if offered(op, shapes)]
 

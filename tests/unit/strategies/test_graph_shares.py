@@ -14,11 +14,11 @@ from gradcheck.strategies.drafts import MOST_ELEMENTS, unfit
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.evaluation import forward
-from gradcheck.graphs.graph import Graph
-from gradcheck.graphs.json_form import from_text, to_text
-from gradcheck.graphs.standing import standing
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import forward
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph_json import from_text, to_text
+from gradcheck.hunt.graph_problem import standing
 
 ORDERS = pytest.mark.parametrize("order", [1, 2])
 

@@ -13,7 +13,7 @@ from hypothesis import find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-from gradcheck.graphs.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node
 
 QUIET = settings(database=None, deadline=None, max_examples=2000)
 PLAIN = {0.0, 1.0, 2.0, 3.0}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.domains import PROBES, SMOOTH_MAPS, adapters
-from gradcheck.strategies.shapes import accepts, signatures, starts
+from gradcheck.strategies.graphs import PROBES, SMOOTH_MAPS, accepts, adapters, signatures, starts
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.implementation import single
-from gradcheck.graphs.opspec import POSITIVE, REALS, Interval
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.opspec import POSITIVE, REALS, Interval
 
 
 @pytest.mark.parametrize("op", CATALOGUE)

@@ -10,8 +10,8 @@ from gradcheck.strategies.values import STYLES, is_special, literal, smooth, tab
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradcheck.graphs.catalogue import CATALOGUE
-from gradcheck.graphs.opspec import POSITIVE, REALS, Interval
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.opspec import POSITIVE, REALS, Interval
 
 INTERVALS = [
     REALS,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradcheck.finding import Kind, Reason
-from gradcheck.numerics.difference import Estimate
-from gradcheck.verdict.entries import (
+from gradcheck.comparison.first_order import settle
+from gradcheck.comparison.tables import (
     AGREE,
     EXCLUSION,
     INCONCLUSIVE,
@@ -20,7 +19,8 @@ from gradcheck.verdict.entries import (
     confirmed,
     stacked,
 )
-from gradcheck.verdict.first import settle
+from gradcheck.numerics.difference import Estimate
+from gradcheck.result import Kind, Reason
 
 
 def entries(**changes: object) -> Entries:

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.finding import Kind
+from gradcheck.comparison.filters import without_aliases, without_residue
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Entries, code_of
 from gradcheck.numerics.difference import Estimate
-from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, MISMATCH, Entries, code_of
-from gradcheck.verdict.refutation import without_aliases, without_residue
+from gradcheck.result import Kind
 
 
 def entries(autodiff: float, difference: float, bound: float) -> Entries:

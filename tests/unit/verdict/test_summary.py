@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradcheck.autodiff.source import Source
-from gradcheck.finding import Finding, Kind, Reason, Result
-from gradcheck.verdict.entries import AGREE, INCONCLUSIVE, KINK, MISMATCH, Entries, code_of
-from gradcheck.verdict.probing import Table
-from gradcheck.verdict.summary import Names, broken, summarise, undecided
+from gradcheck.autodiff.sources import Source
+from gradcheck.comparison.probes import Table
+from gradcheck.comparison.summary import Names, broken, summarise, undecided
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, KINK, MISMATCH, Entries, code_of
+from gradcheck.result import Finding, Kind, Reason, Result
 
 NAMES = Names.of((Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")))
 

@@ -1,1 +1,0 @@
-"""What `python -m gradcheck` can do: one file a command, each of which gives an Answer."""

@@ -1,0 +1,154 @@
+"""One exception class for each kind of verdict, so that Hypothesis keeps and shrinks the kinds apart."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from gradcheck.result import MISMATCH, Finding, Kind, OrderResult, Result
+
+
+class GradientInconclusive(AssertionError):
+    """Nobody could tell whether the gradient is right; `result` says why."""
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class InconclusiveWarning(UserWarning):
+    """A part of the derivatives could not be compared."""
+
+
+class GradientMismatch(AssertionError):
+    """The gradient is wrong; `result` holds the findings."""
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class GradientRaises(GradientMismatch):
+    """The function is computed, its derivative throws."""
+
+
+class GradientWrongShape(GradientMismatch):
+    """The derivative has another shape or dtype than its source."""
+
+
+class GradientMissing(GradientMismatch):
+    """The gradient is None while differences are not zero."""
+
+
+class GradientPartial(GradientMismatch):
+    """A part of the dependence is lost."""
+
+
+class GradientNonFinite(GradientMismatch):
+    """NaN or Inf at a smooth, finite point."""
+
+
+class GradientWrongValue(GradientMismatch):
+    """The value lies outside of the error bound of the differences."""
+
+
+class GradientOutsideSubdifferential(GradientMismatch):
+    """At a kink, the value does not lie between the one-sided slopes."""
+
+
+class GradientWrongUpdate(GradientMismatch):
+    """A training step moves a variable otherwise than its gradients say."""
+
+
+class GradientModesDisagree(GradientMismatch):
+    """Two ways of running the same derivative give different values."""
+
+
+FAILURES: dict[Kind, type[GradientMismatch]] = {
+    Kind.RAISES: GradientRaises,
+    Kind.SHAPE: GradientWrongShape,
+    Kind.MISSING: GradientMissing,
+    Kind.PARTIAL: GradientPartial,
+    Kind.NON_FINITE: GradientNonFinite,
+    Kind.WRONG_VALUE: GradientWrongValue,
+    Kind.SUBDIFFERENTIAL: GradientOutsideSubdifferential,
+    Kind.UPDATE: GradientWrongUpdate,
+    Kind.MODES: GradientModesDisagree,
+}
+
+
+REMEDIES = {
+    Kind.RAISES: "TensorFlow cannot differentiate this; replace the operation that the message names, "
+    "or give it a gradient with tf.custom_gradient.",
+    Kind.SHAPE: "a gradient must have the shape and dtype of its source; in a tf.custom_gradient, reduce over the axes "
+    "that were broadcast.",
+    Kind.MISSING: "TensorFlow saw no path from this source to the result; look for a step outside of the tape, "
+    "through NumPy or Python numbers, through an integer, or for a variable that was replaced by a tensor.",
+    Kind.PARTIAL: "put the whole computation of the result inside the tape.",
+    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; look for 0 * inf or 0 / 0 in the "
+    "backward pass, such as a tf.where whose unused branch overflows.",
+    Kind.WRONG_VALUE: "look at the gradient formula of the last operation that you wrote or changed "
+    "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
+    Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
+    Kind.UPDATE: "look at the sign and the rate, at how often it is applied, and at what else moves the variable.",
+    Kind.MODES: "run the derivative in the one mode that agrees with differences.",
+}
+
+
+def failure(name: str, result: Result, label: str = "autodiff") -> str:
+    """The message of a mismatch, for the function `name`; several lines, the most severe kind first.
+
+    `label` says whose gradient was held against the differences.
+    """
+    noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
+    lines = [f"the {noun} of {name} is wrong", ""]
+    for finding in result.findings:
+        lines += _paragraph(finding, label)
+    lines += ["", *(_order(order) for order in result.orders.values())]
+    kinds = dict.fromkeys(finding.kind for finding in result.findings if finding.diagnosis is None)
+    lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)] if kinds else []
+    return "\n".join(lines)
+
+
+def doubt(name: str, result: Result) -> str:
+    """The message where first order is inconclusive everywhere, or partly."""
+    lines = [f"nobody can tell whether the gradient of {name} is right", ""]
+    for order in result.orders.values():
+        lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
+        lines += [f"    {note}" for note in order.notes]
+    lines += [
+        "",
+        'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".',
+    ]
+    return "\n".join(lines)
+
+
+def _paragraph(finding: Finding, label: str) -> list[str]:
+    output = "" if finding.output is None else f" of output element {finding.output}"
+    noun = "derivative" if finding.order == 1 else "second derivative"
+    head = f"  order {finding.order}, {finding.kind.value}: the {noun}{output} with respect to {finding.element}"
+    if finding.kind is Kind.UPDATE:
+        head = f"  {finding.kind.value}: the move of {finding.element}"
+    why = [] if finding.diagnosis is None else [f"    {label:<11}  {text}" for label, text in finding.diagnosis.lines]
+    if finding.difference is None or finding.bound is None:
+        return [head, f"    {finding.reason}", *why]
+    given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
+    lines = [head, f"    {label:<11}  {given}"]
+    if finding.kind is Kind.SUBDIFFERENTIAL:
+        low, high = finding.difference - finding.bound, finding.difference + finding.bound
+        lines.append(f"    {'slopes':<11}  {low:.12g} to {high:.12g}")
+    else:
+        lines.append(f"    {'differences':<11}  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
+        if finding.allowed is not None and finding.autodiff is not None:
+            off = abs(finding.autodiff - finding.difference)
+            lines.append(f"    {'off by':<11}  {off:.3g}   (allowed {finding.allowed:.1e})")
+    # A reason opens with the numbers that stand above.
+    return lines + [f"    {remark}" for remark in finding.reason.split("; ")[1:]] + why
+
+
+def _order(order: OrderResult) -> str:
+    if not order.compared:
+        return f"order {order.order}: {order.verdict}"
+    line = f"order {order.order}: {order.verdict}, {order.compared} compared, {order.inconclusive} inconclusive"
+    if order.verdict == MISMATCH or not isfinite(order.resolution):
+        return line
+    return f"{line}; an error of {order.resolution:.1e} would have been noticed"

@@ -1,0 +1,251 @@
+"""Large Jacobians: random probes from both sides, and a search for one wrong entry where a test fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.first_order import compare_first, settle
+from gradcheck.comparison.observation import erratic_gap, measured_rounding, observe, slopes, ulp_rounding
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of, combined
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.one_sided import ROUGH, classify
+from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
+from gradcheck.result import Reason
+
+Array = np.ndarray[Any, Any]
+
+SMALL = 24
+"""Up to so many coordinates (outputs) are looked at one by one."""
+ROWS = 64
+SPLITS = 256
+ROUNDING = 0.01
+SEARCHES = 4
+
+
+@dataclass(frozen=True)
+class Table:
+    """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs.
+
+    `contribution`, in the shape of the entries, is the largest single product in each probe. `searched`: an entry that
+    a search found behind failing probes, beside which there may be others. `directions` (rows, n) of second derivatives
+    are those that the rows go along; a line without a column then goes along its row's direction twice.
+    """
+
+    entries: Entries
+    columns: tuple[int | None, ...]
+    rows: tuple[int | None, ...]
+    contribution: Array | None = None
+    searched: bool = False
+    directions: Array | None = None
+
+
+def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Table]:
+    """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
+
+    Raises DerivativeRaisedError and WrongShapeError.
+    """
+    n, m = problem.point.size, problem.outputs
+    if n <= SMALL and m <= SMALL:
+        return [Table(compare_first(problem, axes(n), axes(m), tolerance).entries, tuple(range(n)), tuple(range(m)))]
+    rng = np.random.default_rng(0)
+    finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
+    apart = _apart(problem, tolerance, np.flatnonzero(~finite))
+    if not finite.any():
+        return apart
+    columns: tuple[int | None, ...] = (None,) * probes
+    directions = probe_directions(rng, probes, magnitudes(problem.point)) * finite
+    if n <= SMALL:
+        columns, directions = tuple(map(int, np.flatnonzero(finite))), axes(n)[finite]
+    return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
+
+
+def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Table]:
+    """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
+    if not len(columns):
+        return []
+    looked = columns[:SMALL]
+    lines = axes(problem.point.size)[looked]
+    estimate = first_difference(observe(problem, lines, None))
+    touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
+    outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
+    entries = compare_first(problem, lines, axes(problem.outputs)[outputs], tolerance).entries
+    table = Table(entries, tuple(map(int, looked)), tuple(map(int, outputs)))
+    return [table, _unseen(len(columns) - len(looked))] if len(columns) > len(looked) else [table]
+
+
+@dataclass(frozen=True)
+class _Probing:
+    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+
+    problem: Problem
+    tolerance: Tolerance
+    directions: Array
+    columns: tuple[int | None, ...]
+    finite: Array
+    probes: int
+    rng: np.random.Generator
+
+    def tables(self) -> list[Table]:
+        sample = observe(self.problem, self.directions, None)
+        estimate = first_difference(sample)
+        left = self._left(estimate)
+        rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
+        rounding = np.zeros((len(self.directions), len(left)))
+        table, wrong = self._test(estimate, left, rough, rounding)
+        if wrong is not None:
+            if not self.problem.smooth:
+                rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
+            rounding = self._rounding(left * ~rough, table)
+            table, wrong = self._test(estimate, left, rough, rounding)
+        found = [table]
+        while wrong is not None and len(found) <= SEARCHES:
+            located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough, float(rounding[wrong]))
+            if located is None:
+                break
+            found.append(self._entry(*located))
+            if found[-1].entries.any(MISMATCH):
+                break
+            rough[located[0]] = True
+            table, wrong = self._test(estimate, left, rough, rounding)
+            found[0] = table
+        return found + self._one_by_one(np.flatnonzero(rough))
+
+    def _left(self, estimate: Estimate) -> Array:
+        m = self.problem.outputs
+        if m <= SMALL:
+            return axes(m)
+        sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
+        return cotangents(self.rng, self.probes, sizes)
+
+    def _pulled(self, weights: Array) -> Array:
+        return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
+
+    def _rounding(self, weights: Array, table: Table) -> Array:
+        """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
+        derivative = slopes(weights, self.directions)
+        measured = measured_rounding(self.problem, table.entries.autodiff, derivative)
+        erratic = erratic_gap(self.problem, weights, self.directions)
+        rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
+        return rounding
+
+    def _test(
+        self, estimate: Estimate, left: Array, rough: Array, rounding: Array
+    ) -> tuple[Table, tuple[int, int] | None]:
+        """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
+        weights = left * ~rough
+        value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
+        pulled = self._pulled(weights)
+        tests = probe_tests(value, pulled, self.directions, weights, bound)
+        rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
+        difference, residual, noticed = value @ weights.T, tests.residual.T, 10 * (tests.bound.T + rounding)
+        wanted = self._wanted(value, weights)
+        allowed = np.maximum(noticed, wanted)
+        failing = ~(np.abs(residual) <= allowed)
+        blurred = (noticed > wanted) & (tests.contribution.T > 0) if self.tolerance.given else np.zeros_like(failing)
+        status = np.where(failing | blurred, INCONCLUSIVE, AGREE)
+        code = np.full(status.shape, code_of(Reason.ILL_CONDITIONED))
+        entries = Entries(difference - residual, difference, tests.bound.T, allowed, status, code)
+        rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
+        table = Table(entries, self.columns, rows, tests.contribution.T)
+        if not failing.any():
+            return table, None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.where(failing, np.nan_to_num(np.abs(residual) / allowed, nan=np.inf), -1.0)
+        line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        return table, (int(line), int(row))
+
+    def _wanted(self, value: Array, weights: Array) -> Array:
+        """The error of a probe that does not matter: what a single entry may be off by.
+
+        Many small errors add up to more, which then is inconclusive: a large one might hide among them.
+        """
+        relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
+        reach = np.abs(self.directions).max(axis=1)[:, None, None]
+        wanted: Array = ((relative + (self.tolerance.atol or 0.0) * reach) * np.abs(weights)).max(axis=2)
+        return wanted
+
+    def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
+        """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
+        share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
+
+        def difference(masked: Array) -> tuple[Array, Array]:
+            estimate = first_difference(observe(self.problem, masked[None, :], None))
+            idle = weight == 0
+            bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
+            return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, bound)
+
+        def pullback(masked: Array) -> Array:
+            pulled: Array = self._pulled(masked[None, :])[0]
+            return pulled
+
+        return locate_entry(difference, pullback, direction, weight, rng=self.rng)
+
+    def _entry(self, output: int, coordinate: int) -> Table:
+        n, m = self.problem.point.size, self.problem.outputs
+        axis, row = axes(n)[coordinate : coordinate + 1], axes(m)[output : output + 1]
+        entries = compare_first(self.problem, axis, row, self.tolerance).entries
+        return Table(entries, (coordinate,), (output,), searched=True)
+
+    def _one_by_one(self, outputs: Array) -> list[Table]:
+        """Outputs that are not smooth, or not conclusive, along a probe."""
+        looked = outputs[:ROWS]
+        tables = [_unseen(len(outputs) - len(looked))] if len(outputs) > len(looked) else []
+        if not len(looked):
+            return tables
+        rows = np.eye(self.problem.outputs)[looked]
+        if None not in self.columns:
+            entries = compare_first(self.problem, self.directions, rows, self.tolerance).entries
+            return [*tables, Table(entries, self.columns, tuple(map(int, looked)))]
+        return tables + self._split(self.directions[0], rows, looked)
+
+    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Table]:
+        """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
+        pulled = self._pulled(rows)
+        n, tests, tables = direction.size, 0, []
+        waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros((n, len(rows)), bool)
+        while waiting and tests < SPLITS:
+            part, still = waiting.pop(0)
+            if len(part) == 1:
+                single[part[0], still] = True
+                continue
+            tests += 1
+            line = (direction * np.isin(np.arange(n), part))[None, :]
+            entries, clear = self._glance(line, rows[still], pulled[still])
+            if clear.any():
+                tables.append(
+                    Table(
+                        combined(lambda array, keep=clear: array[:, keep], entries),
+                        (None,),
+                        tuple(int(o) for o in outputs[still[clear]]),
+                    )
+                )
+            if not clear.all():
+                middle = len(part) // 2
+                waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
+        columns = np.flatnonzero(single.any(axis=1))
+        if len(columns):
+            entries = compare_first(self.problem, np.eye(n)[columns], rows, self.tolerance).entries
+            tables.append(Table(entries, tuple(map(int, columns)), tuple(map(int, outputs))))
+        unseen = sum(len(part) * len(still) for part, still in waiting)
+        return [*tables, _unseen(unseen)] if unseen else tables
+
+    def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Entries, Array]:
+        """One line against the outputs' pullbacks; clear: smooth along the line, conclusive, and in agreement."""
+        sample = observe(self.problem, line, rows)
+        autodiff = line @ pulled.T
+        rounding = ulp_rounding(autodiff, self.problem.precision)
+        entries = settle(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
+        clear: Array = (entries.status[0] == AGREE) & ~np.isin(classify(sample).kind[0], ROUGH)
+        return entries, clear
+
+
+def _unseen(count: int) -> Table:
+    """Entries that nobody looked at, because that would have cost too much."""
+    blank = np.full((count, 1), np.nan)
+    status = np.full((count, 1), INCONCLUSIVE)
+    code = np.full((count, 1), code_of(Reason.TOO_EXPENSIVE))
+    return Table(Entries(blank, blank, blank, blank, status, code), (None,) * count, (None,))

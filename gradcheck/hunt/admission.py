@@ -1,0 +1,98 @@
+"""Running a graph from a file: only what the catalogue offers, and only as large as a drawn graph may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.opspec import Attribute, Choice
+
+Array = np.ndarray[Any, Any]
+LARGEST = 4096
+
+
+class AdmissionError(ValueError):
+    """A graph that could not have been drawn; names the node, what was given and what the catalogue offers."""
+
+
+def admit(graph: Graph, before: Callable[[int, Node], None] | None = None) -> list[Array]:
+    """The values at all positions, computed node by node; `before` is told of each position before it runs.
+
+    Raises AdmissionError where an argument has a shape or a dtype that its operation does not take, an attribute a
+    value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could else fill
+    the memory. What an operation raises is raised.
+
+    >>> from gradcheck.graphs.graph import Input
+    >>> [value.tolist() for value in admit(Graph((Input((2,), (1.0, 2.0)),), (Node.of("square", 0),)))]
+    [[1.0, 2.0], [1.0, 4.0]]
+    """
+    values = [literal.array() for literal in graph.inputs]
+    for position, node in graph.positions():
+        arguments = [values[parent] for parent in node.parents]
+        place = f"node {position} ({node.op})"
+        _refuse_arguments(place, node, arguments)
+        _refuse_attributes(place, node, [argument.shape for argument in arguments])
+        if before is not None:
+            before(position, node)
+        tensors = [tf.constant(argument) for argument in arguments]
+        value = single(CATALOGUE[node.op])(*tensors, **node.attributes).numpy()
+        if value.size > LARGEST:
+            raise AdmissionError(f"{place}: its value has {value.size} elements; at most {LARGEST} are computed")
+        values.append(value)
+    return values
+
+
+def _refuse_arguments(place: str, node: Node, arguments: Sequence[Array]) -> None:
+    spec = CATALOGUE[node.op]
+    given = tuple(argument.shape for argument in arguments)
+    admitted = [tuple(map(tuple, shapes)) for shapes in spec.shapes(given[0])]
+    if given not in admitted:
+        wanted = ", ".join(map(str, admitted[:4])) or "another first argument"
+        raise AdmissionError(f"{place}: arguments of the shapes {given} were given; expected {wanted}")
+    for number, argument in enumerate(arguments):
+        if str(argument.dtype) != spec.dtype(number):
+            raise AdmissionError(
+                f"{place}: argument {number} is of dtype {argument.dtype}; expected {spec.dtype(number)}"
+            )
+
+
+def _refuse_attributes(place: str, node: Node, shapes: Sequence[tuple[int, ...]]) -> None:
+    offered = CATALOGUE[node.op].attributes(*shapes)
+    given = node.attributes
+    if set(given) != set(offered):
+        raise AdmissionError(f"{place}: attributes {sorted(given)} were given; expected {sorted(offered)}")
+    for name, value in given.items():
+        if not _offers(offered[name], value):
+            raise AdmissionError(f"{place}: {name} was {ascii(value)[:80]}; expected {_told(offered[name])}")
+
+
+def _offers(attribute: Attribute, value: Any) -> bool:
+    if isinstance(attribute, Choice):
+        return any(_same(value, choice) for choice in attribute.values)
+    return (
+        isinstance(value, tuple)
+        and len(value) == attribute.count
+        and all(type(index) is int and 0 <= index < attribute.below for index in value)
+        and (not attribute.distinct or len(set(value)) == len(value))
+        and (not attribute.sorted or list(value) == sorted(value))
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and True is not 1."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _told(attribute: Attribute) -> str:
+    if isinstance(attribute, Choice):
+        return f"one of {', '.join(repr(value) for value in attribute.values[:8])}"
+    kinds = [word for word, holds in (("distinct", attribute.distinct), ("sorted", attribute.sorted)) if holds]
+    return f"{attribute.count} {' '.join([*kinds, 'integers'])} from 0 to {attribute.below - 1}"

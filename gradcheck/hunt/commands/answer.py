@@ -1,0 +1,136 @@
+"""What a command says: lines for people, data for machines, the next step, an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gradcheck import runtime
+from gradcheck.defects import known
+from gradcheck.defects.known import Known
+from gradcheck.defects.records import Defect
+
+VERSION = 1
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked for; says what was given, what was expected, and what to do."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`command` names it in the JSON; `data` are its fields; `next` is a command line, or what else to do."""
+
+    command: str
+    lines: tuple[str, ...]
+    data: Mapping[str, Any]
+    next: str
+    code: int = 0
+
+    @property
+    def text(self) -> str:
+        """The lines and the next step; what a terminal would obey is spelt out."""
+        return "\n".join(map(printable, [*self.lines, f"next: {self.next}"]))
+
+    @property
+    def json(self) -> str:
+        """Strict JSON: `format`, `version`, the command's own fields, `exit_code`, `next`."""
+        head = {"format": f"gradcheck {self.command}", "version": VERSION}
+        data = {**head, **self.data, "exit_code": self.code, "next": self.next}
+        return json.dumps(_strict(data), indent=2, allow_nan=False)
+
+
+def printable(text: str) -> str:
+    r"""A text without control characters: one from a file could else clear the screen or forge a line.
+
+    >>> printable("a\x1b[2J")
+    'a\\x1b[2J'
+    """
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with their columns aligned, two spaces apart; the last column as long as it is.
+
+    >>> table([("a", "bc", "d"), ("aa", "b", "dd")])
+    ['a   bc  d', 'aa  b   dd']
+    """
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+def _strict(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {name: _strict(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_strict(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return repr(data)
+    return data
+
+
+def subcommand(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], Answer], *, about: str, more: str, example: str
+) -> argparse.ArgumentParser:
+    """Adds a command that `run` answers, with --json, and a help that ends with an example."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.\n\n{more}",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output, for machines")
+    parser.set_defaults(run=run, prog=parser.prog)
+    return parser
+
+
+PACKAGES = ("tensorflow", "tf-nightly", "tensorflow-cpu", "tf-nightly-cpu", "tensorflow-macos", "tensorflow-intel")
+
+
+def tensorflow() -> str:
+    """TensorFlow's release, once it is loaded, with one thread; for commands that compute."""
+    runtime.configure()
+    import tensorflow as tf
+
+    return str(tf.__version__)
+
+
+def release() -> str:
+    """The same without loading it (five seconds), where a package says so."""
+    for name in PACKAGES:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return tensorflow()
+
+
+def known_folder(named: Path | None) -> Path:
+    """The folder of the known defects, `named` or the nearest; raises CommandError where there is none."""
+    folder = named if named is not None else known.home()
+    if folder is None:
+        raise CommandError("no folder reports/known here or above; name one with --folder DIR")
+    if not folder.is_dir():
+        raise CommandError(f"{folder}: no such folder; name the folder of the known defects with --folder DIR")
+    return folder
+
+
+def known_defects(folder: Path | None = None) -> tuple[Defect, ...]:
+    """The wrong derivatives of a folder, or of the nearest; raises CommandError where a file cannot be read."""
+    return tuple(one for one in known_records(folder) if isinstance(one, Defect))
+
+
+def known_records(folder: Path | None = None) -> tuple[Known, ...]:
+    """All that is known there, what tapes do as well; raises CommandError where a file cannot be read."""
+    try:
+        return known.records(folder)
+    except known.KnownDefectError as error:
+        raise CommandError(str(error)) from None

@@ -1,0 +1,82 @@
+"""`python -m gradcheck known`: the defects of TensorFlow that somebody has looked at."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gradcheck.defects.deviation import Deviation
+from gradcheck.defects.known import Known
+from gradcheck.defects.records import Defect
+from gradcheck.hunt.commands import known_add, known_check, known_fixed
+from gradcheck.hunt.commands.answer import Answer, known_folder, known_records, release, subcommand, table
+
+ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
+EXAMPLE = "example:\n  python -m gradcheck known list"
+
+
+def add(commands: Any) -> None:
+    """Adds the commands."""
+    group: argparse.ArgumentParser = commands.add_parser(
+        "known",
+        help=ABOUT,
+        description=f"{ABOUT[0].upper()}{ABOUT[1:]}.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    inner = group.add_subparsers(metavar="COMMAND", required=True)
+    parser = subcommand(
+        inner,
+        "list",
+        run,
+        about="list the known defects, and whether the installed TensorFlow has them",
+        more="Nothing is computed; `here` is what the files say of the installed release.\n\nexit codes: 0, or 2 if a "
+        "file cannot be read.",
+        example="python -m gradcheck known list",
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
+    for command in (known_add, known_check, known_fixed):
+        command.add(inner)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    """Lists the known defects, and what tapes do against their documentation."""
+    records, installed = known_records(known_folder(asked.folder)), release()
+    defects = [one for one in records if isinstance(one, Defect)]
+    deviations = [one for one in records if isinstance(one, Deviation)]
+    rows = [_row(one, one.kind.value, installed) for one in defects]
+    rows += [_row(one, one.kind, installed) for one in deviations]
+    totals = [_total(defects, "defects", installed)]
+    totals += [_total(deviations, "deviations of tapes", installed)] if deviations else []
+    data = {
+        "tensorflow": installed,
+        "defects": [_defect(one, installed) for one in defects],
+        "deviations": [_deviation(one, installed) for one in deviations],
+    }
+    return Answer("known list", (*(table(rows) if rows else ()), *totals), data, "python -m gradcheck known check")
+
+
+def _row(one: Known, kind: str, installed: str) -> tuple[str, ...]:
+    releases = f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+    return one.name, kind, releases, "here" if one.covers(installed) else "-", one.title
+
+
+def _total(records: Sequence[Known], what: str, installed: str) -> str:
+    here = sum(one.covers(installed) for one in records)
+    return f"{len(records)} known {what}, {here} of them in TensorFlow {installed}"
+
+
+def _defect(one: Defect, installed: str) -> dict[str, Any]:
+    signature = {"operation": one.culprit, "order": one.order, "kind": one.kind.value, "trigger": one.trigger}
+    return {"name": one.name, "title": one.title, **signature, **_known(one, installed)}
+
+
+def _deviation(one: Deviation, installed: str) -> dict[str, Any]:
+    outcomes = {"promised": one.promised, "given": one.given}
+    return {"name": one.name, "title": one.title, **outcomes, **_known(one, installed)}
+
+
+def _known(one: Known, installed: str) -> dict[str, Any]:
+    return {"from": one.since, "until": one.until, "here": one.covers(installed), "upstream": one.upstream}

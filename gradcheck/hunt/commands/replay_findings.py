@@ -1,0 +1,220 @@
+"""`python -m gradcheck replay`: are these findings still wrong on the TensorFlow that is installed?"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck import files
+from gradcheck.defects import deviation, known, records
+from gradcheck.hunt.commands import runs
+from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, subcommand, table, tensorflow
+from gradcheck.hunt.events import State, Stopped
+from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, parse
+from gradcheck.hunt.report import json_report, reading
+from gradcheck.hunt.running.configuration import EVENTS
+from gradcheck.hunt.running.crashes import fate
+from gradcheck.hunt.running.watch import Recorder
+
+if TYPE_CHECKING:
+    from gradcheck.hunt.recheck import Recheck
+
+MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
+`known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
+is executed: it names operations of the catalogue and numbers.
+
+exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
+one or more are fixed, 2 if one or more cannot run."""
+FORMATS = (json_report.FORMAT, records.FORMAT, deviation.FORMAT)
+CODES = {State.STILL: 0, State.FIXED: 1, State.CANNOT_RUN: 2}
+NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of one file; `source` is "report", "known", "crash", "hang" or, where it cannot be read, None.
+
+    `known` is the known defect that this release is recorded to have and that it is an example of.
+    """
+
+    file: str
+    state: str
+    message: str
+    source: str | None = None
+    name: str | None = None
+    operation: str | None = None
+    order: int | None = None
+    kind: str | None = None
+    known: str | None = None
+    changed: bool = False
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    parser = subcommand(
+        commands,
+        "replay",
+        run,
+        about="take the derivatives of findings again: still wrong, fixed, or cannot run",
+        more=MORE,
+        example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
+    )
+    parser.add_argument(
+        "findings",
+        nargs="*",
+        type=Path,
+        default=[Path("reports")],
+        metavar="FINDING",
+        help="a JSON file, or a folder of them (default: reports)",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=60.0, metavar="SECONDS", help="for a graph that crashed or hung, once more (60)"
+    )
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    """Replays the findings asked for."""
+    stopped = _all_stopped(asked.findings)
+    paths = _files(asked.findings, stopped=bool(stopped))
+    release = tensorflow()
+    defects = [one for one in known_defects() if one.covers(release)]
+    seen = [_replayed(path, defects, release) for path in paths]
+    seen += [_stopped(place, one, asked.limit) for place, one in stopped]
+    counts = Counter(one.state for one in seen)
+    total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
+    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
+    return Answer(
+        "replay",
+        (*table(rows), f"{total}, TensorFlow {release}"),
+        {
+            "tensorflow": release,
+            "findings": [asdict(one) for one in seen],
+            "counts": {n: counts[n] for n in NAMES.values()},
+        },
+        _next(seen),
+        max(CODES[state] for state, name in NAMES.items() if counts[name]),
+    )
+
+
+def _all_stopped(given: Sequence[Path]) -> list[tuple[Path, Stopped]]:
+    """The crashes and hangs among the events in the folders."""
+    places = [path / EVENTS for path in given if any((path / EVENTS).glob("*.jsonl"))]
+    return [
+        (place, one) for place in places for found in [runs.read([place])] for one in (*found.crashes, *found.hangs)
+    ]
+
+
+def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
+    """Runs a graph that ended or held up its process once more, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
+        recorder = Recorder(Path(folder, "graph.json"))
+        recorder.note(one.operation, one.order, one.graph)
+        again = fate(recorder.path, limit)
+        recorder.forget()
+    state = State.STILL if again.crashed or again.hung else State.FIXED if again.ended else State.CANNOT_RUN
+    return Replayed(str(place), NAMES[state], again.told, one.kind, one.name, one.operation, one.order, one.kind)
+
+
+def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = [*sorted(path.glob("*.json")), *sorted((path / "known").glob("*.json"))]
+            if not inside and not stopped:
+                raise CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
+            found += inside
+        elif path.exists() or path.is_symlink():
+            found.append(path)
+        else:
+            raise CommandError(f"{path}: no such file or folder; name a finding's JSON or a folder of findings")
+    return list(dict.fromkeys(found))
+
+
+def _replayed(path: Path, defects: Sequence[records.Defect], release: str) -> Replayed:
+    try:
+        data = parse(files.read(path, MAX_TEXT))
+        if not isinstance(data, dict) or data.get("format") not in FORMATS:
+            raise GraphFormatError("$", data, f"one of the formats {', '.join(map(repr, FORMATS))}")
+        if data["format"] == records.FORMAT:
+            return _defect(path, records.from_json(data), release)
+        if data["format"] == deviation.FORMAT:
+            return _deviation(path, deviation.from_json(data), release)
+        return _report(path, reading.from_json(data).discovery, defects)
+    except (ValueError, OSError) as error:
+        told = str(error).removeprefix(f"{path}: ")
+        return Replayed(str(path), NAMES[State.CANNOT_RUN], told)
+
+
+def _defect(path: Path, found: records.Defect, release: str) -> Replayed:
+    from gradcheck.hunt.recheck import of_defect
+
+    name = found.name if found.covers(release) else None
+    return _told(path, of_defect(found), "known", found, found.kind.value, name)
+
+
+def _deviation(path: Path, found: deviation.Deviation, release: str) -> Replayed:
+    from gradcheck.hunt.recheck import of_deviation
+
+    seen, name = of_deviation(found), found.name if found.covers(release) else None
+    state, kind = NAMES[seen.state], found.kind
+    return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
+
+
+def _report(path: Path, found: Discovery, defects: Sequence[records.Defect]) -> Replayed:
+    from gradcheck.hunt.admission import admit
+    from gradcheck.hunt.recheck import of_report
+
+    seen, match = of_report(found), None
+    if seen.state is not State.CANNOT_RUN:
+        # The values in the file are whatever somebody wrote; those of the graph are not.
+        values = tuple(literal(value) for value in admit(found.graph))
+        match = known.match(replace(found, values=values), defects=defects)
+    return _told(path, seen, "report", found, found.signature.kind.value, None if match is None else match.name)
+
+
+def _told(
+    path: Path, seen: Recheck, source: str, found: Discovery | records.Defect, kind: str, match: str | None
+) -> Replayed:
+    return Replayed(
+        str(path),
+        NAMES[seen.state],
+        seen.message,
+        source,
+        found.name,
+        found.culprit,
+        found.order,
+        kind,
+        match,
+        seen.changed,
+    )
+
+
+def _message(one: Replayed) -> str:
+    return one.message if one.source != "report" or one.known is None else f"{one.message}, known: {one.known}"
+
+
+def _next(seen: Sequence[Replayed]) -> str:
+    """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
+    for one in seen:
+        if one.state == NAMES[State.FIXED] and one.source == "known" and one.known is not None:
+            return f"python -m gradcheck known fixed {one.name}"
+    for one in seen:
+        if one.state == NAMES[State.STILL] and one.source == "report" and one.known is None:
+            return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
+    for one in seen:
+        if one.state == NAMES[State.STILL] and one.source in ("crash", "hang"):
+            return f"python -m pytest tests/properties --gradcheck-ops={shlex.quote(str(one.operation))}"
+    for one in seen:
+        if one.state == NAMES[State.CANNOT_RUN]:
+            return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"
+    for one in seen:
+        if one.state == NAMES[State.FIXED] and one.source in ("report", "known"):
+            return f"rm {shlex.quote(one.file)}"
+    return "python -m gradcheck known list"

@@ -1,0 +1,163 @@
+"""What a property does with a drawn graph: checks it, counts it, and raises a mismatch as a class of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from unittest import SkipTest
+
+import numpy as np
+from hypothesis import event, target
+from hypothesis.errors import UnsatisfiedAssumption
+
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.comparison.failure import FAILURES, GradientMismatch
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect
+from gradcheck.hunt import modes, trial
+from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
+from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.finding import Discovery, literal, trigger
+from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.report.environment import current
+from gradcheck.hunt.running import watch
+from gradcheck.hunt.trial import Trial
+from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+
+Array = np.ndarray[Any, Any]
+
+
+class Found(GradientMismatch):
+    """A mismatch in a drawn graph; `discovery` is what its report is written from."""
+
+    discovery: Discovery
+
+
+@contextmanager
+def drawing(operation: str, order: int, coverage: Coverage) -> Iterator[None]:
+    """Around the drawing of a graph, as an example of `operation`: counts one that is rejected, as invalid."""
+    watch.current().begin(operation, order)
+    try:
+        yield
+    except UnsatisfiedAssumption:
+        coverage.count(operation, order, verdict=INVALID)
+        raise
+
+
+def examine(
+    graph: Graph,
+    order: int,
+    coverage: Coverage,
+    *,
+    operation: str,
+    defects: Sequence[Defect] | None = None,
+    mode: Mode = PLAIN,
+) -> Trial | None:
+    """Checks a graph at one order in a mode, and counts the verdict as an example of `operation`.
+
+    Inside a test of Hypothesis, whose search is steered towards larger errors, as log10(error / allowed). Raises a
+    subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
+    of the known `defects` (those of the installed TensorFlow, if None).
+
+    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then it checks only the
+    graphs that did, and returns None for others, so that Hypothesis comes to its end with what it has.
+    """
+    watching = watch.current()
+    if watching.over and graph not in watching.failed:
+        if watching.failed:
+            return None
+        # Only now: Hypothesis takes a test that stops before it has drawn what it drew before for a flaky one.
+        raise SkipTest("the time for hunting is over")
+    watching.begin(operation, order)
+    watching.runs(graph)
+    checked = trial.run(graph, (order,)) if mode == PLAIN else modes.run(graph, (order,), mode)
+    if 0 < checked.error_ratio < math.inf:
+        target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
+    verdict = outcome(checked)
+    coverage.count(operation, order, verdict=verdict)
+    if verdict == CANNOT_RUN and checked.result.orders[order].notes:
+        coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
+    event("verdict", verdict)
+    watching.resolved(checked.result.orders[order].relative_resolution)
+    if verdict == MISMATCH:
+        found = discovery(checked, order)
+        if known.match(found, defects=defects) is None:
+            failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
+                _text(checked), checked.result
+            )
+            failure.discovery = found
+            watching.failed[graph] = failure
+            raise failure from None
+    return checked
+
+
+def outcome(checked: Trial) -> str:
+    """The verdict as it is counted: agreement at a kink and conventions at composed kinks stand apart."""
+    reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
+    if checked.result.verdict == INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
+        return COMPOSED
+    if Reason.CANNOT_RUN in reasons:
+        return CANNOT_RUN
+    if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == AGREE):
+        return KINK
+    return checked.result.verdict
+
+
+@cache
+def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> type[Found]:
+    """The class of exceptions of a kind, an operation, an order and a mode; the same each time.
+
+    Hypothesis takes two failures for the same if their class and line agree, and would shrink one into the other.
+    """
+    base = FAILURES[kind]
+    suffix = "" if mode == PLAIN else f" ({mode})"
+    return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
+
+
+def discovery(checked: Trial, order: int) -> Discovery:
+    """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
+    graph = checked.graph
+    values = values_of(graph)
+    position = modes.culprit(graph, order, checked.mode)
+    position = graph.size - 1 if position is None else position
+    node = graph.nodes[position - len(graph.inputs)]
+    findings = checked.result.orders[order].findings
+    return Discovery(
+        graph,
+        order,
+        findings,
+        node.op,
+        position,
+        trigger([values[parent] for parent in node.parents]),
+        _cotangent(values[-1], findings[0].output if checked.kinks else None),
+        _direction(graph, values[-1]) if order == 2 else (),
+        current(watch.current().seed),
+        values=tuple(literal(value) for value in values),
+        path=checked.mode.path,
+        mode=checked.mode.mode,
+    )
+
+
+def _cotangent(output: Array, element: int | None) -> Input:
+    count = coordinate_count(output.shape, str(output.dtype))
+    row = trial.cotangent(count) if element is None else np.eye(count)[element]
+    return literal(from_coordinates(row, output.shape, str(output.dtype)))
+
+
+def _direction(graph: Graph, output: Array) -> tuple[Input, ...]:
+    point = GraphProblem(graph, tuple(output.shape), str(output.dtype), smooth=True).point
+    vector, parts, start = trial.direction(point), [], 0
+    for value in graph.inputs:
+        stop = start + coordinate_count(value.shape, value.dtype)
+        parts.append(literal(from_coordinates(vector[start:stop], value.shape, value.dtype)))
+        start = stop
+    return tuple(parts)
+
+
+def _text(checked: Trial) -> str:
+    return f"{checked.result}\n{checked.graph}"

@@ -1,0 +1,122 @@
+"""What the catalogue says of an operation: its source text, its domain, its shapes, its kinks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.graph import Shape
+
+Array = np.ndarray[Any, Any]
+Distances = Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An open interval that every element of an argument lies in; `closed` adds its ends."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    closed: bool = False
+
+    def contains(self, values: Array) -> bool:
+        """Whether all elements lie inside (complex values: their real and imaginary parts)."""
+        parts = np.stack([values.real, values.imag]) if np.iscomplexobj(values) else values
+        if self.closed:
+            return bool(np.all((parts >= self.low) & (parts <= self.high)))
+        return bool(np.all((parts > self.low) & (parts < self.high)))
+
+
+REALS = Interval()
+POSITIVE = Interval(0.0)
+NONNEGATIVE = Interval(0.0, closed=True)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An attribute that takes one of these literals, the simplest first."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Indices:
+    """An attribute that is a tuple of `count` integers in [0, below), repeats allowed, drawn towards 0."""
+
+    count: int
+    below: int
+    distinct: bool = False
+    sorted: bool = False
+
+
+Attribute = Choice | Indices
+BOOL = Choice((False, True))
+
+SHAPES: tuple[Shape, ...] = ((2,), (1,), (3,), (), (2, 2), (2, 3), (1, 3), (2, 1, 2), (0,))
+
+
+def no_attributes(*_shapes: Shape) -> Mapping[str, Attribute]:
+    """The attributes of an operation that has none."""
+    return {}
+
+
+def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
+    """One argument of any shape."""
+    return [(shape,)]
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """An operation, written once as the source text that a person would write.
+
+    `source` names its arguments `{0}`, `{1}`, … and its attributes `{axis}`; it yields one tensor. `batched` is the
+    text for arguments that all carry one more leading dimension (points), where it differs; `looped` says that there is
+    no such text, so that points are evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind
+    the leading dimension first. `reference`, if given, is a text for the same mathematical function (or for the
+    function whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in float64;
+    differences are taken of it instead of `source`. Row 0 of a batch is always the unperturbed point.
+
+    `shapes` maps the shape of the first argument to the possible shapes of all arguments, the simplest first, and
+    to nothing if the first cannot have that shape; `starts` are the shapes that a fresh first argument may have.
+    `attributes` maps the arguments' shapes to what may be drawn. `domains`: one for each argument, or one for all.
+
+    `kinks` and `singular` map the arguments' values (and attributes, as keywords) to distances from the nearest point
+    where the operation's own derivative does not exist, or is infinite; `bends` to those from points where it exists,
+    but the second derivative does not. They are never declared for a failure of a formula.
+
+    `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
+    of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
+    """
+
+    name: str
+    family: str
+    source: str
+    gradients: tuple[str, ...]
+    arity: int = 1
+    batched: str | None = None
+    looped: bool = False
+    broadcasts: bool = False
+    reference: str | None = None
+    shapes: Callable[[Shape], Sequence[tuple[Shape, ...]]] = unary
+    starts: tuple[Shape, ...] = SHAPES
+    attributes: Callable[..., Mapping[str, Attribute]] = no_attributes
+    domains: tuple[Interval, ...] = (REALS,)
+    kinks: Distances | None = None
+    singular: Distances | None = None
+    bends: Distances | None = None
+    dtypes: tuple[str, ...] = ("float64",)
+    result: str = "float64"
+    orders: tuple[int, ...] = (1, 2)
+    rtol: float = field(default=0.0)
+
+    def domain(self, argument: int) -> Interval:
+        """The domain of an argument."""
+        return self.domains[argument] if len(self.domains) > 1 else self.domains[0]
+
+    def dtype(self, argument: int) -> str:
+        """The dtype of an argument."""
+        return self.dtypes[argument] if len(self.dtypes) > 1 else self.dtypes[0]

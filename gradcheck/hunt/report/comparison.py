@@ -1,0 +1,104 @@
+"""A graph's derivative held against differences once more, element by element, for the tables and drawings of a page.
+
+Everything here needs TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.comparison.first_order import compare_first
+from gradcheck.comparison.second_order import compare_second
+from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Entries, Tolerance
+from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.graph_problem import GraphProblem, standing
+from gradcheck.numerics.probing import axes
+
+Array = np.ndarray[Any, Any]
+
+VERDICTS = ("agree", "agree at a kink", "inconclusive", "mismatch")
+MOST = 256
+"""More elements than these are not looked at one by one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The gradient of <w, y>, or its Hessian times a direction (order 2), beside differences, one entry a coordinate.
+
+    `cotangent` (m,) is w in coordinates; `direction` (n,) is None at order 1.
+    """
+
+    graph: Graph
+    cotangent: Array
+    direction: Array | None
+    mode: Mode = PLAIN
+
+    @staticmethod
+    def of(graph: Graph, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN) -> Comparison:
+        """The comparison that a report is about."""
+        vectors = [to_coordinates(vector.array()) for vector in direction]
+        return Comparison(graph, to_coordinates(cotangent.array()), np.concatenate(vectors) if vectors else None, mode)
+
+    @cached_property
+    def problem(self) -> GraphProblem:
+        """The graph under the cotangent, as a function of all its inputs' coordinates."""
+        values = values_of(self.graph)
+        largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
+        smooth = standing(self.graph, values).smooth
+        shape, dtype = tuple(values[-1].shape), str(values[-1].dtype)
+        return GraphProblem(self.graph, shape, dtype, smooth, self.cotangent, largest, mode=self.mode)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """One entry a coordinate, arrays of shape (n,).
+
+        Raises DerivativeRaisedError and WrongShapeError where there is no derivative to compare, ValueError beyond 256
+        coordinates.
+        """
+        count = self.problem.point.size
+        if count > MOST:
+            raise ValueError(f"{count} elements were given; at most {MOST} are compared one by one")
+        if self.direction is None:
+            table = compare_first(self.problem, axes(count), np.ones((1, 1)), Tolerance()).entries
+            return _flat(table)
+        return _flat(compare_second(self.problem, self.direction[None, :], np.ones(1), Tolerance()).entries)
+
+    @property
+    def worst(self) -> int:
+        """The coordinate whose error is the largest beside what is allowed, a wrong one where there is any."""
+        wrong = self.entries.status == MISMATCH
+        return int(
+            np.argmax(np.where(wrong, np.maximum(self.entries.excess(), 1.0), -1.0 / (1.0 + self.entries.excess())))
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of the entries."""
+        return VERDICTS[int(np.max(self.entries.status, initial=0))]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many entries are wrong, and how many were compared."""
+        status = self.entries.status
+        return int(np.sum(status == MISMATCH)), int(np.sum(status != INCONCLUSIVE))
+
+    def name(self, coordinate: int) -> str:
+        """The element behind a coordinate, such as `input 0[1, 2]`."""
+        for source in self.problem.sources:
+            if coordinate < source.count:
+                name, index, _ = source.place(coordinate)
+                return f"{name}[{', '.join(map(str, index))}]" if index else name
+            coordinate -= source.count
+        raise IndexError(f"no input holds coordinate {coordinate}")
+
+
+def _flat(table: Entries) -> Entries:
+    return Entries(*(np.ravel(part) for part in vars(table).values()))

@@ -1,0 +1,165 @@
+"""A run put together from the events of all its processes: each finding once, counts added up, in a fixed order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.events import (
+    Crash,
+    Event,
+    FindingMade,
+    Finished,
+    Hang,
+    KnownReplayed,
+    OperationDone,
+    Started,
+    State,
+    from_line,
+    to_line,
+)
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph_json import MAX_TEXT
+from gradcheck.hunt.report.reading import Report
+from gradcheck.result import Kind
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all processes said together; `remarks` name what could not be read, such as a half-written last line.
+
+    `operations` has one entry an operation and order, `findings`, `crashes` and `hangs` one a name (the smallest
+    graph), `known` one a defect and release; all sorted, so that the order of the processes does not matter.
+    """
+
+    started: tuple[Started, ...] = ()
+    operations: tuple[OperationDone, ...] = ()
+    findings: tuple[Report, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    known: tuple[KnownReplayed, ...] = ()
+    finished: tuple[Finished, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> Coverage:
+        """The counts, as the table of a run prints them."""
+        coverage = Coverage()
+        for done in self.operations:
+            coverage.outcomes.update({(done.operation, done.order, what): n for what, n in done.counts.items() if n})
+        return coverage
+
+    @property
+    def ranked(self) -> tuple[Report, ...]:
+        """The findings, the most severe kind first."""
+        kinds = list(Kind)
+        return tuple(sorted(self.findings, key=lambda report: kinds.index(report.discovery.signature.kind)))
+
+    def events(self) -> Iterator[Event]:
+        """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""
+        for report in (self.started, self.operations):
+            yield from report
+        yield from (FindingMade(report) for report in self.findings)
+        for events in (self.crashes, self.hangs, self.known, self.finished):
+            yield from events
+
+
+def read(*folders: Path | str, pattern: str = "*.jsonl") -> Run:
+    """The run whose events lie in the files of these folders that match the pattern.
+
+    A half-written last line, which a killed process leaves, becomes a remark. Raises ValueError, which names the file
+    and the line, for anything else that is no event and for a file that does not begin with `started`; OSError where a
+    folder is missing or cannot be read.
+    """
+    events: list[Event] = []
+    remarks: list[str] = []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder; give one with the events of a run, DIR/events")
+        for path in sorted(folder.glob(pattern)):
+            found, unfinished = read_file(path)
+            events += found
+            remarks += unfinished
+    return replace(merge(events), remarks=tuple(remarks))
+
+
+def read_file(path: Path) -> tuple[list[Event], list[str]]:
+    """The events of one file, and a remark if its last line is half-written."""
+    events: list[Event] = []
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_TEXT + 2), ""), 1):
+            if not line.endswith("\n") and len(line) < MAX_TEXT + 2:
+                return events, [f"{path.name}: line {number} is half-written; its process was killed"]
+            try:
+                event = from_line(line.rstrip("\n"))
+                if number == 1 and not isinstance(event, Started):
+                    raise ValueError(f"the first event was {event.kind!r}; expected 'started'")
+            except ValueError as error:
+                raise ValueError(f"{path}: line {number}: not an event of this project: {error}") from None
+            events.append(event)
+    return events, [] if events else [f"{path.name} is empty; its process was killed"]
+
+
+def merge(events: Iterable[Event]) -> Run:
+    """The run of these events, in whatever order they come."""
+    told: dict[str, list[Any]] = {}
+    for event in events:
+        told.setdefault(event.kind, []).append(event)
+    findings: Sequence[FindingMade] = told.get("finding", [])
+    return Run(
+        started=tuple(sorted({to_line(event): event for event in told.get("started", [])}.values(), key=to_line)),
+        operations=_added(told.get("operation", [])),
+        findings=tuple(made.report for made in _least(findings, lambda e: e.report.discovery.name, _size)),
+        crashes=_least(told.get("crash", []), lambda event: event.name, _size),
+        hangs=_least(told.get("hang", []), lambda event: event.name, _size),
+        known=_least(told.get("known", []), lambda event: (event.name, event.release), _worst),
+        finished=tuple(sorted(told.get("finished", []), key=to_line)),
+    )
+
+
+def _added(events: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
+    """One event an operation and order: numbers are added up, the worst resolution stays."""
+    groups: dict[tuple[str, int], list[OperationDone]] = {}
+    for event in events:
+        groups.setdefault((event.operation, event.order), []).append(event)
+    return tuple(_sum(name, order, group) for (name, order), group in sorted(groups.items()))
+
+
+def _sum(operation: str, order: int, group: Sequence[OperationDone]) -> OperationDone:
+    counts: Counter[str] = Counter()
+    for event in group:
+        counts.update(event.counts)
+    return OperationDone(
+        operation,
+        order,
+        dict(sorted(counts.items())),
+        attempts=sum(event.attempts for event in group),
+        rejected=sum(event.rejected for event in group),
+        seconds=sum(sorted(event.seconds for event in group)),
+        resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
+    )
+
+
+def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], Any]) -> tuple[E, ...]:
+    """The least event of each name, by name."""
+    found: dict[Any, E] = {}
+    for event in events:
+        kept = found.get(name(event))
+        if kept is None or size(event) < size(kept):
+            found[name(event)] = event
+    return tuple(found[key] for key in sorted(found))
+
+
+def _size(event: FindingMade | Crash | Hang) -> tuple[int, int, str]:
+    graph: Graph = event.report.discovery.graph if isinstance(event, FindingMade) else event.graph
+    return graph.size, sum(len(value.values) for value in graph.inputs), to_line(event)
+
+
+def _worst(event: KnownReplayed) -> tuple[int, str]:
+    return list(State).index(event.state), event.message

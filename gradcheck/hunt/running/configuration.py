@@ -1,0 +1,106 @@
+"""A share of a run: each machine of N takes its own tests, without asking the others."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+FORM = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Share `number` of `count`. A test's share depends on its name alone, so that it stays when others come or go.
+
+    >>> [str(Shard(number, 3)) for number in (1, 2, 3) if Shard(number, 3).takes("test_sin")]
+    ['3/3']
+    """
+
+    number: int = 1
+    count: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """The shard that "K/N" names, K from 1 to N; raises ValueError."""
+        match = FORM.fullmatch(text)
+        if match is None or int(match[1]) > int(match[2]):
+            raise ValueError(f"shard was {text!r}; expected K/N with K from 1 to N, such as 1/4")
+        return Shard(int(match[1]), int(match[2]))
+
+    def takes(self, name: str) -> bool:
+        """Whether the test of this name is in the share; it is in exactly one of all N."""
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % self.count == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names, in their order, that match one of the patterns, which commas or spaces separate.
+
+    Raises ValueError for a pattern that matches none, and names the nearest.
+
+    >>> selected("sin*,exp", ["exp", "sin", "sinh", "cos"])
+    ('exp', 'sin', 'sinh')
+    """
+    known = tuple(names)
+    asked = patterns.replace(",", " ").split()
+    if not asked:
+        raise ValueError(f"operations were {patterns!r}; expected names or globs, such as sin,reduce_*")
+    for pattern in asked:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            near = get_close_matches(pattern, known, n=1, cutoff=0.0)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint}")
+    return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in asked))
+
+
+EVENTS = "events"
+RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`name` is the run's, `folder` that of its reports; `operations` None means all of the catalogue.
+
+    `limit` is the seconds an example may take, `deadline` a time.time() at which drawing ends, `turns` the numbers of
+    the last runs that finished each test, empty without a budget.
+    """
+
+    name: str
+    folder: Path
+    shard: Shard
+    operations: tuple[str, ...] | None
+    limit: float
+    minutes: float | None
+    deadline: float
+    turns: Mapping[str, int]
+    seed: str
+
+    @property
+    def events(self) -> Path:
+        """The folder of the events of all runs."""
+        return self.folder / EVENTS
+
+    @property
+    def pattern(self) -> str:
+        """What the names of this run's files of events look like."""
+        return f"{self.name}-*.jsonl"
+
+
+def deadline(minutes: float | None, start: float) -> float:
+    """The time at which drawing ends, a little before the budget does, so that the run can end within it.
+
+    >>> deadline(10.0, start=0.0)
+    576.0
+    """
+    if minutes is None:
+        return math.inf
+    seconds = 60 * minutes
+    return start + seconds - min(max(RESERVE * seconds, LEAST_RESERVE), MOST_RESERVE)

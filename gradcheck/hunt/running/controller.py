@@ -1,0 +1,145 @@
+"""The pytest hooks of the process that the user started: progress while it runs, then the table and advice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck.hunt.running.aggregate import Whole
+from gradcheck.hunt.running.configuration import Asked
+
+SENT = "gradcheck"
+EVERY = 0.2
+
+
+class Controller:
+    """Shows a run. `asked_for` says whether the properties are among the tests."""
+
+    def __init__(self, config: pytest.Config, asked: Asked, asked_for: bool) -> None:
+        self.config = config
+        self.whole = Whole(asked)
+        self._asked_for = asked_for
+        self._shown = 0.0
+        self._interrupted = False
+
+    def pytest_sessionstart(self) -> None:
+        """Looks into what killed runs left behind."""
+        if self._asked_for:
+            self.whole.earlier_runs()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Knows the number of tests, where this process runs them itself."""
+        self.whole.progress.total = len(session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Knows the number of tests from a worker."""
+        self.whole.progress.total = len(ids)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Adds up what a test told."""
+        told = getattr(report, SENT, None)
+        if told is not None:
+            self.whole.add(report.nodeid, told, skipped=report.skipped)
+        if report.when == "teardown":
+            self.whole.progress.done += 1
+            self._show()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """A worker that died has left what it was running."""
+        if error:
+            self.whole.node_down(node.gateway.id, _returncode(node))
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Ctrl-C."""
+        self._interrupted = True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """The run is over."""
+        if self._interrupted:
+            self.whole.interrupted(time.time() - self.whole.progress.began)
+        self.whole.close()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """No dot for a test that the line of progress counts."""
+        if self._line and report.passed and report.when == "call" and hasattr(report, SENT):
+            return "passed", "", "PASSED"
+        return None
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The table and what else is to be said, if properties ran."""
+        whole = self.whole
+        findings = [self._near(finding) for _, finding in sorted(whole.findings.items())]
+        if not (whole.coverage or findings or whole.casualties or whole.remarks or whole.page):
+            return
+        from gradcheck.hunt.coverage import table
+
+        terminalreporter.section("gradcheck")
+        terminalreporter.write_line(table(whole.coverage, findings))
+        for name, event in sorted(whole.casualties.items()):
+            terminalreporter.write_line(f"new {event.kind}: {name}: {event.message}")
+            terminalreporter.write_line("\n".join(f"  {line}" for line in str(event.graph).split("\n")))
+        for remark in whole.remarks:
+            terminalreporter.write_line(f"note: {remark}")
+        if whole.page is not None:
+            terminalreporter.write_line(f"report: {self._relative(str(whole.page))}")
+        if self._interrupted or whole.cut_short:
+            terminalreporter.write_line(self._advice())
+
+    def _advice(self) -> str:
+        command = shlex.join(["python", "-m", "pytest", *self.config.invocation_params.args])
+        why = "interrupted" if self._interrupted else f"the {self.whole.asked.minutes:g} minutes are over"
+        return (
+            f"{why}: all that was found is in {self._relative(str(self.whole.asked.folder))}. To go on: {command} "
+            f"(examples that failed are tried first)"
+        )
+
+    def _near(self, finding: dict[str, Any]) -> dict[str, Any]:
+        return {**finding, "files": [self._relative(path) for path in finding["files"]]}
+
+    def _relative(self, path: str) -> str:
+        with contextlib.suppress(ValueError):  # another drive
+            return os.path.relpath(path, self.config.rootpath)
+        return path
+
+    @property
+    def _line(self) -> bool:
+        """Whether there is a terminal with room for a line of progress."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        quiet = reporter is None or not reporter.isatty or reporter.verbosity != 0
+        return not quiet and not os.environ.get("CI") and self.config.getoption("capture") != "no"
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self.whole.progress.examples and self._line and now - self._shown >= EVERY:
+            self._shown = now
+            reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+            reporter.rewrite(self.whole.progress.line(), erase=True)
+
+
+def _returncode(node: Any) -> int | None:
+    """The exit code of a worker's process, where execnet started one."""
+    popen: Any = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    with contextlib.suppress(Exception):
+        return int(popen.wait(timeout=10))
+    return None
+
+
+def asked_for(config: pytest.Config, folder: Path) -> bool:
+    """Whether the arguments ask for tests in this folder."""
+    if not folder.is_dir():
+        return False
+    for argument in config.args or [str(config.rootpath)]:
+        path = (config.invocation_params.dir / argument.partition("::")[0]).resolve()
+        if folder.is_relative_to(path) or path.is_relative_to(folder):
+            return True
+    return False

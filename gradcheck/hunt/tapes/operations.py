@@ -1,0 +1,309 @@
+"""The operations of programs: TensorFlow's text, NumPy's value, and which tensors the gradient is made of.
+
+The gradients follow tensorflow/python/ops/math_grad.py and array_grad.py. Their values are held against differences of
+`forward` by a test; the model needs them for what they depend on, which decides what an outer tape sees. So they are
+made of the same tensors as TensorFlow's: one that is computed anew and one that is kept are not the same to a tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A value with an identity of its own, as tapes know them: two equal values are two tensors.
+
+    A variable's handle is a tensor, too; its value is the variable's when it was made. `opaque` marks derivatives
+    whose own derivative the model does not predict.
+    """
+
+    value: Array
+    handle: bool = False
+    opaque: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return tuple(self.value.shape)
+
+    @property
+    def floating(self) -> bool:
+        """Whether a tape follows it."""
+        return bool(self.value.dtype.kind == "f")
+
+
+@dataclass(eq=False)
+class Variable:
+    """A variable: a handle that tapes watch, and a value that changes."""
+
+    handle: Tensor
+    trainable: bool
+    value: Array
+
+
+Compute: TypeAlias = Callable[..., Tensor]
+Parts: TypeAlias = "tuple[Tensor | None, ...]"
+Backward: TypeAlias = "Callable[[Compute, Application, tuple[Tensor, ...]], Parts]"
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One operation; `forward` takes and returns arrays with a leading axis of points.
+
+    `text` is the Python source, None for what only gradients use. `backward` maps the gradients of the outputs to those
+    of the inputs; None is an operation that is registered as not differentiable. `fixed`: differences hold its
+    value, as the tape does. `recorded=False`: no tape sees it (NumPy, stop_gradient); `reads=False`: nor sees that a
+    variable is read for it. `matrix`: the arguments are matrices.
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    backward: Backward | None = None
+    text: str | None = None
+    arity: int = 1
+    fixed: bool = False
+    recorded: bool = True
+    reads: bool = True
+    matrix: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Application:
+    """One operation as a tape records it."""
+
+    operation: Operation
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class NoGradientError(LookupError):
+    """A gradient was asked of an operation that has none registered."""
+
+
+def _padded(array: Array, rank: int) -> Array:
+    return array.reshape(array.shape[:1] + (1,) * (rank - array.ndim) + array.shape[1:])
+
+
+def paired(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """A function of two arrays that broadcasts their shapes behind the axis of points."""
+
+    def call(a: Array, b: Array) -> Array:
+        rank = max(a.ndim, b.ndim)
+        return function(_padded(a, rank), _padded(b, rank))
+
+    return call
+
+
+def _sum_all(a: Array) -> Array:
+    return np.asarray(a.sum(axis=tuple(range(1, a.ndim))))
+
+
+def _add_all(*arrays: Array) -> Array:
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+@cache
+def sum_to(shape: tuple[int, ...]) -> Operation:
+    """The sum over the axes along which a tensor of this shape was broadcast."""
+
+    def forward(a: Array) -> Array:
+        extra = a.ndim - 1 - len(shape)
+        reduced = a.sum(axis=tuple(range(1, 1 + extra)))
+        ones = tuple(i + 1 for i, size in enumerate(shape) if size == 1 and reduced.shape[i + 1] != 1)
+        return np.asarray(reduced.sum(axis=ones, keepdims=True) if ones else reduced)
+
+    return Operation("sum_to", forward, lambda compute, at, up: (compute(broadcast_to(at.inputs[0].shape), *up),))
+
+
+@cache
+def broadcast_to(shape: tuple[int, ...]) -> Operation:
+    """A tensor repeated to this shape."""
+
+    def forward(a: Array) -> Array:
+        return np.broadcast_to(_padded(a, len(shape) + 1), (len(a), *shape))
+
+    return Operation("broadcast_to", forward, lambda compute, at, up: (compute(sum_to(at.inputs[0].shape), *up),))
+
+
+def first_row(rank: int, batch: bool) -> Operation:
+    """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
+    place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
+
+    def backward(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+        whole = np.zeros(at.inputs[0].shape)
+        whole[place[1:]] = up[0].value
+        return (Tensor(whole),)
+
+    return Operation("first_row", lambda a: a[place], backward)
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """The gradient that a target starts with."""
+    return Tensor(np.ones_like(tensor.value))
+
+
+def zeros_like(tensor: Tensor) -> Tensor:
+    """The gradient of an output that nothing flowed to."""
+    return Tensor(np.zeros_like(tensor.value))
+
+
+def _like(compute: Compute, gradient: Tensor, source: Tensor) -> Tensor:
+    return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
+
+
+def _identity(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return up
+
+
+def _neg(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(NEG, *up),)
+
+
+def _sin(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(MUL, *up, compute(COS, *at.inputs)),)
+
+
+def _cos(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),)
+
+
+def _square(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    two = Tensor(np.array(2.0))
+    return (compute(MUL, *up, compute(MUL, two, *at.inputs)),)
+
+
+def _tanh(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(TANH_GRAD, *at.outputs, *up),)
+
+
+def _tanh_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    y, above = at.inputs
+    twice = compute(MUL, compute(MUL, compute(MUL, *up, Tensor(np.array(-2.0))), above), y)
+    return twice, compute(TANH_GRAD, y, *up)
+
+
+def _sigmoid(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(SIGMOID_GRAD, *at.outputs, *up),)
+
+
+def _sigmoid_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    y, above = at.inputs
+    both = compute(MUL, *up, above)
+    twice = compute(MUL, compute(MUL, Tensor(np.array(2.0)), both), y)
+    return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
+
+
+def _exp(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(MUL, *up, *at.outputs),)
+
+
+def _add(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return tuple(_like(compute, up[0], source) for source in at.inputs)
+
+
+def _sub(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    a, b = at.inputs
+    return _like(compute, up[0], a), _like(compute, compute(NEG, *up), b)
+
+
+def _mul(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    a, b = at.inputs
+    return _like(compute, compute(MUL, *up, b), a), _like(compute, compute(MUL, *up, a), b)
+
+
+@cache
+def matmul(first: bool, second: bool) -> Operation:
+    """The product of two matrices, the first or the second of them transposed."""
+
+    def forward(a: Array, b: Array) -> Array:
+        return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
+
+    def backward(compute: Compute, at: Application, ups: tuple[Tensor, ...]) -> Parts:
+        (a, b), (up,) = at.inputs, ups
+        of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
+        of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
+        return of_a, of_b
+
+    return Operation("matmul", forward, backward, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
+
+
+def _transpose(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(TRANSPOSE, *up),)
+
+
+def _sum(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return (compute(broadcast_to(at.inputs[0].shape), *up),)
+
+
+def _all(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return up * len(at.inputs)
+
+
+def _zeros(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    return tuple(map(zeros_like, at.inputs))
+
+
+def _unregistered(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    raise NoGradientError("gradient registry has no entry for: TruncateMod")
+
+
+def _swapped(a: Array) -> Array:
+    return np.swapaxes(a, -1, -2) if a.ndim > 2 else a
+
+
+IDENTITY = Operation("identity", lambda a: a.copy(), _identity, "tf.identity({0})")
+NEG = Operation("neg", np.negative, _neg, "-{0}")
+SIN = Operation("sin", np.sin, _sin, "tf.sin({0})")
+COS = Operation("cos", np.cos, _cos, "tf.cos({0})")
+SQUARE = Operation("square", np.square, _square, "tf.square({0})")
+TANH = Operation("tanh", np.tanh, _tanh, "tf.tanh({0})")
+SIGMOID = Operation("sigmoid", lambda a: 1 / (1 + np.exp(-a)), _sigmoid, "tf.sigmoid({0})")
+EXP = Operation("exp", np.exp, _exp, "tf.exp({0})")
+ADD = Operation("add", paired(np.add), _add, "{0} + {1}", arity=2)
+SUB = Operation("sub", paired(np.subtract), _sub, "{0} - {1}", arity=2)
+MUL = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
+MATMUL = matmul(False, False)
+TRANSPOSE = Operation("transpose", _swapped, _transpose, "tf.linalg.matrix_transpose({0})", matrix=True)
+SUM = Operation("sum", _sum_all, _sum, "tf.reduce_sum({0})")
+# tf.stop_gradient runs inside of record.stop_recording().
+STOP = Operation(
+    *("stop_gradient", lambda a: a.copy(), None, "tf.stop_gradient({0})"), fixed=True, recorded=False, reads=False
+)
+FLOOR = Operation("floor", np.floor, None, "tf.floor({0})", fixed=True)
+ROUND = Operation("round", np.round, None, "tf.round({0})", fixed=True)
+SIGN = Operation("sign", np.sign, _zeros, "tf.sign({0})", fixed=True)
+REMAINDER = Operation("remainder", lambda a: np.fmod(a, 3.0), _unregistered, "tf.truncatemod({0}, 3.0)")
+TO_INTEGER = Operation("to_integer", lambda a: a.astype(np.int64), None, "tf.cast({0}, tf.int64)", fixed=True)
+NUMPY = Operation("numpy", np.sin, None, "tf.constant(np.sin({0}.numpy()))", fixed=True, recorded=False)
+TO_FLOAT = Operation("to_float", lambda a: a.astype(np.float64), None, "tf.cast({0}, tf.float64)", fixed=True)
+INTEGER_SUM = Operation("integer_sum", paired(np.add), None, "{0} + {1}", arity=2, fixed=True)
+TANH_GRAD = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _tanh_grad)
+SIGMOID_GRAD = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
+ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
+ADD_N = Operation("add_n", _add_all, _all)
+READ = Operation("read", lambda a: a.copy(), _identity)
+
+FLOATING = {
+    operation.name: operation
+    for operation in (
+        *(SQUARE, SIN, MUL, ADD, IDENTITY, SUB, NEG, TANH, SUM, SIGMOID, COS, EXP, MATMUL, TRANSPOSE),
+        *(STOP, FLOOR, ROUND, SIGN, TO_INTEGER, NUMPY, REMAINDER),
+    )
+}
+"""The operations on floating tensors, the simplest first."""
+
+INTEGER = {operation.name: operation for operation in (TO_FLOAT, INTEGER_SUM)}
+"""The operations on integer tensors."""
+
+OPERATIONS = {**FLOATING, **INTEGER}

@@ -1,0 +1,177 @@
+"""Directions for derivatives: the axes, random probes that lose no single entry, and the scales they are drawn at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradcheck.numerics.sampling import typical_magnitude
+
+Array = np.ndarray[Any, Any]
+
+
+def axes(n: int) -> Array:
+    """The n unit vectors, shape (n, n)."""
+    return np.eye(n, dtype=np.float64)
+
+
+def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Array:
+    """Random directions, shape (count, n): a random sign times a magnitude uniform in [1/2, 1], times `scale` (n,).
+
+    Plain signs make two wrong entries of equal size cancel with probability 1/2; unit-normalised directions lose a
+    single wrong entry as n grows.
+
+    >>> np.abs(probe_directions(np.random.default_rng(0), 2, np.array([1.0, 100.0]))) >= [0.5, 50.0]
+    array([[ True,  True],
+           [ True,  True]])
+    """
+    scale = np.asarray(scale, dtype=np.float64)
+    shape = (count, *scale.shape)
+    return np.asarray(rng.choice([-1.0, 1.0], size=shape) * rng.uniform(0.5, 1.0, size=shape) * scale)
+
+
+def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
+    """Random cotangents for m outputs, shape (count, m): `probe_directions`, divided by the outputs' magnitudes.
+
+    Dividing by `scale` (m,) makes every output weigh the same in w . f, whatever its own magnitude; a scale of 0
+    counts as 1.
+    """
+    scale = np.asarray(scale, dtype=np.float64)
+    return probe_directions(rng, count, 1.0 / np.where(scale == 0.0, 1.0, scale))
+
+
+def magnitudes(x: Array, typical: float | None = None) -> Array:
+    """Each coordinate's own magnitude, in the shape of x, float64; zeros get `typical`.
+
+    By default that is `typical_magnitude`: the median of the others within [1e-4, 100], or 1 where all are zero.
+    """
+    size = np.abs(np.asarray(x, dtype=np.float64))
+    return np.where(size > 0.0, size, typical_magnitude(size) if typical is None else typical)
+
+
+Difference = Callable[[Array], tuple[Array, Array]]
+Pullback = Callable[[Array], Array]
+
+CERTAIN = 10.0
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class ProbeTests:
+    """All tests w_i . (J u_j) = (J^T w_i) . u_j of left probes w against right probes u, each array (left, right).
+
+    `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound, and
+    `contribution` the largest single product in either sum. An entry of J that is wrong by e contributes at least
+    e |w_a u_b| to the residual.
+    """
+
+    residual: Array
+    bound: Array
+    contribution: Array
+
+    @property
+    def wrong(self) -> Array:
+        """Where the residual is more than 10 times its bound, or not a number."""
+        return np.asarray(~(np.abs(self.residual) <= CERTAIN * self.bound))
+
+    @property
+    def resolution(self) -> Array:
+        """The smallest residual that would have been noticed, over the largest contribution (inf where that is 0)."""
+        noticed = CERTAIN * self.bound
+        blank = np.full(noticed.shape, np.inf)
+        return np.asarray(np.divide(noticed, self.contribution, out=blank, where=self.contribution > 0))
+
+
+def probe_tests(
+    difference: Array, autodiff_pullbacks: Array, directions: Array, cotangents: Array, bound: Array | float = 0.0
+) -> ProbeTests:
+    """Combine k right and l left probes into l * k tests.
+
+    `difference` (k, m) are the directional derivatives J u_j with error bounds `bound` (broadcast to (k, m)),
+    `autodiff_pullbacks` (l, n) the J^T w_i, `directions` (k, n) the u_j and `cotangents` (l, m) the w_i. With
+    components that are a random sign times a magnitude in [1/2, 1], a wrong Jacobian passes all k * k tests with a
+    probability of at most 2**(1 - k): half of the left probes see nothing of it, or half of the right ones (Freivalds
+    1977).
+    """
+    bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), difference.shape)
+    left = cotangents @ difference.T
+    right = autodiff_pullbacks @ directions.T
+    size = np.abs(cotangents) @ np.abs(difference).T + np.abs(autodiff_pullbacks) @ np.abs(directions).T
+    largest = np.maximum(_largest(cotangents, difference), _largest(autodiff_pullbacks, directions))
+    return ProbeTests(left - right, np.abs(cotangents) @ bound.T + ROUNDING * size, largest)
+
+
+def _largest(rows: Array, columns: Array) -> Array:
+    return np.stack([np.abs(row * columns).max(axis=1, initial=0.0) for row in rows])
+
+
+def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator, attempts: int = 4) -> int | None:
+    """Find one wrong coordinate of n by bisection, in about log2(n) + 2 tests.
+
+    `score(mask)` tests the coordinates of a boolean mask (n,) together: |score| > 1 says that something among them is
+    wrong. Where the first half passes, the error is taken to be in the second; the last coordinate is tested by
+    itself. If it passes, two errors had cancelled, and the bisection is repeated with other halves. Returns None
+    where all coordinates together pass (draw other probes) or no attempt holds.
+    """
+    if not abs(score(np.ones(n, dtype=bool))) > 1.0:
+        return None
+    order = np.arange(n)
+    for _ in range(attempts):
+        among = order
+        while len(among) > 1:
+            first, second = among[: len(among) // 2], among[len(among) // 2 :]
+            among = first if abs(score(_mask(first, n))) > 1.0 else second
+        if abs(score(_mask(among, n))) > 1.0:
+            return int(among[0])
+        order = rng.permutation(n)
+    return None
+
+
+def locate_entry(
+    difference: Difference, pullback: Pullback, direction: Array, cotangent: Array, *, rng: np.random.Generator
+) -> tuple[int, int] | None:
+    """Find one wrong entry (output, input) of a Jacobian, given a probe pair whose test is wrong.
+
+    `difference(u)` returns J u and its error bound, both (m,), for a direction (n,); `pullback(w)` returns J^T w (n,)
+    for a cotangent (m,). Bisects the inputs of `direction` (n,) first, with about log2(n) differences, then the
+    outputs of `cotangent` (m,) with about log2(m) pullbacks. Returns None where the pair's test passes or its error
+    is not found.
+    """
+    row = pullback(cotangent)
+
+    def inputs(mask: Array) -> float:
+        value, bound = difference(direction * mask)
+        return _score(value, bound, row, direction * mask, cotangent)
+
+    column = locate(inputs, direction.size, rng=rng)
+    if column is None:
+        return None
+    single = direction * _mask(np.array([column]), direction.size)
+    value, bound = difference(single)
+
+    def outputs(mask: Array) -> float:
+        return _score(value, bound, pullback(cotangent * mask), single, cotangent * mask)
+
+    output = locate(outputs, cotangent.size, rng=rng)
+    return None if output is None else (output, column)
+
+
+def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: Array) -> float:
+    # A NaN outside of the masks must not spread through 0 * NaN.
+    row = np.where(direction != 0.0, row, 0.0)
+    value, bound = np.where(cotangent != 0.0, value, 0.0), np.where(cotangent != 0.0, bound, 0.0)
+    test = probe_tests(value[None], row[None], direction[None], cotangent[None], bound[None])
+    allowed = CERTAIN * float(test.bound[0, 0])
+    residual = abs(float(test.residual[0, 0]))
+    if np.isnan(residual):
+        return np.inf
+    return residual / allowed if allowed > 0 else (np.inf if residual > 0 else 0.0)
+
+
+def _mask(indices: Array, n: int) -> Array:
+    mask = np.zeros(n, dtype=bool)
+    mask[indices] = True
+    return mask

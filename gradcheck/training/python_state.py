@@ -1,0 +1,298 @@
+"""Python state that a step can reach by a name: counters, lists, generators, iterators and files."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import inspect
+import io
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.ops.data_flow_ops import QueueBase
+
+from gradcheck.explanation.interception import Wrapper, patched
+from gradcheck.explanation.places import kind_of
+
+DEPTH = 4
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+LARGEST = 100_000
+"""A list or array of more items is told from others by its identity alone."""
+PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value with the name by which the step knows it, and how to bind that name to a value.
+
+    `key` tells it from others of the same name elsewhere.
+    """
+
+    key: tuple[str, int]
+    name: str
+    value: Any
+    bind: Callable[[Any], Any]
+
+
+def reachable(step: Any) -> list[Named]:
+    """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold."""
+    found: dict[tuple[str, int], Named] = {}
+    seen: set[int] = set()
+    queue = [(step, "", 0)]
+    while queue:
+        thing, prefix, depth = queue.pop(0)
+        if id(thing) in seen or depth > DEPTH:
+            continue
+        seen.add(id(thing))
+        for named in _names(thing, prefix):
+            if _is_state(named.value):
+                found.setdefault(named.key, named)
+            else:
+                queue.append((named.value, named.name, depth + 1))
+    return list(found.values())
+
+
+def _names(thing: Any, prefix: str) -> Iterator[Named]:
+    if isinstance(thing, functools.partial):
+        yield from _names(thing.func, prefix)
+    elif inspect.ismethod(thing):
+        yield from _function_names(thing.__func__)
+        yield from _attributes(thing.__self__, "self")
+    elif inspect.isfunction(thing):
+        yield from _function_names(thing)
+    elif (inner := getattr(thing, "python_function", None)) is not None:
+        yield Named((prefix, id(thing)), prefix, inner, lambda value: None)
+    elif _is_users_object(thing):
+        yield from _attributes(thing, prefix or type(thing).__name__)
+        if callable(thing):
+            yield from _function_names(type(thing).__call__)
+
+
+def _function_names(function: Any) -> Iterator[Named]:
+    function = inspect.unwrap(function)
+    if not inspect.isfunction(function) or kind_of(function.__code__.co_filename) != "user":
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            bind = functools.partial(setattr, cell, "cell_contents")
+            yield Named((name, id(cell)), name, cell.cell_contents, bind)
+        except ValueError:  # an empty cell: the name is not bound yet
+            continue
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            bind = functools.partial(function.__globals__.__setitem__, name)
+            yield Named((name, id(function.__globals__)), name, function.__globals__[name], bind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _global_names(code: Any) -> tuple[str, ...]:
+    """The global names that a function and those written inside of it look up."""
+    names = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")]
+    for constant in code.co_consts:
+        names += _global_names(constant) if inspect.iscode(constant) else ()
+    return tuple(dict.fromkeys(names))
+
+
+def _attributes(thing: Any, prefix: str) -> Iterator[Named]:
+    if not _is_users_object(thing):
+        return
+    for name, value in list(vars(thing).items()):
+        bind = functools.partial(vars(thing).__setitem__, name)
+        yield Named((name, id(thing)), f"{prefix}.{name}", value, bind)
+
+
+def _is_users_object(thing: Any) -> bool:
+    """An object of a class of somebody's own, whose attributes no library looks after."""
+    if isinstance(thing, (type, tf.Module)) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
+        return False
+    homes = {base.__module__.partition(".")[0] for base in type(thing).__mro__} - {"builtins", "typing", "abc"}
+    return not homes & {"tensorflow", "keras", "tf_keras", "numpy"} and not homes <= set(sys.stdlib_module_names)
+
+
+def _is_state(value: Any) -> bool:
+    kinds = (*PLAIN, *GENERATORS, list, dict, set, bytearray, np.ndarray)
+    return isinstance(value, (*kinds, Iterator, io.IOBase))
+
+
+class PythonState:
+    """The named state of a step as it is now; of `generators` alone if asked for."""
+
+    def __init__(self, step: Any, *, generators: bool = False) -> None:
+        kept = [named for named in reachable(step) if not generators or isinstance(named.value, GENERATORS)]
+        self._kept = [(named, _contents(named.value)) for named in kept]
+        self._step = step
+
+    def changed(self) -> list[str]:
+        """What is different now, such as `count (was 1, is 2)`."""
+        now = {named.key: _contents(named.value) for named in reachable(self._step)}
+        return [
+            f"{named.name}{_difference(contents, now.get(named.key))}"
+            for named, contents in self._kept
+            if not _same(contents, now.get(named.key))
+        ]
+
+    def put_back(self) -> None:
+        """Binds the names to the objects from before, and gives those their contents from before.
+
+        What a first call built for later ones (variables, layers, functions) stays.
+        """
+        now = {named.key: named.value for named in reachable(self._step)}
+        for named, contents in self._kept:
+            if named.key in now and now[named.key] is not named.value:
+                named.bind(named.value)
+            if not _same(_contents(named.value), contents) and not _built(named.value):
+                _fill(named.value, contents)
+
+
+def _built(value: Any) -> bool:
+    """Whether a container holds what is no state: a layer, a variable, a function."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
+    return any(not (_is_state(item) or tf.is_tensor(item)) for item in items)
+
+
+def _contents(value: Any) -> Any:
+    """A copy that tells whether something changed; None for an iterator, which cannot be looked into."""
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, np.random.Generator):
+        return value.bit_generator.state
+    if isinstance(value, np.random.RandomState):
+        return value.get_state()
+    if isinstance(value, (Iterator, io.IOBase)):
+        return None
+    containers = (list, dict, set, bytearray, np.ndarray)
+    return value.copy() if isinstance(value, containers) and _size(value) <= LARGEST else value
+
+
+def _size(value: Any) -> int:
+    return int(value.size) if isinstance(value, np.ndarray) else len(value)
+
+
+def _fill(value: Any, contents: Any) -> None:
+    if isinstance(value, random.Random):
+        value.setstate(contents)
+    elif isinstance(value, np.random.Generator):
+        value.bit_generator.state = contents
+    elif isinstance(value, np.random.RandomState):
+        value.set_state(contents)
+    elif isinstance(value, (list, bytearray)):
+        value[:] = contents
+    elif isinstance(value, np.ndarray):
+        value[...] = contents
+    elif isinstance(value, (dict, set)):
+        value.clear()
+        value.update(contents)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, (*PLAIN, set, bytearray)):
+        return bool(one == other or (one != one and other != other))
+    return False
+
+
+def _difference(before: Any, after: Any) -> str:
+    numbers = (bool, int, float, str)
+    if isinstance(before, numbers) and isinstance(after, numbers):
+        return f" (was {before!r}, is {after!r})"
+    if isinstance(before, (list, dict, set)) and isinstance(after, type(before)) and len(before) != len(after):
+        return f" (held {len(before)} items, holds {len(after)})"
+    return ""
+
+
+TAKING = ("_next_internal", "get_next_as_optional")
+DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
+
+
+class RefusedStepError(ValueError):
+    """The step does something that cannot be put back."""
+
+
+def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
+    """Raise RefusedStepError for iterators and files among the inputs, or that the step knows by a name."""
+    found = [(f"inputs[{position}]", value) for position, value in enumerate(inputs)]
+    for name, value in found + [(named.name, named.value) for named in reachable(step)]:
+        if isinstance(value, io.IOBase):
+            if value not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+                raise RefusedStepError(
+                    f"the step uses the open file {name}, whose position cannot be put back; "
+                    "read it before, or write to it after, and check a step that does neither"
+                )
+        elif isinstance(value, Iterator):
+            raise RefusedStepError(
+                f"the step takes from {name}, an iterator ({type(value).__name__}), which cannot be put back; "
+                "take one batch before and hand it over: assert_step(step, next(iterator))"
+            )
+
+
+class Refusing:
+    """Stops a step before it takes from iterators and queues, or writes files; those it makes itself are its own."""
+
+    def __init__(self) -> None:
+        self._own: set[int] = set()
+        self._refusal: RefusedStepError | None = None
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Watch over a run of a step. Raises RefusedStepError, also where the step itself caught it."""
+        self._own.clear()
+        patches: list[tuple[Any, str, Wrapper]] = [(OwnedIterator, "__init__", self._made)]
+        patches += [(OwnedIterator, name, self._take) for name in TAKING]
+        patches += [(QueueBase, name, self._dequeue) for name in DEQUEUING]
+        patches += [(module, "open", self._open) for module in (builtins, io)]
+        try:
+            with patched(*patches):
+                yield
+        finally:
+            if self._refusal is not None:
+                raise self._refusal from None
+
+    def _made(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        self._own.add(id(iterator))
+        return original(iterator, *args, **kwargs)
+
+    def _take(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(iterator) not in self._own:
+            raise self.refusal(
+                f"the step takes from a dataset's iterator (of {iterator.element_spec}), which cannot be put back; "
+                "take one batch before and hand it over: assert_step(step, next(iterator))"
+            )
+        return original(iterator, *args, **kwargs)
+
+    def _dequeue(self, original: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
+        raise self.refusal(
+            f"the step uses a queue ({type(queue).__name__}), which cannot be put back; "
+            "take from it before and hand the elements to the step"
+        )
+        return original(queue, *args, **kwargs)
+
+    def _open(self, original: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        # tf.function writes the code that it generates to temporary files.
+        caller = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
+        if set(mode) & set("wax+") and caller not in ("tempfile", "tensorflow"):
+            raise self.refusal(
+                f"the step opens {file!r} for writing, which cannot be put back; write it after the step, outside of it"
+            )
+        return original(file, mode, *args, **kwargs)
+
+    def refusal(self, message: str) -> RefusedStepError:
+        """An error to raise at once, which is raised again at the end of the run."""
+        self._refusal = RefusedStepError(message)
+        return self._refusal

@@ -1,0 +1,341 @@
+"""The variables of a TensorFlow 1 session: their values, how to load others, and those from the beginning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.client.session import BaseSession
+from tensorflow.python.eager import context
+
+from gradcheck.autodiff.state import undone
+from gradcheck.explanation.case import Loss
+from gradcheck.explanation.graph_record import graph_diagnosis
+from gradcheck.explanation.interception import patched
+from gradcheck.result import Diagnosis
+from gradcheck.training.python_state import PythonState, RefusedStepError
+from gradcheck.training.runs import Run, Runner
+from gradcheck.training.step_recorder import Handover
+
+Array = np.ndarray[Any, Any]
+
+
+def session_of(session: Any) -> Any:
+    """The session given, or else the default one where somebody builds graphs; None for eager code.
+
+    Raises ValueError where a graph is being built and there is no session, TypeError for what is no session.
+    """
+    if session is None and not tf.executing_eagerly():
+        session = tf.compat.v1.get_default_session()
+        if session is None:
+            raise ValueError(
+                "a graph is being built, and there is no session to run the step in; "
+                "give session=, or call assert_step inside of `with tf.compat.v1.Session() as session:`"
+            )
+    if session is not None and not isinstance(session, BaseSession):
+        raise TypeError(f"session is of type {type(session).__name__}; a tf.compat.v1.Session was expected")
+    return session
+
+
+class SessionState:
+    """All variables of a session's graph that have values; places count them."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        with session.graph.as_default():
+            known = (*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables())
+            self._trainable = list(tf.compat.v1.trainable_variables())
+        distinct = list({id(variable): variable for variable in known}.values())
+        values = [self._read(variable) for variable in distinct]
+        self.variables = [variable for variable, value in zip(distinct, values, strict=True) if value is not None]
+        self.kept = [value for value in values if value is not None]
+        self._now: list[Array | None] = list(self.kept)
+        self._loads = [self._loading(places) for places in _batches(self.variables)]
+
+    def places(self, variables: Any) -> list[int]:
+        """Where the variables given, or the trainable ones, stand. Raises ValueError for those without a value."""
+        given = self._trainable if variables is None else tf.nest.flatten(variables)
+        known = {id(variable): place for place, variable in enumerate(self.variables)}
+        for variable in given:
+            if id(variable) not in known:
+                raise ValueError(
+                    f"{getattr(variable, 'name', type(variable).__name__)} has no value in the session; give variables "
+                    "of its graph, and run tf.compat.v1.global_variables_initializer() before"
+                )
+        return [known[id(variable)] for variable in given]
+
+    def load(self, changed: Mapping[int, Array]) -> None:
+        """Give the variables at these places these values, and all others those from the beginning."""
+        wanted = [changed.get(place, value) for place, value in enumerate(self.kept)]
+        for places, run in self._loads:
+            if not all(_is(self._now[place], wanted[place]) for place in places):
+                run(*(wanted[place] for place in places))
+        self._now = list(wanted)
+
+    def values(self, places: Sequence[int]) -> tuple[Array, ...]:
+        """The values at these places now."""
+        if all(self._now[place] is not None for place in places):
+            return tuple(np.array(self._now[place]) for place in places)
+        return tuple(np.asarray(value) for value in self.session.run([self.variables[place] for place in places]))
+
+    def written(self) -> None:
+        """Somebody may have changed any variable."""
+        self._now = [None] * len(self.kept)
+
+    def _read(self, variable: Any) -> Array | None:
+        try:
+            return np.asarray(self.session.run(variable))
+        except tf.errors.FailedPreconditionError:  # nobody has initialized it
+            return None
+
+    def _loading(self, places: Sequence[int]) -> tuple[Sequence[int], Any]:
+        operations = [self.variables[place].initializer for place in places]
+        return places, self.session.make_callable(operations, [operation.inputs[1] for operation in operations])
+
+
+def _batches(variables: Sequence[Any]) -> list[list[int]]:
+    """The places in as few groups as can be, no two of a group with the same initial value: it is what is fed."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, variable in enumerate(variables):
+        name = variable.initializer.inputs[1].name
+        group = next((group for group in groups if name not in group[0]), None)
+        if group is None:
+            groups.append(group := (set(), []))
+        group[0].add(name)
+        group[1].append(place)
+    return [places for _, places in groups]
+
+
+def _is(one: Array | None, other: Array) -> bool:
+    return one is other or (one is not None and one.shape == other.shape and one.tobytes() == other.tobytes())
+
+
+APPLY = re.compile(r"(Resource)?(Sparse)?Apply(?P<rule>\w+)$")
+WRITE = re.compile(r"(Resource\w+|(Sparse)?Apply\w+|Assign\w*|Scatter(Nd)?(Update|Add|Sub|Mul|Div|Min|Max)|CountUpTo)$")
+HIDDEN = re.compile(r"(StatefulPartitionedCall|While|If|Case|PyFunc|EagerPyFunc)$")
+STATEFUL = re.compile(
+    r"(Iterator(V2)?GetNext\w*|Queue\w*Dequeue\w*|Reader(Read|Restore)\w*|Random\w+|Multinomial)(V\d)?$"
+)
+GRADIENT, RATE = ("grad", "delta"), ("lr", "alpha")
+CLIP = re.compile(r"clip_by_norm|clip_by_global_norm")
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operation that applies a gradient: its variable's name, the tensors of the gradient and of the rate."""
+
+    operation: Any
+    variable: str
+    gradient: Any
+    indices: Any
+    rate: Any
+
+    @property
+    def rule(self) -> str:
+        """The optimizer, such as GradientDescent."""
+        found = APPLY.match(self.operation.type)
+        return found["rule"] if found else str(self.operation.type)
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """The operations that run for `fetches` where the tensors `fed` are given."""
+
+    graph: Any
+    fetches: Any
+    fed: Sequence[Any]
+
+    @cached_property
+    def operations(self) -> list[Any]:
+        """All of them, in the order of their names."""
+        cut = {self.graph.as_graph_element(tensor).name for tensor in self.fed}
+        fetched = tf.nest.flatten(self.fetches, expand_composites=True)
+        waiting = [self._operation(fetch) for fetch in fetched if fetch is not None]
+        seen: dict[str, Any] = {}
+        while waiting:
+            operation = waiting.pop()
+            if operation.name not in seen:
+                seen[operation.name] = operation
+                waiting += [tensor.op for tensor in operation.inputs if tensor.name not in cut]
+                waiting += operation.control_inputs
+        return [seen[name] for name in sorted(seen)]
+
+    @cached_property
+    def applies(self) -> list[Apply]:
+        """Those that apply gradients."""
+        return [apply for operation in self.operations if (apply := _apply(operation)) is not None]
+
+    @cached_property
+    def writes(self) -> bool:
+        """Whether a variable may be changed."""
+        return any(WRITE.match(operation.type) or HIDDEN.match(operation.type) for operation in self.operations)
+
+    @cached_property
+    def stateful(self) -> Any:
+        """An operation whose state lies in the session, out of reach; None where there is none."""
+        return next((operation for operation in self.operations if STATEFUL.match(operation.type)), None)
+
+    @cached_property
+    def clips(self) -> list[str]:
+        """The functions that clip by a norm."""
+        return sorted({found.group() for operation in self.operations if (found := CLIP.search(operation.name))})
+
+    @cached_property
+    def numbers(self) -> list[Any]:
+        """The floating scalars that are fetched, one of which may be the loss."""
+        fetched = tf.nest.flatten(self.fetches, expand_composites=True)
+        elements = [self.graph.as_graph_element(fetch) for fetch in fetched if fetch is not None]
+        return [each for each in elements if tf.is_tensor(each) and each.dtype.is_floating and each.shape == ()]
+
+    def _operation(self, fetch: Any) -> Any:
+        element = self.graph.as_graph_element(fetch)
+        return getattr(element, "op", element)
+
+
+def _apply(operation: Any) -> Apply | None:
+    if not APPLY.match(operation.type):
+        return None
+    names = [argument.name for argument in operation.op_def.input_arg]
+    inputs = dict(zip(names, operation.inputs, strict=True))
+    gradient = next((inputs[name] for name in GRADIENT if name in inputs), None)
+    if gradient is None:
+        return None
+    rate = next((inputs[name] for name in RATE if name in inputs), None)
+    return Apply(operation, operation.inputs[0].op.name, gradient, inputs.get("indices"), rate)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The optimizer behind an operation of a graph."""
+
+    learning_rate: float | None
+    apply: Apply
+
+
+class SessionRunner(Runner):
+    """A Runner whose `variables` stand for those of a session: they are loaded into it for every run."""
+
+    def __init__(self, step: Callable[..., Any], inputs: Sequence[Any], session: Any) -> None:
+        super().__init__(step, inputs)
+        self._state = SessionState(session)
+        self._in_graph = not tf.executing_eagerly()
+        self._places: list[int] = []
+        self._runs: dict[tuple[int | None, ...], GraphRun] = {}
+
+    @contextmanager
+    def mode(self) -> Iterator[None]:
+        """Run the check eagerly, also where the step builds graphs, and put the session's variables back after it."""
+        try:
+            with context.eager_mode():
+                yield
+        finally:
+            self._state.load({})
+
+    def chosen(self, variables: Any) -> list[Any]:
+        """Eager variables that stand for those given, or for all trainable ones of the graph."""
+        self._places = self._state.places(variables)
+        if not self._places:
+            raise ValueError("the graph has no trainable variables; give those to check as variables=[...]")
+        known = self._state.variables
+        stand_ins = [tf.Variable(self._state.kept[place], name=known[place].op.name) for place in self._places]
+        self.variables = tuple(stand_ins)
+        return stand_ins
+
+    def run(self, *, keep_python: bool = False) -> Run:
+        """As a Runner does it, with the values of `variables` in the session."""
+        before = tuple(variable.numpy() for variable in self.variables)
+        state = PythonState(self.step, generators=keep_python)
+        try:
+            self._state.load(dict(zip(self._places, before, strict=True)))
+            with ExitStack() as stack:
+                stack.enter_context(undone())
+                stack.enter_context(self._refusing.refusing())
+                recording = stack.enter_context(self._recorder.recording())
+                stack.enter_context(patched((BaseSession, "run", self._running)))
+                stack.enter_context(self._mode_of_the_step())
+                version = self._state.session.graph.version
+                returned = self._called()
+                if self._state.session.graph.version != version:
+                    raise RefusedStepError(
+                        "the step adds operations to the graph, which grows with every run; build them before the step"
+                    )
+        finally:
+            state.put_back()
+        return Run(returned, self.variables, recording, before, self._state.values(self._places))
+
+    def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
+        """The values of the variables after the graph's own operations applied the same gradients."""
+        feed = {}
+        for handover in handovers:
+            apply, (gradient,) = handover.optimizer.apply, handover.gradients
+            feed[apply.gradient] = getattr(gradient, "values", gradient).numpy()
+            if apply.indices is not None:
+                feed[apply.indices] = gradient.indices.numpy()
+        self._state.load(dict(zip(self._places, (variable.numpy() for variable in self.variables), strict=True)))
+        self._state.written()
+        self._state.session.run([handover.optimizer.apply.operation for handover in handovers], feed)
+        return self._state.values(self._places)
+
+    def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
+        """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
+        loss, numbers = float(run.loss), run.recording.numbers
+        tensors = [tensor for tensor, value in numbers if value == loss]
+        if not tensors and len({id(tensor) for tensor, _ in numbers}) == 1:
+            tensors = [numbers[0][0]]
+        source = self._state.variables[self._places[position]]
+        found = (graph_diagnosis(tensor, source, source.op.name, lost) for tensor in tensors)
+        return next((diagnosis for diagnosis in found if diagnosis is not None), None)
+
+    def _mode_of_the_step(self) -> AbstractContextManager[Any]:
+        graph: AbstractContextManager[Any] = self._state.session.graph.as_default()
+        return graph if self._in_graph else nullcontext()
+
+    def _running(
+        self, original: Any, session: Any, fetches: Any, feed_dict: Any = None, *rest: Any, **named: Any
+    ) -> Any:
+        """Answers a call of session.run, and takes the gradients that it applies."""
+        if session is not self._state.session:
+            return original(session, fetches, feed_dict, *rest, **named)
+        run = self._graph_run(fetches, tuple(feed_dict or ()))
+        if run.stateful is not None:
+            raise self._refusing.refusal(
+                f"the step runs {run.stateful.type} ({run.stateful.name}), whose state lies in the session and cannot "
+                "be put back; run it before, and feed its value"
+            )
+        if run.writes:
+            self._state.written()
+        applies = [apply for apply in run.applies if self._stand_in(apply) is not None]
+        parts = [[apply.gradient, apply.indices, apply.rate] for apply in applies]
+        wanted = [[tensor for tensor in tensors if tensor is not None] for tensors in parts]
+        result, values, numbers = original(session, (fetches, wanted, run.numbers), feed_dict, *rest, **named)
+        self._recorder.gave(result)
+        self._recorder.now.numbers.extend(zip(run.numbers, map(float, numbers), strict=True))
+        self._recorder.now.clips.extend(run.clips)
+        handovers = [self._handover(apply, arrays) for apply, arrays in zip(applies, values, strict=True)]
+        self._recorder.now.handovers.extend(handovers)
+        return result
+
+    def _graph_run(self, fetches: Any, fed: tuple[Any, ...]) -> GraphRun:
+        """What is going to run; a step asks for the same in every run."""
+        key = (*map(id, tf.nest.flatten(fetches, expand_composites=True)), None, *map(id, fed))
+        # The GraphRun holds the objects, so that no other gets the identity of one of them.
+        return self._runs.setdefault(key, GraphRun(self._state.session.graph, fetches, fed))
+
+    def _handover(self, apply: Apply, arrays: Sequence[Any]) -> Handover:
+        rate = None if apply.rate is None else float(arrays[-1])
+        variable = self._stand_in(apply)
+        with context.eager_mode():
+            gradient = tf.constant(arrays[0])
+            if apply.indices is not None:
+                gradient = tf.IndexedSlices(gradient, tf.constant(arrays[1]), tf.constant(variable.shape))
+        return Handover(apply.rule, Rule(rate, apply), (variable,), (gradient,), self.apply_again)
+
+    def _stand_in(self, apply: Apply) -> Any:
+        names = [self._state.variables[place].op.name for place in self._places]
+        return self.variables[names.index(apply.variable)] if apply.variable in names else None
