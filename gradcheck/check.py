@@ -13,7 +13,7 @@ import numpy as np
 from gradcheck.autodiff.function import Function, open_function, widened
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.autodiff.state import restored, undone
+from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.second_order import SecondExplanation, second_order
@@ -59,9 +59,9 @@ def check(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
         )
-    with undone():
+    with state_restored():
         function = open_function(f, inputs, variables)
-        with restored([source.variable for source in function.sources if source.variable is not None]):
+        with variables_restored([source.variable for source in function.sources if source.variable is not None]):
             if function.point.size == 0 or function.output_parts[-1].stop == 0:
                 return _empty(order)
             inspection = _Inspection(function, gradient, order, tolerance, probes)

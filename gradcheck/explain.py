@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, variable_of
-from gradcheck.autodiff.state import undone
+from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.calls import Explained, explained_call, merged, own_call
-from gradcheck.explanation.record import Record
+from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.traced import as_traced
@@ -61,7 +61,7 @@ def explain(
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
     held = _variables(variables)
-    with undone():
+    with state_restored():
         return _explained(f, inputs, held, tolerance, probes)
 
 
@@ -96,7 +96,7 @@ def _variables(variables: Any) -> list[Any]:
     return [variable_of(item) for item in given]
 
 
-def _refuse_raised(record: Record) -> None:
+def _refuse_raised(record: CodeRecord) -> None:
     """What `f` raises by itself is no derivative that failed."""
     asked = [call.error for call in record.derivatives]
     if record.error is not None and not any(record.error is error for error in asked):

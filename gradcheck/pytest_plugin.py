@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running.configuration import Asked, Shard, deadline, selected
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard, deadline, selected
 from gradcheck.hunt.running.controller import SENT, Controller, asked_for
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradcheck.hunt.running.worker import Process
 
 START = time.time()
-ASKED: pytest.StashKey[Asked] = pytest.StashKey()
+ASKED: pytest.StashKey[RunConfiguration] = pytest.StashKey()
 PROCESS: pytest.StashKey[Process] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 PROPERTIES = Path("tests", "properties")
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(config, config.stash[ASKED], hunts), "gradcheck-controller")
 
 
-def asked(config: pytest.Config) -> Asked:
+def asked(config: pytest.Config) -> RunConfiguration:
     """What the options say; a worker takes from its controller what the two have to share. Raises ValueError."""
     minutes, limit = config.getoption("--gradcheck-minutes"), config.getoption("--gradcheck-limit")
     for name, number in (("minutes", minutes), ("limit", limit)):
@@ -83,7 +83,7 @@ def asked(config: pytest.Config) -> Asked:
         "deadline": deadline(minutes, START),
         "turns": _turns(config) if minutes is not None else {},
     }
-    return Asked(
+    return RunConfiguration(
         folder=reports(config),
         shard=Shard.parse(config.getoption("--gradcheck-shard")),
         operations=operations,
@@ -226,7 +226,7 @@ def _turns(config: pytest.Config) -> dict[str, int]:
     return load(reports(config) / TURNS)
 
 
-def _wanted(given: Asked, item: pytest.Item) -> bool:
+def _wanted(given: RunConfiguration, item: pytest.Item) -> bool:
     marker = item.get_closest_marker(MARKER)
     return given.operations is None or marker is None or marker.args[0] in given.operations
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from gradcheck.hunt.tapes.model import Model
 from gradcheck.hunt.tapes.operations import FLOATING, INTEGER, OPERATIONS
-from gradcheck.hunt.tapes.operations import Variable as ModelVariable
+from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
 from gradcheck.hunt.tapes.program import Literal
-from gradcheck.hunt.tapes.recording import Record
+from gradcheck.hunt.tapes.recording import TapeRecord
 
 from .values import Draw, index
 
@@ -75,12 +75,12 @@ class Operands:
     def _clear(self) -> list[str]:
         return [n for n in reversed(self.names) if not self._opaque(n)]
 
-    def made(self, record: Record | None) -> list[str]:
+    def made(self, record: TapeRecord | None) -> list[str]:
         """The names whose making a tape recorded, the newest first."""
         entries = {} if record is None else record.entries
         return [n for n in self._clear() if entries.get(self._key(n)) is not None][:NEAREST]
 
-    def behind(self, record: Record | None, targets: Sequence[str]) -> list[str]:
+    def behind(self, record: TapeRecord | None, targets: Sequence[str]) -> list[str]:
         """The names on which the recorded part of the targets depends, those that the tape only watches first."""
         if record is None:
             return []
@@ -94,7 +94,7 @@ class Operands:
         active = self.model.stage.active
         return [n for n in self._clear() if any(self._follows(record, n) for record in active)][:NEAREST]
 
-    def _follows(self, record: Record, name: str) -> bool:
+    def _follows(self, record: TapeRecord, name: str) -> bool:
         value = self.model.value(name)
         return self._key(name) in record.entries or (
             isinstance(value, ModelVariable) and value.trainable and record.accessed

@@ -16,7 +16,7 @@ import tensorflow as tf
 from gradcheck.autodiff.forward import forward_over_reverse, forward_pullbacks, reverse_over_forward
 from gradcheck.autodiff.jacobian import jacobian_pullbacks, jacobian_second
 from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, Second, Tensors, dense
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, dense
 from gradcheck.autodiff.reverse import pullbacks as plain_pullbacks
 from gradcheck.autodiff.reverse import second_pullbacks as plain_second_pullbacks
 
@@ -70,7 +70,7 @@ def inside(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., 
             called(forward, sources, jit=jit)
             cause = _cause(error)
             raise DerivativeRaisedError(order, cause) from cause
-        return Second(*taken) if order == 2 else taken
+        return SecondPullbacks(*taken) if order == 2 else taken
 
     return run
 
@@ -105,7 +105,7 @@ def called(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Tensors, C
 
 def _plain(taken: Any) -> Any:
     """Lists of tensors and None, which a traced function may return."""
-    if isinstance(taken, Second):
+    if isinstance(taken, SecondPullbacks):
         return _plain(taken.gradient), _plain(taken.products)
     return [_plain(part) for part in taken] if isinstance(taken, list) else dense(taken)
 
@@ -167,9 +167,9 @@ def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequen
 
 def second_pullbacks(
     mode: Mode, forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
-) -> Second:
+) -> SecondPullbacks:
     """As `pullback.second_pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
-    second: Second = _taken(mode, 2, forward, sources, cotangent, directions)
+    second: SecondPullbacks = _taken(mode, 2, forward, sources, cotangent, directions)
     return second
 
 

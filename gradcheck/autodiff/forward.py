@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, dense, pullbacks
 
 
 def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:
@@ -52,7 +52,7 @@ def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[T
 
 def forward_over_reverse(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
-) -> Second:
+) -> SecondPullbacks:
     """The gradient g of <cotangent, y>, and how it moves along each direction. Raises DerivativeRaisedError."""
 
     def gradient(inner: Tensors) -> Tensors:
@@ -67,12 +67,12 @@ def forward_over_reverse(
         for place, move in zip(connected, moves, strict=True):
             row[place] = move
         products.append(row)
-    return Second(taken, products)
+    return SecondPullbacks(taken, products)
 
 
 def reverse_over_forward(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
-) -> Second:
+) -> SecondPullbacks:
     """The gradient of <cotangent, y>, and that of <cotangent, J v> for each direction v.
 
     Raises DerivativeRaisedError.
@@ -91,7 +91,7 @@ def reverse_over_forward(
             continue
         targets, weights = zip(*moving, strict=True)
         products.append(_second(lambda: list(tape.gradient(list(targets), sources, output_gradients=list(weights)))))  # noqa: B023
-    return Second(taken, products)
+    return SecondPullbacks(taken, products)
 
 
 def _second(take: Any) -> Tensors:

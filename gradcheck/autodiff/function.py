@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.reverse import Second, pullbacks, second_pullbacks
+from gradcheck.autodiff.reverse import SecondPullbacks, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, SourceWithin, take_apart
 
 Array = np.ndarray[Any, Any]
@@ -111,7 +111,7 @@ class Function:
         sources = self.tensors(self.point if point is None else point)
         return pullbacks(self.called, sources, [self.cotangent(row) for row in cotangents])
 
-    def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> Second:
+    def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> SecondPullbacks:
         """The gradient for one cotangent (m,), and its pullbacks along directions (k, n).
 
         Raises DerivativeRaisedError.

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, Second, Tensors, dense, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, dense, pullbacks
 
 
 def jacobian_pullbacks(
@@ -25,13 +25,13 @@ def jacobian_pullbacks(
 
 def jacobian_second(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors], *, pfor: bool
-) -> Second:
+) -> SecondPullbacks:
     """The gradient of <cotangent, y>, and each direction times the Jacobian of that. Raises DerivativeRaisedError."""
 
     def gradient(inner: Tensors) -> Tensors:
         return [dense(part) for part in pullbacks(forward, inner, [cotangent])[0]]
 
-    return Second(*_contracted(gradient, sources, directions, pfor=pfor, order=2))
+    return SecondPullbacks(*_contracted(gradient, sources, directions, pfor=pfor, order=2))
 
 
 def _contracted(

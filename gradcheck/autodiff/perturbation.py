@@ -26,7 +26,7 @@ SELECTING = frozenset(
 becomes 0 or NaN. What they select has lost no digits."""
 
 
-def moved(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
+def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
     """A tensor whose elements are one unit in the last place larger or smaller; what is not floating stays."""
     if not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
@@ -35,7 +35,7 @@ def moved(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any
 
 
 @contextmanager
-def other_roundings(seed: int) -> Iterator[None]:
+def perturbed_gradients(seed: int) -> Iterator[None]:
     """Inside the block every gradient function has its operands and its results rounded another way.
 
     A gradient that is written in its operation's output, y * (1 - y) for one, has lost the digits that y has lost,
@@ -61,9 +61,9 @@ def _rounding(function: Callable[..., Any], generator: np.random.Generator, *, s
             return function(op, *cotangents)
         other = copy(op)
         if op.outputs and not selecting:  # the tape keeps no outputs that the gradient function does not read
-            other.outputs = [moved(output, generator) for output in op.outputs]
-        parts = function(other, *(moved(cotangent, generator) for cotangent in cotangents))
+            other.outputs = [perturbed(output, generator) for output in op.outputs]
+        parts = function(other, *(perturbed(cotangent, generator) for cotangent in cotangents))
         many = isinstance(parts, (list, tuple))
-        return [moved(part, generator) for part in parts] if many else moved(parts, generator)
+        return [perturbed(part, generator) for part in parts] if many else perturbed(parts, generator)
 
     return rounded

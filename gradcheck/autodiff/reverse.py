@@ -29,7 +29,7 @@ class DerivativeRaisedError(Exception):
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondPullbacks:
     """One cotangent's gradient and its pullbacks along directions: each entry a list with one item a source."""
 
     gradient: Tensors
@@ -46,7 +46,9 @@ def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors])
     return [pulled_back(tape, outputs, sources, cotangent, order=1) for cotangent in cotangents]
 
 
-def second_pullbacks(forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]) -> Second:
+def second_pullbacks(
+    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
+) -> SecondPullbacks:
     """The gradient g of <cotangent, forward(sources)> and, for each direction v, the gradient of <v, g>: (dg/dx)^T v.
 
     For a right second derivative that is the Hessian-vector product (reverse over reverse).
@@ -58,7 +60,7 @@ def second_pullbacks(forward: Forward, sources: Tensors, cotangent: Tensors, dir
     return differentiate(first, sources, directions)
 
 
-def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors]) -> Second:
+def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors]) -> SecondPullbacks:
     """The same for a first derivative that `first` computes, such as a hand-written one."""
 
     def dense_first(inner: Tensors) -> Tensors:
@@ -70,7 +72,7 @@ def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors
         pulled_back(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
         for direction in directions
     ]
-    return Second(gradient, products)
+    return SecondPullbacks(gradient, products)
 
 
 def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:

@@ -22,7 +22,7 @@ VARIABLE = resource_variable_ops.BaseResourceVariable
 FUNCTION = concrete_function.ConcreteFunction
 
 
-class Touched:
+class VariableSnapshot:
     """The variables that were touched, by the identity of their handles, each with the value that it had before."""
 
     def __init__(self) -> None:
@@ -54,9 +54,9 @@ class Touched:
 
 
 @contextmanager
-def touched() -> Iterator[Touched]:
+def snapshot_variables() -> Iterator[VariableSnapshot]:
     """Note the variables that are touched inside the block; putting them back is left to the caller."""
-    seen = Touched()
+    seen = VariableSnapshot()
     handle, call = VARIABLE.handle, FUNCTION._call_flat
     VARIABLE.handle = property(_handle_noting(seen, handle.fget))
     FUNCTION._call_flat = _call_noting(seen, call)
@@ -66,7 +66,7 @@ def touched() -> Iterator[Touched]:
         VARIABLE.handle, FUNCTION._call_flat = handle, call
 
 
-def _handle_noting(seen: Touched, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _handle_noting(seen: VariableSnapshot, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def handle(variable: Any) -> Any:
         asked = original(variable)
         seen.note(asked)
@@ -75,7 +75,7 @@ def _handle_noting(seen: Touched, original: Callable[[Any], Any]) -> Callable[[A
     return handle
 
 
-def _call_noting(seen: Touched, original: Callable[..., Any]) -> Callable[..., Any]:
+def _call_noting(seen: VariableSnapshot, original: Callable[..., Any]) -> Callable[..., Any]:
     def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         for tensor in (*tensor_inputs, *captured_inputs):
             if getattr(tensor, "dtype", None) == tf.resource:
@@ -90,7 +90,7 @@ def _read(handle: Any) -> Any:
 
 
 @contextmanager
-def restored(variables: Sequence[Any] = ()) -> Iterator[None]:
+def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
     """Leave variables and the generators of Python, NumPy and TensorFlow as they were, whatever happens inside."""
     with ExitStack() as stack:
         for put_back in _snapshots():
@@ -101,7 +101,7 @@ def restored(variables: Sequence[Any] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def undone() -> Iterator[Touched]:
+def state_restored() -> Iterator[VariableSnapshot]:
     """Leave every variable that is read or assigned inside, and the generators, as they were, whatever happens.
 
     For one call of somebody's code that changes its own state: moving averages, counters, optimizer slots, the states
@@ -115,7 +115,7 @@ def undone() -> Iterator[Touched]:
     >>> int(calls)
     0
     """
-    with restored(), touched() as seen:
+    with variables_restored(), snapshot_variables() as seen:
         try:
             yield seen
         finally:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.observation import LITTLE, Derivative, moved, ulp_rounding
-from gradcheck.comparison.tables import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries
+from gradcheck.comparison.tables import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Comparison
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.one_sided import constant, wide_slope
 from gradcheck.numerics.probing import magnitudes
@@ -25,8 +25,8 @@ LOOSE = 0.1
 
 
 def without_loose_agreement(
-    problem: Problem, derivative: Derivative, sample: Sample, entries: Entries, rounding: Array
-) -> Entries:
+    problem: Problem, derivative: Derivative, sample: Sample, entries: Comparison, rounding: Array
+) -> Comparison:
     """Agreement of a `derivative` within a `rounding` no smaller than itself is none.
 
     Where it agrees with the differences of `sample` as soon as something moves, its value at the point is wrong: inputs
@@ -76,7 +76,7 @@ def hidden_terms(problem: Problem, sample: Sample) -> Array:
     return np.where(constant(sample), max(problem.terms, size), problem.terms)
 
 
-def without_residue(entries: Entries, terms: Array | float, lengths: Array, precision: float) -> Entries:
+def without_residue(entries: Comparison, terms: Array | float, lengths: Array, precision: float) -> Comparison:
     """A derivative that is nothing but the rounding of cancelled terms is not wrong.
 
     `terms` is the largest magnitude that went into the sum, `lengths` (broadcast to the entries) the products of the
@@ -89,7 +89,7 @@ def without_residue(entries: Entries, terms: Array | float, lengths: Array, prec
     return replace(entries, status=np.where(small, AGREE, entries.status), allowed=allowed)
 
 
-def without_unresolved(entries: Entries, resolved: Array) -> Entries:
+def without_unresolved(entries: Comparison, resolved: Array) -> Comparison:
     """A second derivative counts only where the first one along the same line could be told from the values.
 
     `resolved` is (lines, 1). Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative
@@ -98,7 +98,7 @@ def without_unresolved(entries: Entries, resolved: Array) -> Entries:
     return entries.marked((entries.status == MISMATCH) & ~resolved, INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def without_aliases(entries: Entries, finer: Estimate) -> Entries:
+def without_aliases(entries: Comparison, finer: Estimate) -> Comparison:
     """Where a much finer row contradicts the differences, their row had aliased the function: nobody can tell."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(finer.value - entries.difference) > finer.bound + entries.bound
@@ -106,7 +106,7 @@ def without_aliases(entries: Entries, finer: Estimate) -> Entries:
     return entries.marked(aliased, INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def only_supported(entries: Entries, closer: Estimate) -> Entries:
+def only_supported(entries: Comparison, closer: Estimate) -> Comparison:
     """What values alone say against autodiff counts only if a closer row says the same.
 
     The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
@@ -118,8 +118,8 @@ def only_supported(entries: Entries, closer: Estimate) -> Entries:
 
 
 def without_staircases(
-    entries: Entries, sample: Sample, directions: Array, f: Callable[[Array], Array], point: Array
-) -> Entries:
+    entries: Comparison, sample: Sample, directions: Array, f: Callable[[Array], Array], point: Array
+) -> Comparison:
     """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase.
 
     `f` maps points (p, n) to what was sampled (p, m); the entries are (k, m), as the sample's lines and rows. A

@@ -33,7 +33,7 @@ from gradcheck.comparison.tables import (
     INCONCLUSIVE,
     KINK,
     MISMATCH,
-    Entries,
+    Comparison,
     Tolerance,
     chosen,
     code_of,
@@ -52,14 +52,14 @@ DIRECTIONS_BEFORE_MISMATCH = 4
 
 
 @dataclass(frozen=True)
-class First:
+class FirstOrder:
     """The table (k lines, l rows), and the gradients it came from."""
 
-    entries: Entries
+    entries: Comparison
     gradients: Gradients
 
 
-def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> First:
+def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> FirstOrder:
     """Hold autodiff's derivative of <w, f> along each direction against differences.
 
     `directions` (k, n), `cotangents` (l, m). Raises DerivativeRaisedError and WrongShapeError.
@@ -67,10 +67,10 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
     sample = lines.sample()
-    return hold_first(lines, gradients, sample, first_difference(sample))
+    return judge_first(lines, gradients, sample, first_difference(sample))
 
 
-def hold_first(lines: Lines, gradients: Gradients, sample: Sample, difference: Estimate) -> First:
+def judge_first(lines: Lines, gradients: Gradients, sample: Sample, difference: Estimate) -> FirstOrder:
     """Hold gradients (one a cotangent) against the first difference of a sample of the lines.
 
     Cheap while everything agrees. The rounding of autodiff, a second tableau and the kind of point are only looked at
@@ -83,14 +83,14 @@ def hold_first(lines: Lines, gradients: Gradients, sample: Sample, difference: E
     entries = settle(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = entries.status != AGREE
     if not doubt.any():
-        return First(entries, gradients)
+        return FirstOrder(entries, gradients)
     doubtful = np.flatnonzero(doubt.any(axis=1))
     closer = _examine(lines, autodiff, sample, doubtful)
     merged = combined(lambda quick, close: _overlaid(quick, doubtful, doubt, close), entries, closer)
-    return First(merged.named(_missing(lines.directions, gradients)), gradients)
+    return FirstOrder(merged.named(_missing(lines.directions, gradients)), gradients)
 
 
-def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Entries:
+def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Comparison:
     """The verdict of one tableau: agree within `factor` bounds, inconclusive, or a mismatch (so far)."""
     error = np.abs(autodiff - estimate.value)
     noticed = EXCLUSION * (estimate.bound + rounding)
@@ -105,10 +105,10 @@ def settle(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: 
     status = np.where(close, AGREE, MISMATCH)
     status = np.where(~estimate.conclusive | (blurred & close), INCONCLUSIVE, status)
     code = np.where(status == INCONCLUSIVE, code_of(Reason.ILL_CONDITIONED), code_of(Kind.WRONG_VALUE))
-    return Entries(autodiff, estimate.value, estimate.bound, allowed, status, code)
+    return Comparison(autodiff, estimate.value, estimate.bound, allowed, status, code)
 
 
-def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Entries:
+def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
     """A closer look at some of the lines, given autodiff's values and a sample on all of them."""
     lines, autodiff, problem = whole.some(doubtful), autodiff[doubtful], whole.problem
     derivative = slopes(lines.cotangents, lines.directions)
@@ -135,8 +135,8 @@ def _examine(whole: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> 
 
 
 def _through_finer_rows(
-    lines: Lines, autodiff: Array, rounding: Array, entries: Entries, sides: list[OneSided]
-) -> tuple[Entries, list[OneSided]]:
+    lines: Lines, autodiff: Array, rounding: Array, entries: Comparison, sides: list[OneSided]
+) -> tuple[Comparison, list[OneSided]]:
     """Where a row a million times finer shows no kink, there is none to excuse a value: that row's verdict counts."""
     rough = np.isin(sides[0].kind, ROUGH)
     if not rough.any():
@@ -166,7 +166,7 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
     return replace(estimate, conclusive=estimate.conclusive | flat)
 
 
-def _off_the_domain(entries: Entries, sample: Sample) -> Entries:
+def _off_the_domain(entries: Comparison, sample: Sample) -> Comparison:
     """Inconclusive for want of finite values: the function is not finite on the finest steps of either side."""
     count, fine = sample.stencil.count, sample.stencil.count // 2
     rows = np.isfinite(sample.values[:, 1 : 2 * count + 1])
@@ -175,8 +175,8 @@ def _off_the_domain(entries: Entries, sample: Sample) -> Entries:
 
 
 def _at_bends(
-    entries: Entries, sides: list[OneSided], tolerance: Tolerance, rounding: Array, sample: Sample
-) -> Entries:
+    entries: Comparison, sides: list[OneSided], tolerance: Tolerance, rounding: Array, sample: Sample
+) -> Comparison:
     """Where only the curvature jumps, the one-sided slopes are the sharper estimate of the first derivative."""
     bent = (sides[0].kind == Smoothness.CURVATURE_JUMP) & (entries.status == INCONCLUSIVE)
     if not bent.any():
@@ -189,7 +189,7 @@ def _at_bends(
     return chosen(bent, table, entries)
 
 
-def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: Array) -> Entries:
+def _at_kinks(entries: Comparison, sides: list[OneSided], autodiff: Array, slack: Array) -> Comparison:
     """Where one-sided slopes differ, autodiff has to lie between them; at jumps and infinite slopes nobody can tell."""
     kink = sides[0].kind == Smoothness.KINK
     certain = kink & (sides[1].kind == Smoothness.KINK)
@@ -209,7 +209,7 @@ def _at_kinks(entries: Entries, sides: list[OneSided], autodiff: Array, slack: A
     return entries.marked(broken, INCONCLUSIVE, Reason.JUMP)
 
 
-def _without_hidden_kinks(lines: Lines, sides: OneSided, entries: Entries) -> Entries:
+def _without_hidden_kinks(lines: Lines, sides: OneSided, entries: Comparison) -> Comparison:
     """Random directions beside the axes may show a kink along which the axes are flat.
 
     Coordinates that kink by themselves stay put, so that they cannot excuse a wrong derivative of another coordinate.

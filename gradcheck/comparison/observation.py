@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.perturbation import other_roundings
+from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem, TapeProblem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
@@ -170,7 +170,7 @@ def with_inner_rounding(problem: Problem, samples: Sequence[Sample], quantity: C
     plain, moves = quantity(problem), []
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
-            with other_roundings(draw):
+            with perturbed_gradients(draw):
                 moves.append(np.abs(quantity(problem.rounded(draw)) - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(moves), moves, 0.0), axis=0)
     return [replace(sample, floor=floor) for sample in samples]

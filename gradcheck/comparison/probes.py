@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.first_order import compare_first, settle
 from gradcheck.comparison.observation import erratic_gap, measured_rounding, observe, slopes, ulp_rounding
-from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Entries, Tolerance, code_of, combined
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Comparison, Tolerance, code_of, combined
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
@@ -27,7 +27,7 @@ SEARCHES = 4
 
 
 @dataclass(frozen=True)
-class Table:
+class ComparisonTable:
     """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs.
 
     `contribution`, in the shape of the entries, is the largest single product in each probe. `searched`: an entry that
@@ -35,7 +35,7 @@ class Table:
     are those that the rows go along; a line without a column then goes along its row's direction twice.
     """
 
-    entries: Entries
+    entries: Comparison
     columns: tuple[int | None, ...]
     rows: tuple[int | None, ...]
     contribution: Array | None = None
@@ -43,14 +43,18 @@ class Table:
     directions: Array | None = None
 
 
-def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Table]:
+def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[ComparisonTable]:
     """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
 
     Raises DerivativeRaisedError and WrongShapeError.
     """
     n, m = problem.point.size, problem.outputs
     if n <= SMALL and m <= SMALL:
-        return [Table(compare_first(problem, axes(n), axes(m), tolerance).entries, tuple(range(n)), tuple(range(m)))]
+        return [
+            ComparisonTable(
+                compare_first(problem, axes(n), axes(m), tolerance).entries, tuple(range(n)), tuple(range(m))
+            )
+        ]
     rng = np.random.default_rng(0)
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
@@ -63,7 +67,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Tab
     return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
 
 
-def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Table]:
+def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[ComparisonTable]:
     """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
     if not len(columns):
         return []
@@ -73,7 +77,7 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Table
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
     entries = compare_first(problem, lines, axes(problem.outputs)[outputs], tolerance).entries
-    table = Table(entries, tuple(map(int, looked)), tuple(map(int, outputs)))
+    table = ComparisonTable(entries, tuple(map(int, looked)), tuple(map(int, outputs)))
     return [table, _unseen(len(columns) - len(looked))] if len(columns) > len(looked) else [table]
 
 
@@ -89,7 +93,7 @@ class _Probing:
     probes: int
     rng: np.random.Generator
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ComparisonTable]:
         sample = observe(self.problem, self.directions, None)
         estimate = first_difference(sample)
         left = self._left(estimate)
@@ -124,7 +128,7 @@ class _Probing:
     def _pulled(self, weights: Array) -> Array:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
 
-    def _rounding(self, weights: Array, table: Table) -> Array:
+    def _rounding(self, weights: Array, table: ComparisonTable) -> Array:
         """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
         derivative = slopes(weights, self.directions)
         measured = measured_rounding(self.problem, table.entries.autodiff, derivative)
@@ -134,7 +138,7 @@ class _Probing:
 
     def _test(
         self, estimate: Estimate, left: Array, rough: Array, rounding: Array
-    ) -> tuple[Table, tuple[int, int] | None]:
+    ) -> tuple[ComparisonTable, tuple[int, int] | None]:
         """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
         weights = left * ~rough
         value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
@@ -148,9 +152,9 @@ class _Probing:
         blurred = (noticed > wanted) & (tests.contribution.T > 0) if self.tolerance.given else np.zeros_like(failing)
         status = np.where(failing | blurred, INCONCLUSIVE, AGREE)
         code = np.full(status.shape, code_of(Reason.ILL_CONDITIONED))
-        entries = Entries(difference - residual, difference, tests.bound.T, allowed, status, code)
+        entries = Comparison(difference - residual, difference, tests.bound.T, allowed, status, code)
         rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
-        table = Table(entries, self.columns, rows, tests.contribution.T)
+        table = ComparisonTable(entries, self.columns, rows, tests.contribution.T)
         if not failing.any():
             return table, None
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -184,13 +188,13 @@ class _Probing:
 
         return locate_entry(difference, pullback, direction, weight, rng=self.rng)
 
-    def _entry(self, output: int, coordinate: int) -> Table:
+    def _entry(self, output: int, coordinate: int) -> ComparisonTable:
         n, m = self.problem.point.size, self.problem.outputs
         axis, row = axes(n)[coordinate : coordinate + 1], axes(m)[output : output + 1]
         entries = compare_first(self.problem, axis, row, self.tolerance).entries
-        return Table(entries, (coordinate,), (output,), searched=True)
+        return ComparisonTable(entries, (coordinate,), (output,), searched=True)
 
-    def _one_by_one(self, outputs: Array) -> list[Table]:
+    def _one_by_one(self, outputs: Array) -> list[ComparisonTable]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
         looked = outputs[:ROWS]
         tables = [_unseen(len(outputs) - len(looked))] if len(outputs) > len(looked) else []
@@ -199,10 +203,10 @@ class _Probing:
         rows = np.eye(self.problem.outputs)[looked]
         if None not in self.columns:
             entries = compare_first(self.problem, self.directions, rows, self.tolerance).entries
-            return [*tables, Table(entries, self.columns, tuple(map(int, looked)))]
+            return [*tables, ComparisonTable(entries, self.columns, tuple(map(int, looked)))]
         return tables + self._split(self.directions[0], rows, looked)
 
-    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Table]:
+    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[ComparisonTable]:
         """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
@@ -217,7 +221,7 @@ class _Probing:
             entries, clear = self._glance(line, rows[still], pulled[still])
             if clear.any():
                 tables.append(
-                    Table(
+                    ComparisonTable(
                         combined(lambda array, keep=clear: array[:, keep], entries),
                         (None,),
                         tuple(int(o) for o in outputs[still[clear]]),
@@ -229,11 +233,11 @@ class _Probing:
         columns = np.flatnonzero(single.any(axis=1))
         if len(columns):
             entries = compare_first(self.problem, np.eye(n)[columns], rows, self.tolerance).entries
-            tables.append(Table(entries, tuple(map(int, columns)), tuple(map(int, outputs))))
+            tables.append(ComparisonTable(entries, tuple(map(int, columns)), tuple(map(int, outputs))))
         unseen = sum(len(part) * len(still) for part, still in waiting)
         return [*tables, _unseen(unseen)] if unseen else tables
 
-    def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Entries, Array]:
+    def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Comparison, Array]:
         """One line against the outputs' pullbacks; clear: smooth along the line, conclusive, and in agreement."""
         sample = observe(self.problem, line, rows)
         autodiff = line @ pulled.T
@@ -243,9 +247,9 @@ class _Probing:
         return entries, clear
 
 
-def _unseen(count: int) -> Table:
+def _unseen(count: int) -> ComparisonTable:
     """Entries that nobody looked at, because that would have cost too much."""
     blank = np.full((count, 1), np.nan)
     status = np.full((count, 1), INCONCLUSIVE)
     code = np.full((count, 1), code_of(Reason.TOO_EXPENSIVE))
-    return Table(Entries(blank, blank, blank, blank, status, code), (None,) * count, (None,))
+    return ComparisonTable(Comparison(blank, blank, blank, blank, status, code), (None,) * count, (None,))

@@ -32,8 +32,8 @@ from gradcheck.comparison.observation import (
     ulp_rounding,
     with_inner_rounding,
 )
-from gradcheck.comparison.probes import Table
-from gradcheck.comparison.tables import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Entries, Tolerance, confirmed
+from gradcheck.comparison.probes import ComparisonTable
+from gradcheck.comparison.tables import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Comparison, Tolerance, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
 from gradcheck.numerics.one_sided import Smoothness, classify
 from gradcheck.numerics.probing import axes, cotangents, magnitudes, probe_directions
@@ -45,20 +45,20 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondOrder:
     """`entries` (directions, coordinates), and `along` (directions, 1): the second derivative along each direction.
 
     `alone` names the estimate that stands alone where they do not agree.
     """
 
-    entries: Entries
-    along: Entries
+    entries: Comparison
+    along: Comparison
     products: Gradients
     alone: str | None = None
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SecondOrderSamples:
     """What is seen of one <w, f> on k directions, all that a verdict at a first glance needs.
 
     `products` (k, n) are autodiff's, `gradients` the samples of the gradient and `sharp` (k, n) their first difference,
@@ -72,7 +72,7 @@ class Evidence:
     blunt: Estimate
 
 
-def compare_second(problem: Problem, directions: Array, cotangent: Array, tolerance: Tolerance) -> Second:
+def compare_second(problem: Problem, directions: Array, cotangent: Array, tolerance: Tolerance) -> SecondOrder:
     """Hold the second derivative of <w, f> along directions (k, n) against differences, for one cotangent w (m,).
 
     Raises DerivativeRaisedError and WrongShapeError.
@@ -81,10 +81,12 @@ def compare_second(problem: Problem, directions: Array, cotangent: Array, tolera
     products = problem.products(cotangent, directions)
     gradients = observe_gradient(problem, directions, cotangent)
     values = lines.sample()
-    return hold_second(lines, Evidence(products, gradients, first_difference(gradients), values, _blunt(values)))
+    return judge_second(
+        lines, SecondOrderSamples(products, gradients, first_difference(gradients), values, _blunt(values))
+    )
 
 
-def hold_second(lines: Lines, seen: Evidence) -> Second:
+def judge_second(lines: Lines, seen: SecondOrderSamples) -> SecondOrder:
     """Hold autodiff's products against the two differences; closer where the evidence leaves a doubt."""
     problem, products = lines.problem, seen.products.values
     rounding = ulp_rounding(products, problem.precision)
@@ -94,15 +96,15 @@ def hold_second(lines: Lines, seen: Evidence) -> Second:
     check = settle(along, seen.blunt, Tolerance(), ulp_rounding(along, problem.precision), factor=EXCLUSION)
     rough = _rough(seen.gradients, seen.values) if not problem.smooth else np.zeros(len(lines.directions), bool)
     if not (entries.any(MISMATCH) or entries.any(INCONCLUSIVE) or check.any(MISMATCH) or rough.any()):
-        return Second(entries, check, seen.products)
+        return SecondOrder(entries, check, seen.products)
     entries, check = _examined(lines, seen)
     entries, check, alone = _triangulated(entries, check, lines.directions)
     # Where the function is not twice differentiable along a direction, its second derivative is not checked.
     entries, check = (t.marked(rough[:, None], INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, check))
-    return Second(entries.named(~seen.products.connected), check.named(), seen.products, alone)
+    return SecondOrder(entries.named(~seen.products.connected), check.named(), seen.products, alone)
 
 
-def _examined(lines: Lines, seen: Evidence) -> tuple[Entries, Entries]:
+def _examined(lines: Lines, seen: SecondOrderSamples) -> tuple[Comparison, Comparison]:
     """Both comparisons again, with the rounding of autodiff and of inner values, and a second tableau."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
     values = with_inner_rounding(problem, (seen.values, lines.sample(CONFIRM)), lines.centre)
@@ -125,13 +127,15 @@ def _examined(lines: Lines, seen: Evidence) -> tuple[Entries, Entries]:
 
 def _sharply(
     lines: Lines, products: Array, values: Sequence[Sample], gradients: Sequence[Sample], rounding: Array
-) -> Entries:
+) -> Comparison:
     """The products against the differences of the gradient, from the samples of both tableaus."""
     estimates = [_natural(slope_estimate(g), v, lines.problem) for g, v in zip(gradients, values, strict=True)]
     return confirmed(*(settle(products, e, lines.tolerance, rounding, factor=EXCLUSION) for e in estimates))
 
 
-def _refuted(lines: Lines, entries: Entries, values: Sequence[Sample], gradients: Sample, terms: Array) -> Entries:
+def _refuted(
+    lines: Lines, entries: Comparison, values: Sequence[Sample], gradients: Sample, terms: Array
+) -> Comparison:
     """The table without the mismatches that something else explains."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
     lengths = values[1].step[:, None] * magnitudes(problem.point)
@@ -152,7 +156,7 @@ def _resolved(values: Sample, problem: Problem) -> Array:
     return np.asarray(first_difference(values).conclusive | constant)
 
 
-def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Entries:
+def _bluntly(lines: Lines, products: Array, values: Sequence[Sample], rounding: Array, terms: Array) -> Comparison:
     """The products along their directions against the second differences of the values, of both tableaus."""
     along = np.sum(products * lines.directions, axis=1, keepdims=True)
     slack = np.sum(rounding * np.abs(lines.directions), axis=1, keepdims=True)
@@ -168,7 +172,9 @@ def _blunt(values: Sample) -> Estimate:
     return second_difference(values, first_difference(values, rounding), rounding)
 
 
-def _triangulated(entries: Entries, check: Entries, directions: Array) -> tuple[Entries, Entries, str | None]:
+def _triangulated(
+    entries: Comparison, check: Comparison, directions: Array
+) -> tuple[Comparison, Comparison, str | None]:
     """Which of the three stands alone? AD of AD is wrong only if no independent estimate supports it."""
     if entries.any(MISMATCH):
         differences = np.sum(np.where(np.isfinite(entries.difference), entries.difference, 0) * directions, axis=1)
@@ -213,7 +219,7 @@ FEW_OUTPUTS = 4
 DIRECTIONS = 4
 
 
-def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[list[Table], str | None]:
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[list[ComparisonTable], str | None]:
     """The tables of second derivatives, a line a coordinate, and which estimate stands alone where they disagree.
 
     Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
@@ -230,9 +236,9 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> tuple[l
         found = compare_second(problem, directions, row, tolerance)
         alone = alone or found.alone
         outputs = (place if 1 < m <= FEW_OUTPUTS else None,) * len(directions)
-        tables.append(Table(found.entries.turned, tuple(range(n)), outputs, directions=directions))
+        tables.append(ComparisonTable(found.entries.turned, tuple(range(n)), outputs, directions=directions))
         if found.along.any(MISMATCH) and not found.entries.any(MISMATCH):
-            tables.append(Table(found.along.turned, (None,), outputs, directions=directions))
+            tables.append(ComparisonTable(found.along.turned, (None,), outputs, directions=directions))
     return tables, alone
 
 

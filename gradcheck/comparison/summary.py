@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.probes import Table
-from gradcheck.comparison.tables import INCONCLUSIVE, KINDS, KINK, MISMATCH, Entries, stacked
+from gradcheck.comparison.probes import ComparisonTable
+from gradcheck.comparison.tables import INCONCLUSIVE, KINDS, KINK, MISMATCH, Comparison, stacked
 from gradcheck.result import AGREE as AGREES
 from gradcheck.result import INCONCLUSIVE as UNKNOWN
 from gradcheck.result import MISMATCH as WRONG
@@ -60,7 +60,7 @@ class Names:
 
 def summarise(
     order: int,
-    tables: Sequence[Table],
+    tables: Sequence[ComparisonTable],
     names: Names,
     *,
     notes: tuple[str, ...] = (),
@@ -101,13 +101,13 @@ def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
     return OrderResult(order=order, verdict=WRONG, findings=(finding,))
 
 
-def _seen(entries: Entries) -> Array:
+def _seen(entries: Comparison) -> Array:
     """At a kink the interval is the subdifferential, which says nothing of how sharp the differences are."""
     seen: Array = (entries.status != INCONCLUSIVE) & (entries.status != KINK) & np.isfinite(entries.allowed)
     return seen
 
 
-def _relative(tables: Sequence[Table], whole: Entries) -> float:
+def _relative(tables: Sequence[ComparisonTable], whole: Comparison) -> float:
     """The resolution over the largest derivative; for probes, over the largest contribution to each of them."""
     plain = [table.entries for table in tables if table.contribution is None]
     shares = []
@@ -123,7 +123,7 @@ def _relative(tables: Sequence[Table], whole: Entries) -> float:
     return max(shares, default=float("nan"))
 
 
-def _worst(order: int, tables: Sequence[Table], names: Names) -> list[tuple[Finding, int | None]]:
+def _worst(order: int, tables: Sequence[ComparisonTable], names: Names) -> list[tuple[Finding, int | None]]:
     """For each input and kind: the finding at its worst entry and its coordinate."""
     groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
     searched = any(table.searched for table in tables)
@@ -148,8 +148,8 @@ def _count(wrong: int, searched: bool) -> str:
     return f"; {wrong} entries are wrong, this is the worst" if wrong > 1 else ""
 
 
-def _finding(order: int, table: Table, names: Names, line: int, row: int) -> Finding:
-    entries: Entries = table.entries
+def _finding(order: int, table: ComparisonTable, names: Names, line: int, row: int) -> Finding:
+    entries: Comparison = table.entries
     kind = KINDS[int(entries.code[line, row])]
     source, index, also = names.place(table.columns[line])
     other = ""

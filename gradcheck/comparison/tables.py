@@ -40,7 +40,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Entries:
+class Comparison:
     """Arrays of one shape: (lines, rows) for first derivatives, (directions, coordinates) for second ones.
 
     `status` holds AGREE, KINK (agree at a kink), INCONCLUSIVE or MISMATCH; `code` indexes KINDS or REASONS accordingly.
@@ -67,16 +67,16 @@ class Entries:
         return tuple(KINDS[code] for code in sorted(set(self.code[self.status == MISMATCH].tolist())))
 
     @property
-    def turned(self) -> Entries:
+    def turned(self) -> Comparison:
         """The table with lines and columns exchanged."""
         return combined(np.transpose, self)
 
-    def marked(self, mask: Array, status: int, cause: Kind | Reason) -> Entries:
+    def marked(self, mask: Array, status: int, cause: Kind | Reason) -> Comparison:
         """The table with this status, for this cause, where `mask` says so."""
         code = np.where(mask, code_of(cause), self.code)
         return replace(self, status=np.where(mask, status, self.status), code=code)
 
-    def named(self, missing: Array | bool = False) -> Entries:
+    def named(self, missing: Array | bool = False) -> Comparison:
         """The wrong values by their names: missing where TensorFlow said None, non-finite, else as they are."""
         wrong = self.status == MISMATCH
         endless = wrong & (self.code == code_of(Kind.WRONG_VALUE)) & ~np.isfinite(self.autodiff)
@@ -95,22 +95,22 @@ def code_of(value: Kind | Reason) -> int:
     return KINDS.index(value) if isinstance(value, Kind) else REASONS.index(value)
 
 
-def stacked(tables: list[Entries]) -> Entries:
+def stacked(tables: list[Comparison]) -> Comparison:
     """Several tables as one, flattened."""
     if len(tables) == 1:
         return combined(np.ravel, *tables)
     return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *tables)
 
 
-def combined(function: Callable[..., Array], *tables: Entries) -> Entries:
+def combined(function: Callable[..., Array], *tables: Comparison) -> Comparison:
     """The table whose arrays are the function of the tables' arrays, name by name."""
-    return Entries(*(function(*(getattr(table, name) for table in tables)) for name in ARRAYS))
+    return Comparison(*(function(*(getattr(table, name) for table in tables)) for name in ARRAYS))
 
 
-ARRAYS = tuple(field.name for field in fields(Entries))
+ARRAYS = tuple(field.name for field in fields(Comparison))
 
 
-def chosen(mask: Array, first: Entries, second: Entries) -> Entries:
+def chosen(mask: Array, first: Comparison, second: Comparison) -> Comparison:
     """The first table where `mask` says so, the second one elsewhere."""
 
     def pick(one: Array, other: Array) -> Array:
@@ -119,7 +119,7 @@ def chosen(mask: Array, first: Entries, second: Entries) -> Entries:
     return combined(pick, first, second)
 
 
-def confirmed(first: Entries, second: Entries) -> Entries:
+def confirmed(first: Comparison, second: Comparison) -> Comparison:
     """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
     rescued = (first.status == INCONCLUSIVE) & (second.status == AGREE)
     table = chosen(rescued, second, first)

@@ -16,7 +16,7 @@ from gradcheck.defects.deviation import Deviation
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import ANY, Region
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, parse
 
 Known: TypeAlias = Defect | Deviation
@@ -149,7 +149,7 @@ def left_out(*releases: str) -> dict[tuple[str, int], str]:
     return {pair: name for pair in pairs if (name := everywhere(*pair, defects=here)) is not None}
 
 
-def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> Defect | None:
+def match(discovery: GraphFinding, *, defects: Sequence[Defect] | None = None) -> Defect | None:
     """The defect that a discovery is an example of, or None if it is new.
 
     The order, the kind, the mode and the operation (the culprit, or one of a region's) are the same; and the culprit's
@@ -169,7 +169,7 @@ def match(discovery: Discovery, *, defects: Sequence[Defect] | None = None) -> D
     return None
 
 
-def _inside(discovery: Discovery, defect: Defect) -> bool:
+def _inside(discovery: GraphFinding, defect: Defect) -> bool:
     nodes = dict(discovery.graph.positions())
     node = nodes[discovery.position]
     arguments = [discovery.values[parent].array() for parent in node.parents]

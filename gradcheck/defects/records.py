@@ -14,8 +14,8 @@ from gradcheck.hunt import graph_json
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_json import (
+    Description,
     GraphFormatError,
-    Words,
     choice,
     input_from_json,
     integer,
@@ -222,7 +222,7 @@ def _region(data: Any, place: str) -> Region:
         producers=tuple(_operation(name, f"{place}.producers") for name in _names(data, place, "producers")),
     )
     if op == ANY and region.everywhere:
-        raise GraphFormatError(place, Words("every operation, always"), "a condition, attrs, ranks or producers")
+        raise GraphFormatError(place, Description("every operation, always"), "a condition, attrs, ranks or producers")
     return region
 
 
@@ -235,7 +235,7 @@ def _values(data: Any, place: str, graph: Graph, *, complete: bool) -> Values:
     parts = items(data, place, len(graph.inputs))
     if len(parts) != len(graph.inputs) and (complete or parts):
         raise GraphFormatError(
-            place, Words(f"a list of {len(parts)}"), f"one list for each of {len(graph.inputs)} inputs"
+            place, Description(f"a list of {len(parts)}"), f"one list for each of {len(graph.inputs)} inputs"
         )
     return tuple(
         _numbers(part, f"{place}[{i}]", value, complete=complete)
@@ -249,7 +249,7 @@ def _numbers(data: Any, place: str, value: Input, *, complete: bool) -> tuple[fl
     count = len(value.values) * (2 if value.dtype == "complex128" else 1)
     parts = items(data, place, count)
     if len(parts) != count:
-        raise GraphFormatError(place, Words(f"a list of {len(parts)}"), f"{count} numbers, as the input has")
+        raise GraphFormatError(place, Description(f"a list of {len(parts)}"), f"{count} numbers, as the input has")
     special = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf} if not complete else {}
     return tuple(
         special[part] if isinstance(part, str) and part in special else number(part, f"{place}[{i}]")

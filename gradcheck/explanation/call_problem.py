@@ -15,10 +15,10 @@ from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.first_order import settle, slope_estimate
 from gradcheck.comparison.observation import Lines, along, ulp_rounding
-from gradcheck.comparison.probes import SMALL, Table
+from gradcheck.comparison.probes import SMALL, ComparisonTable
 from gradcheck.comparison.tables import AGREE, Tolerance
-from gradcheck.explanation.record import Derivative, Operation, Origin
-from gradcheck.explanation.replay import Code, Move, replayed
+from gradcheck.explanation.record import DerivativeCall, Origin, RecordedOperation
+from gradcheck.explanation.replay import Code, SourceMove, replayed
 from gradcheck.numerics.probing import magnitudes, probe_directions
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +33,7 @@ class CallProblem:
     """
 
     code: Code
-    call: Derivative
+    call: DerivativeCall
     sources: tuple[Source, ...]
     origins: tuple[Origin, ...]
     places: tuple[int, ...]
@@ -101,7 +101,7 @@ class CallProblem:
         """Second derivatives are calls of their own."""
         raise NotImplementedError
 
-    def moves(self, point: Array) -> list[Move]:
+    def moves(self, point: Array) -> list[SourceMove]:
         """How far each source has to be moved to come to a point (n,)."""
         found, start = [], 0
         for source, origin in zip(self.sources, self.origins, strict=True):
@@ -109,7 +109,7 @@ class CallProblem:
             start += source.count
             delta = point[part] - self.point[part]
             value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-            found.append(Move(origin, tf.constant(value) if np.any(delta != 0) else None))
+            found.append(SourceMove(origin, tf.constant(value) if np.any(delta != 0) else None))
         return found
 
     def _value(self, point: Array) -> Array:
@@ -136,7 +136,7 @@ class CallProblem:
         return () if self.call.method == "gradient" else tuple(self.call.targets[0].shape)
 
 
-def flat_target(targets: Sequence[Any], call: Derivative) -> Array:
+def flat_target(targets: Sequence[Any], call: DerivativeCall) -> Array:
     """The coordinates of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,)."""
     values = [np.asarray(tf.convert_to_tensor(target).numpy()) for target in targets]
     if call.method != "gradient":
@@ -163,7 +163,7 @@ FEW = 3
 """So many random lines do while the coordinates are few; two errors cancel on none of them but by a rare accident."""
 
 
-def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> Table | None:
+def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> ComparisonTable | None:
     """The table of the lines where all of them agree at the first look, else None. Raises WrongShapeError."""
     count = FEW if problem.point.size <= SMALL else probes
     if problem.point.size <= FEW or problem.outputs > SMALL:
@@ -179,7 +179,7 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> T
     if not (entries.status == AGREE).all():
         return None
     contribution = np.max(np.abs(directions[:, None, :] * gradients[None, :, :]), axis=2)
-    return Table(entries, (None,) * count, tuple(range(problem.outputs)), contribution)
+    return ComparisonTable(entries, (None,) * count, tuple(range(problem.outputs)), contribution)
 
 
 NEAR = (2.0**-7, -(2.0**-6))
@@ -194,8 +194,8 @@ class Influence:
 
     near: bool
     far: bool
-    base: Sequence[Operation]
-    moved: Sequence[Sequence[Operation]]
+    base: Sequence[RecordedOperation]
+    moved: Sequence[Sequence[RecordedOperation]]
 
     def changed(self, number: int, output: int) -> bool | None:
         """Whether an output of an operation changed; None where nobody can tell, such as beyond another branch."""
@@ -205,14 +205,14 @@ class Influence:
         return any(answers)
 
 
-def influence(code: Code, call: Derivative, origin: Origin) -> Influence:
+def influence(code: Code, call: DerivativeCall, origin: Origin) -> Influence:
     """Move the source, a little and then more, until the targets of the call change."""
     base = code.record.operations
-    runs: list[Sequence[Operation]] = []
+    runs: list[Sequence[RecordedOperation]] = []
     for far, sizes in ((False, NEAR), (True, FAR)):
         for size in sizes:
-            replay = replayed(code, call, [Move(origin, _delta(origin.value, size))], events=True)
-            run = aligned(base, [event for event in replay.events if isinstance(event, Operation)])
+            replay = replayed(code, call, [SourceMove(origin, _delta(origin.value, size))], events=True)
+            run = aligned(base, [event for event in replay.events if isinstance(event, RecordedOperation)])
             if replay.target is None:
                 continue
             runs.append(run)
@@ -221,7 +221,7 @@ def influence(code: Code, call: Derivative, origin: Origin) -> Influence:
     return Influence(False, False, base, runs[:1])
 
 
-def unlike(code: Code, call: Derivative) -> str | None:
+def unlike(code: Code, call: DerivativeCall) -> str | None:
     """What differs between two runs of the same code, in words; None where they agree."""
     replay = replayed(code, call, [])
     if replay.target is None:
@@ -234,7 +234,7 @@ def unlike(code: Code, call: Derivative) -> str | None:
     return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
 
 
-def aligned(base: Sequence[Operation], moved: Sequence[Operation]) -> Sequence[Operation]:
+def aligned(base: Sequence[RecordedOperation], moved: Sequence[RecordedOperation]) -> Sequence[RecordedOperation]:
     """The operations of the second run as far as both did the same."""
     for number, (one, two) in enumerate(zip(base, moved, strict=False)):
         if (one.name, len(one.outputs)) != (two.name, len(two.outputs)):
@@ -250,7 +250,7 @@ def _delta(value: Any, size: float) -> Any:
     return tf.constant(delta.astype(array.dtype))
 
 
-def _changed(one: Operation, two: Operation, output: int) -> bool | None:
+def _changed(one: RecordedOperation, two: RecordedOperation, output: int) -> bool | None:
     before, after = one.outputs[output], two.outputs[output]
     if before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
         return None

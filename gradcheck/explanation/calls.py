@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.sources import Source, paths
-from gradcheck.comparison.probes import Table, first_order
+from gradcheck.comparison.probes import ComparisonTable, first_order
 from gradcheck.comparison.summary import Names, broken, summarise, undecided
 from gradcheck.comparison.tables import INCONCLUSIVE, Tolerance
 from gradcheck.explanation.call_problem import FEW, CallProblem, influence, plainly_agrees, unlike
@@ -21,7 +21,7 @@ from gradcheck.explanation.checked import diagnosed
 from gradcheck.explanation.diagnosis import covered, diagnose, unconnected
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.places import Line, place_of, tree_of
-from gradcheck.explanation.record import Derivative, Origin, key, origin_of
+from gradcheck.explanation.record import DerivativeCall, Origin, key, origin_of
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.rules.formula import integer_source, raised
@@ -30,7 +30,7 @@ from gradcheck.result import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResu
 POSITION = {"gradient": 1, "jacobian": 1, "batch_jacobian": 1}
 
 
-def source_names(call: Derivative, earlier: int = 0) -> list[str]:
+def source_names(call: DerivativeCall, earlier: int = 0) -> list[str]:
     """A name for each source, no two alike: as written in the code, else the variable's own, else its number.
 
     `earlier`: so many calls of the method were made on this line before.
@@ -52,7 +52,7 @@ def _own_name(source: Any) -> str:
     return "" if name == "Variable" else name
 
 
-def _written(call: Derivative, earlier: int) -> list[str]:
+def _written(call: DerivativeCall, earlier: int) -> list[str]:
     """The expressions for the sources in the call's source text; empty where it cannot be read."""
     if call.line is None:
         return []
@@ -107,7 +107,7 @@ class Explained:
 
 
 def explained_call(
-    code: Code, call: Derivative, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+    code: Code, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
 ) -> Explained:
     """Hold the answer of a call against differences of its targets, and diagnose what is wrong.
 
@@ -124,14 +124,14 @@ def explained_call(
     return _Explaining(code, call, tuple(names), tolerance, probes).explained()
 
 
-def _undecided(call: Derivative, names: Sequence[str], doubt: str) -> Explained:
+def _undecided(call: DerivativeCall, names: Sequence[str], doubt: str) -> Explained:
     where = place_of(call.line, call.method)
     pairs = zip(names, call.results or (), strict=True)
     sources = tuple(SourceResult(where, name, shown_gradient(given), None, doubt) for name, given in pairs)
     return Explained(undecided(1, Reason.NOT_DETERMINISTIC, doubt), sources)
 
 
-def _raised(code: Code, call: Derivative) -> Explained:
+def _raised(code: Code, call: DerivativeCall) -> Explained:
     message = f"{type(call.error).__name__}: {call.error}"
     order = broken(1, Kind.RAISES, "the derivative", message)
     finding = replace(order.findings[0], diagnosis=raised(code.record, call))
@@ -153,7 +153,7 @@ class _Named:
 @dataclass(frozen=True)
 class _Explaining:
     code: Code
-    call: Derivative
+    call: DerivativeCall
     names: tuple[str, ...]
     tolerance: Tolerance
     probes: int
@@ -271,7 +271,7 @@ class _Explaining:
         return SourceResult(where, one.name, given, False if finding else right, note, finding)
 
 
-def _doubtful(table: Table) -> set[int | None]:
+def _doubtful(table: ComparisonTable) -> set[int | None]:
     """The columns of a table with undecided entries."""
     lines = np.flatnonzero((table.entries.status == INCONCLUSIVE).any(axis=1))
     return {table.columns[int(line)] for line in lines}

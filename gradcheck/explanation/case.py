@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradcheck.explanation.paths import Cut, Paths
 from gradcheck.explanation.places import Line, place_of
-from gradcheck.explanation.record import Derivative, Event, Operation, Origin, Record, Turn
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, Origin, RecordedOperation, TapeChange
 from gradcheck.result import Cause, Diagnosis, Place
 
 
@@ -53,8 +53,8 @@ class Case:
     tape; otherwise they are those that no tape can mend.
     """
 
-    record: Record
-    call: Derivative
+    record: CodeRecord
+    call: DerivativeCall
     name: str
     origin: Origin
     loss: Loss
@@ -76,8 +76,8 @@ class Case:
         """When (after how many operations) and where the call's tape was opened, closed or reset."""
         found, count = [], 0
         for event in self.events:
-            count += isinstance(event, Operation)
-            if isinstance(event, Turn) and event.tape == self.call.tape and event.change == change:
+            count += isinstance(event, RecordedOperation)
+            if isinstance(event, TapeChange) and event.tape == self.call.tape and event.change == change:
                 found.append((count, event.line))
         return found
 
@@ -87,7 +87,7 @@ class Case:
         return Diagnosis(cause, evidence, remedy, where or place(self.first.operation), lost)
 
 
-def place(operation: Operation) -> Place | None:
+def place(operation: RecordedOperation) -> Place | None:
     """The line that ran an operation."""
     return place_of(operation.line, operation.name)
 

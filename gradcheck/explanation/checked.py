@@ -18,7 +18,7 @@ from gradcheck.comparison.second_order import SecondExplanation
 from gradcheck.explanation.call_problem import influence
 from gradcheck.explanation.case import Loss
 from gradcheck.explanation.diagnosis import covered, diagnose
-from gradcheck.explanation.record import Derivative, key, origin_of
+from gradcheck.explanation.record import DerivativeCall, key, origin_of
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.rules.formula import changed_afterwards, raised
@@ -123,7 +123,7 @@ def _tensor(code: Code, function: Function, position: int) -> Any:
     return code.record.inputs[position] if variable is None else variable
 
 
-def _asked(code: Code, given: Any, tensor: Any) -> tuple[Derivative, int] | None:
+def _asked(code: Code, given: Any, tensor: Any) -> tuple[DerivativeCall, int] | None:
     """The call, and the place among its sources, from which a gradient came; the last such call."""
     for call in reversed(code.record.derivatives):
         for place, answer in enumerate(call.results or ()):

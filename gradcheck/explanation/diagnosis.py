@@ -16,7 +16,7 @@ from gradcheck.comparison.summary import Names
 from gradcheck.explanation.call_problem import CallProblem, Influence, influence
 from gradcheck.explanation.case import Case, Loss
 from gradcheck.explanation.paths import Cut, cuts, paths
-from gradcheck.explanation.record import Derivative, Origin
+from gradcheck.explanation.record import DerivativeCall, Origin
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.rules import path_breaks, tape_coverage
 from gradcheck.explanation.rules.formula import wrong_formula
@@ -27,7 +27,9 @@ CLOSE = 1e-3
 """How near, relatively, a covering tape has to come to differences to count as the remedy."""
 
 
-def diagnose(code: Code, call: Derivative, name: str, origin: Origin, seen: Influence, loss: Loss) -> Diagnosis | None:
+def diagnose(
+    code: Code, call: DerivativeCall, name: str, origin: Origin, seen: Influence, loss: Loss
+) -> Diagnosis | None:
     """The first answer to why the source's gradient is not what it should be; None where no rule knows.
 
     `seen` is the source's influence; `loss` the worst element: given, wanted, and what a tape around everything gives.
@@ -46,7 +48,7 @@ def diagnose(code: Code, call: Derivative, name: str, origin: Origin, seen: Infl
     return next((answer for rule in rules if (answer := rule(case)) is not None), None)
 
 
-def covered(code: Code, call: Derivative, origin: Origin, row: int, coordinate: int) -> float | None:
+def covered(code: Code, call: DerivativeCall, origin: Origin, row: int, coordinate: int) -> float | None:
     """One element of the derivative under the tape that covered everything; None where it has none, either."""
     weights = _weights(call, row)
     try:
@@ -58,7 +60,7 @@ def covered(code: Code, call: Derivative, origin: Origin, row: int, coordinate: 
     return float(to_coordinates(np.asarray(tf.convert_to_tensor(result).numpy()))[coordinate])
 
 
-def _weights(call: Derivative, row: int) -> Any:
+def _weights(call: DerivativeCall, row: int) -> Any:
     """The cotangent of one row: all targets together for a gradient, one element for a Jacobian."""
     if call.method == "gradient":
         return None if call.weights is None else list(call.weights)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gradcheck.explanation.case import Case, Loss
-from gradcheck.explanation.paths import Structure, cuts, paths
+from gradcheck.explanation.paths import RecordStructure, cuts, paths
 from gradcheck.explanation.places import Line, kind_of
-from gradcheck.explanation.record import Derivative, Operation, Origin, Record
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Origin, RecordedOperation
 from gradcheck.explanation.rules import path_breaks
 from gradcheck.result import Diagnosis
 
 
-def graph_record(graph: Any) -> Record:
+def graph_record(graph: Any) -> CodeRecord:
     """The record of a tf.Graph, as if one tape (number 0) had recorded everything: symbolic gradients see all of it."""
-    return Record(events=tuple(_operation(op) for op in graph.get_operations()), tapes=())
+    return CodeRecord(events=tuple(_operation(op) for op in graph.get_operations()), tapes=())
 
 
 def graph_diagnosis(target: Any, source: Any, name: str, loss: Loss) -> Diagnosis | None:
@@ -25,11 +25,11 @@ def graph_diagnosis(target: Any, source: Any, name: str, loss: Loss) -> Diagnosi
     """
     record = graph_record(target.graph)
     tensor = source_tensor(source)
-    path = paths(record.events, [target], tensor, Structure())
+    path = paths(record.events, [target], tensor, RecordStructure())
     found = cuts(record.events, path, None)
     if not found:
         return None
-    call = Derivative(0, len(record.events), 0, "gradients", (target,), (tensor,))
+    call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
     case = Case(record, call, name, Origin(tensor, None), loss, path, found, restored=False)
     return next((answer for rule in path_breaks.RULES if (answer := rule(case)) is not None), None)
 
@@ -49,8 +49,8 @@ def making_line(op: Any) -> Line | None:
     return None
 
 
-def _operation(op: Any) -> Operation:
-    return Operation(
+def _operation(op: Any) -> RecordedOperation:
+    return RecordedOperation(
         name=op.type,
         inputs=tuple(op.inputs),
         outputs=tuple(op.outputs),

@@ -11,7 +11,7 @@ from tensorflow.python.eager import execute, record
 from tensorflow.python.framework import ops
 
 from gradcheck.explanation.interception import METHODS
-from gradcheck.explanation.record import Event, Exit, Operation, Turn, Watch, key
+from gradcheck.explanation.record import Event, Exit, RecordedOperation, TapeChange, WatchEvent, key
 
 FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
 """Operations whose registered gradient is None."""
@@ -25,7 +25,7 @@ def registered(name: str) -> bool | None:
         return None
 
 
-def passes(operation: Operation, tensor: Any, numbers: set[int]) -> bool:
+def passes(operation: RecordedOperation, tensor: Any, numbers: set[int]) -> bool:
     """Whether a gradient comes from outputs of the operation (by their `numbers`) back to one of its inputs."""
     outputs = [operation.outputs[n] for n in numbers if differentiable(operation.outputs[n])]
     if not outputs or not (differentiable(tensor) or tensor.dtype == tf.resource):
@@ -44,7 +44,7 @@ def differentiable(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype == tf.variant)
 
 
-def _answers(operation: Operation, tensor: Any, outputs: list[Any]) -> bool:
+def _answers(operation: RecordedOperation, tensor: Any, outputs: list[Any]) -> bool:
     """The operation recorded once more, alone, and its gradient taken."""
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(tensor)
@@ -68,7 +68,7 @@ class Oracle(Protocol):
     def changed(self, number: int, output: int) -> bool | None: ...
 
 
-class Structure:
+class RecordStructure:
     """An oracle that knows nothing, for graphs that cannot be run twice."""
 
     def changed(self, number: int, output: int) -> bool | None:
@@ -97,7 +97,7 @@ def paths(events: Sequence[Event], targets: Sequence[Any], source: Any, oracle: 
     return Paths(key(source), frozenset(dependent), operations, hops)
 
 
-def written(operation: Operation) -> list[Any]:
+def written(operation: RecordedOperation) -> list[Any]:
     """The resources whose state the operation may change."""
     if operation.name in READS or len(operation.inputs) < 2:
         return []
@@ -107,7 +107,7 @@ def written(operation: Operation) -> list[Any]:
 def _numbered(events: Sequence[Event]) -> list[tuple[int, Event]]:
     found, number = [], -1
     for event in events:
-        number += isinstance(event, Operation)
+        number += isinstance(event, RecordedOperation)
         found.append((number, event))
     return found
 
@@ -115,7 +115,7 @@ def _numbered(events: Sequence[Event]) -> list[tuple[int, Event]]:
 def _forward(numbered: Sequence[tuple[int, Event]], source: int, oracle: Oracle) -> set[int]:
     dependent = {source}
     for number, event in numbered:
-        if not isinstance(event, Operation):
+        if not isinstance(event, RecordedOperation):
             continue
         touched = any(key(tensor) in dependent for tensor in event.inputs)
         for output, tensor in enumerate(event.outputs):
@@ -140,7 +140,7 @@ def _backward(
     hops: dict[int, Exit | None] = {}
     for position in range(len(numbered) - 1, -1, -1):
         number, event = numbered[position]
-        if not isinstance(event, Operation):
+        if not isinstance(event, RecordedOperation):
             continue
         made = {key(tensor) for tensor in event.outputs} & needed - {source}
         states = {key(handle) for handle in written(event)} & needed
@@ -180,18 +180,18 @@ class Cut:
     """
 
     number: int
-    operation: Operation
+    operation: RecordedOperation
     recorded: bool
     unseen: bool = False
 
 
 def cuts(events: Sequence[Event], path: Paths, tape: int | None) -> list[Cut]:
     """The cuts for a tape, in order; for None those for a tape that records and watches everything."""
-    operations = [event for event in events if isinstance(event, Operation)]
+    operations = [event for event in events if isinstance(event, RecordedOperation)]
     return [_spoken(cut, operations, path) for cut in _Follower(path, tape).run(events)]
 
 
-def _spoken(cut: Cut, operations: Sequence[Operation], path: Paths) -> Cut:
+def _spoken(cut: Cut, operations: Sequence[RecordedOperation], path: Paths) -> Cut:
     """Reading a variable is nothing that a person wrote: the operation that uses what was read."""
     if cut.operation.name != "ReadVariableOp":
         return cut
@@ -211,26 +211,26 @@ class _Follower:
         self.tracked: set[int] = set()
         self.alive: set[int] = {path.source} if tape is None else set()
         self.on_path = set(path.operations)
-        self.makers: dict[int, tuple[int, Operation]] = {}
+        self.makers: dict[int, tuple[int, RecordedOperation]] = {}
         self.forgotten: set[int] = set()
         self.found: list[Cut] = []
 
     def run(self, events: Sequence[Event]) -> list[Cut]:
         number = -1
         for event in events:
-            if isinstance(event, Operation):
+            if isinstance(event, RecordedOperation):
                 number += 1
                 self._operation(number, event)
-            elif isinstance(event, Watch) and event.tape == self.tape:
+            elif isinstance(event, WatchEvent) and event.tape == self.tape:
                 self.tracked.add(key(event.tensor))
                 self.alive |= {key(event.tensor)} & {self.path.source}
-            elif isinstance(event, Turn) and event.tape == self.tape and event.change == "reset":
+            elif isinstance(event, TapeChange) and event.tape == self.tape and event.change == "reset":
                 self.forgotten |= self.alive - {self.path.source}
                 self.tracked.clear()
                 self.alive.clear()
         return self.found
 
-    def _operation(self, number: int, event: Operation) -> None:
+    def _operation(self, number: int, event: RecordedOperation) -> None:
         recorded = self.tape is None or self.tape in event.tapes
         made = {key(tensor) for tensor in event.outputs}
         if recorded and any(key(tensor) in self.tracked for tensor in event.inputs):
@@ -255,7 +255,7 @@ class _Follower:
         elif event.backward is not None:
             self.alive -= made
 
-    def _through(self, event: Operation, tensor: Any) -> bool:
+    def _through(self, event: RecordedOperation, tensor: Any) -> bool:
         numbers = {n for n, output in enumerate(event.outputs) if key(output) in self.path.dependent}
         if not numbers and any(key(handle) in self.path.dependent for handle in written(event)):
             return False

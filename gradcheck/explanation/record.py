@@ -15,7 +15,7 @@ def key(tensor: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Operation:
+class RecordedOperation:
     """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
 
     `Const` stands for a value that entered TensorFlow. `backward` is the gradient of an operation that brings its own
@@ -52,7 +52,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchEvent:
     """A tensor or variable that a tape was told to watch, or began to watch by itself when it was read."""
 
     tape: int
@@ -61,7 +61,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TapeChange:
     """A tape begins or ends to record: `change` is "opened", "closed" or "reset"."""
 
     tape: int
@@ -70,7 +70,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Derivative:
+class DerivativeCall:
     """A tape was asked for a derivative; `number` counts these calls, `position` the events before it.
 
     `targets` and `sources` are flat, and so are the `results` (one a source) of what came as `result`; None where the
@@ -94,18 +94,18 @@ class Derivative:
 
 
 @dataclass(frozen=True)
-class Tape:
+class RecordedTape:
     """A GradientTape, and whether it watches the trainable variables that are read while it records."""
 
     tape: Any
     watches_accessed: bool
 
 
-Event = Operation | Exit | Watch | Turn | Derivative
+Event = RecordedOperation | Exit | WatchEvent | TapeChange | DerivativeCall
 
 
 @dataclass(frozen=True)
-class Record:
+class CodeRecord:
     """The events in order, the tapes by number, and what the code returned or raised.
 
     `covering` is a persistent tape that recorded everything and watched everything. `functions` says whether a
@@ -113,7 +113,7 @@ class Record:
     """
 
     events: Sequence[Event]
-    tapes: Sequence[Tape]
+    tapes: Sequence[RecordedTape]
     inputs: tuple[Any, ...] = ()
     result: Any = None
     error: BaseException | None = None
@@ -122,14 +122,14 @@ class Record:
     variables: dict[int, Any] = field(default_factory=dict)
 
     @property
-    def derivatives(self) -> list[Derivative]:
+    def derivatives(self) -> list[DerivativeCall]:
         """What the tapes were asked for."""
-        return [event for event in self.events if isinstance(event, Derivative)]
+        return [event for event in self.events if isinstance(event, DerivativeCall)]
 
     @property
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[RecordedOperation]:
         """The operations alone; replays count them in this order."""
-        return [event for event in self.events if isinstance(event, Operation)]
+        return [event for event in self.events if isinstance(event, RecordedOperation)]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Origin:
         return self.captured or self.output is not None or bool(self.sets)
 
 
-def origin_of(record: Record, call: Derivative, source: Any) -> Origin:
+def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> Origin:
     """The origin of a source, which may be a variable, a Keras variable or a tensor."""
     if hasattr(source, "handle"):
         return _variable(record, call, source)
@@ -178,7 +178,7 @@ def origin_of(record: Record, call: Derivative, source: Any) -> Origin:
     return Origin(source, source.numpy())
 
 
-def _variable(record: Record, call: Derivative, source: Any) -> Origin:
+def _variable(record: CodeRecord, call: DerivativeCall, source: Any) -> Origin:
     """A derivative is that at the value which the code gave the variable last, before the tape was opened."""
     own = [
         (number, position, operation)
@@ -200,15 +200,15 @@ def _variable(record: Record, call: Derivative, source: Any) -> Origin:
     )
 
 
-def _numbered(record: Record, call: Derivative) -> list[tuple[int, Operation]]:
+def _numbered(record: CodeRecord, call: DerivativeCall) -> list[tuple[int, RecordedOperation]]:
     """The operations before the call, each with its place among the events."""
     events = record.events[: call.position]
-    return [(position, event) for position, event in enumerate(events) if isinstance(event, Operation)]
+    return [(position, event) for position, event in enumerate(events) if isinstance(event, RecordedOperation)]
 
 
-def _opened(record: Record, call: Derivative) -> int:
+def _opened(record: CodeRecord, call: DerivativeCall) -> int:
     """Where among the events the call's tape was first opened."""
     for position, event in enumerate(record.events):
-        if isinstance(event, Turn) and event.tape == call.tape and event.change == "opened":
+        if isinstance(event, TapeChange) and event.tape == call.tape and event.change == "opened":
             return position
     return 0

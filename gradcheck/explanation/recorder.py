@@ -11,20 +11,30 @@ import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from gradcheck.autodiff.state import Touched, undone
+from gradcheck.autodiff.state import VariableSnapshot, state_restored
 from gradcheck.explanation.interception import intercepted, patched, run_eagerly, watched_exits, watched_tapes
 from gradcheck.explanation.places import Line, called, running_line
-from gradcheck.explanation.record import CustomCall, Derivative, Event, Exit, Operation, Record, Tape, Turn, Watch
+from gradcheck.explanation.record import (
+    CodeRecord,
+    CustomCall,
+    DerivativeCall,
+    Event,
+    Exit,
+    RecordedOperation,
+    RecordedTape,
+    TapeChange,
+    WatchEvent,
+)
 
 
-def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> Record:
+def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     """Run `f(*inputs)` eagerly, under a tape that covers everything, and record it; `f` may throw.
 
     Variables that it assigns, random generators and TensorFlow are put back.
     """
-    recorder = Recorder()
+    recorder = CodeRecorder()
     result, error = None, None
-    with undone(), recorder.running(tf.nest.flatten(inputs)):
+    with state_restored(), recorder.running(tf.nest.flatten(inputs)):
         try:
             result = called(f, inputs)
         except Exception as raised:
@@ -32,12 +42,12 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> Record:
     return recorder.record(tuple(tf.nest.flatten(inputs)), result, error)
 
 
-class Recorder:
+class CodeRecorder:
     """Watches operations, exits and tapes of one thread."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.tapes: list[Tape] = []
+        self.tapes: list[RecordedTape] = []
         self.active: list[int] = []
         self.variables: dict[int, Any] = {}
         self.known: dict[int, Any] = {}
@@ -48,9 +58,9 @@ class Recorder:
         self.thread = threading.get_ident()
         self.busy = False
 
-    def record(self, inputs: tuple[Any, ...], result: Any, error: BaseException | None) -> Record:
+    def record(self, inputs: tuple[Any, ...], result: Any, error: BaseException | None) -> CodeRecord:
         """What was seen."""
-        return Record(
+        return CodeRecord(
             events=tuple(self.events),
             tapes=tuple(self.tapes),
             inputs=inputs,
@@ -81,7 +91,7 @@ class Recorder:
             with self._apart():
                 original(*args)
 
-        with patched((Touched, "note", note)):
+        with patched((VariableSnapshot, "note", note)):
             yield
 
     def starts(self, name: str, inputs: list[Any]) -> list[Any]:
@@ -116,7 +126,9 @@ class Recorder:
     ) -> None:
         line = self._line()
         tapes = self._recording()
-        self.note(Operation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function))
+        self.note(
+            RecordedOperation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function)
+        )
 
     def accessed(self, variable: Any) -> None:
         if self._elsewhere():
@@ -128,7 +140,7 @@ class Recorder:
                 self._watch(variable)
         for number in sorted(self._recording()):
             if variable.trainable and self.tapes[number].watches_accessed:
-                self.note(Watch(number, variable, line))
+                self.note(WatchEvent(number, variable, line))
 
     def function_called(self) -> None:
         self.functions = True
@@ -146,19 +158,19 @@ class Recorder:
             self.active.append(number)
         elif change == "closed" and number in self.active:
             self.active.remove(number)
-        self.note(Turn(number, change, self._line()))
+        self.note(TapeChange(number, change, self._line()))
 
     def watched(self, tape: Any, tensors: Any) -> None:
         if self._elsewhere():
             return
         line = self._line()
         for tensor in tf.nest.flatten(tensors):
-            self.note(Watch(self._number(tape), tensor, line))
+            self.note(WatchEvent(self._number(tape), tensor, line))
 
     def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
         if self._elsewhere() or self.call is not None:
             return answer()
-        asked = Asked(self.calls, len(self.events), self._number(tape), method, arguments, self._line())
+        asked = DerivativeRequest(self.calls, len(self.events), self._number(tape), method, arguments, self._line())
         self.calls, self.call = self.calls + 1, self.calls
         result, error = None, None
         try:
@@ -171,18 +183,18 @@ class Recorder:
             self.call = None
             events = self.events[asked.position :]
             summary = method != "gradient" and error is None
-            count = sum(isinstance(event, Operation) for event in events) + summary
+            count = sum(isinstance(event, RecordedOperation) for event in events) + summary
             done = asked.answered(result, error, count)
             self.note(done)
             if summary:
                 self._summarized(done)
         return result
 
-    def _summarized(self, done: Derivative) -> None:
+    def _summarized(self, done: DerivativeCall) -> None:
         """A vectorized derivative counts as one operation."""
         outputs = tuple(part for part in done.results or () if part is not None)
         self.known.update((id(tensor), tensor) for tensor in outputs)
-        operation = Operation(done.method, done.targets, outputs, (), done.line, self._recording(), done.number)
+        operation = RecordedOperation(done.method, done.targets, outputs, (), done.line, self._recording(), done.number)
         self.note(operation)
 
     @contextmanager
@@ -197,7 +209,7 @@ class Recorder:
         for number, known in enumerate(self.tapes):
             if known.tape is tape:
                 return number
-        self.tapes.append(Tape(tape, tape._watch_accessed_variables))
+        self.tapes.append(RecordedTape(tape, tape._watch_accessed_variables))
         return len(self.tapes) - 1
 
     def _recording(self) -> frozenset[int]:
@@ -233,7 +245,7 @@ class Recorder:
             self.covering.watch(tensor)
 
 
-class Asked:
+class DerivativeRequest:
     """A derivative that is being taken."""
 
     def __init__(
@@ -242,14 +254,14 @@ class Asked:
         self.number, self.position, self.tape, self.method, self.line = number, position, tape, method, line
         self.arguments = arguments
 
-    def answered(self, result: Any, error: Exception | None, operations: int) -> Derivative:
+    def answered(self, result: Any, error: Exception | None, operations: int) -> DerivativeCall:
         """The call with its answer."""
         weights = self.arguments.get("output_gradients")
         unconnected = self.arguments.get("unconnected_gradients", "none")
         sources = tf.nest.flatten(self.arguments["sources" if "sources" in self.arguments else "source"])
         # None is a leaf for tf.nest, and so is IndexedSlices as long as composites are not expanded.
         results = None if error is not None else tuple(tf.nest.flatten(result))
-        return Derivative(
+        return DerivativeCall(
             number=self.number,
             position=self.position,
             tape=self.tape,

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.state import undone
+from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.interception import intercepted, run_eagerly, watched_exits, watched_tapes
 from gradcheck.explanation.paths import written
 from gradcheck.explanation.places import Line, called
-from gradcheck.explanation.record import Derivative, Event, Exit, Operation, Origin, Record, key
-from gradcheck.explanation.recorder import Recorder
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, Exit, Origin, RecordedOperation, key
+from gradcheck.explanation.recorder import CodeRecorder
 
 
-def idle(record: Record, call: Derivative) -> dict[int, Derivative]:
+def idle(record: CodeRecord, call: DerivativeCall) -> dict[int, DerivativeCall]:
     """The calls before this one, by number, whose answers go into nothing that its targets could see.
 
     Whatever leaves TensorFlow, or goes into a variable, could be seen.
@@ -28,10 +28,12 @@ def idle(record: Record, call: Derivative) -> dict[int, Derivative]:
     for event in reversed(record.events[: call.position]):
         if isinstance(event, Exit):
             needed.add(key(event.tensor))
-        elif isinstance(event, Operation) and (written(event) or any(key(one) in needed for one in event.outputs)):
+        elif isinstance(event, RecordedOperation) and (
+            written(event) or any(key(one) in needed for one in event.outputs)
+        ):
             needed |= {key(tensor) for tensor in event.inputs}
             used |= set() if event.call is None else {event.call}
-        elif isinstance(event, Derivative) and any(key(part) in needed for part in event.results or ()):
+        elif isinstance(event, DerivativeCall) and any(key(part) in needed for part in event.results or ()):
             used.add(event.number)
     earlier = record.derivatives[: call.number]
     return {one.number: one for one in earlier if one.error is None and one.number not in used}
@@ -47,18 +49,20 @@ class Code:
 
     f: Callable[..., Any]
     inputs: tuple[Any, ...]
-    record: Record
+    record: CodeRecord
 
 
 @dataclass(frozen=True)
-class Move:
+class SourceMove:
     """A source that is moved by `delta` (None: it stays where it is)."""
 
     origin: Origin
     delta: Any
 
 
-def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: bool = False, answer: bool = False) -> Any:
+def replayed(
+    code: Code, call: DerivativeCall, moves: Sequence[SourceMove], *, events: bool = False, answer: bool = False
+) -> Any:
     """Run the code with moved sources until the call; returns the Replay, whose `target` is None if it never came.
 
     `events` records all operations on the way, `answer` lets the derivative be computed first.
@@ -71,7 +75,7 @@ def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: boo
         if move.origin.input is not None:
             leaves[move.origin.input] = leaves[move.origin.input] + move.delta
     inputs = tf.nest.pack_sequence_as(code.inputs, leaves)
-    with undone():
+    with state_restored():
         for move in moves:
             if move.origin.at_start:
                 move.origin.variable.assign_add(move.delta)
@@ -85,10 +89,12 @@ def replayed(code: Code, call: Derivative, moves: Sequence[Move], *, events: boo
     return replay
 
 
-class Replay(Recorder):
+class Replay(CodeRecorder):
     """Watches a run in which sources are moved."""
 
-    def __init__(self, moves: Sequence[Move], number: int, answer: bool, idle: Mapping[int, Derivative]) -> None:
+    def __init__(
+        self, moves: Sequence[SourceMove], number: int, answer: bool, idle: Mapping[int, DerivativeCall]
+    ) -> None:
         super().__init__()
         self.stop, self.answer, self.idle = number, answer, idle
         self.target: Any = None
@@ -137,7 +143,7 @@ class Replay(Recorder):
         self.target = tuple(tf.nest.flatten(arguments["target"]))
         if self.answer:
             super().asked(tape, method, arguments, answer)
-            (self.results,) = [event.results for event in self.events if isinstance(event, Derivative)][-1:]
+            (self.results,) = [event.results for event in self.events if isinstance(event, DerivativeCall)][-1:]
         raise Reached
 
     def _passed(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
@@ -161,7 +167,7 @@ class Replay(Recorder):
 
     def note(self, event: Event) -> None:
         super().note(event)
-        self.count += isinstance(event, Operation)
+        self.count += isinstance(event, RecordedOperation)
 
     def _line(self) -> Line | None:
         return None

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.state import undone
+from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.interception import watched_tapes
 from gradcheck.explanation.places import called
-from gradcheck.explanation.record import Derivative, Event, Record
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event
 from gradcheck.explanation.replay import Code
 from gradcheck.result import Finding, Kind, SourceResult
 
@@ -54,7 +54,7 @@ def as_traced(code: Code) -> tuple[Code, SourceResult | None]:
     if not code.record.functions or code.record.error is not None:
         return code, None
     answers = _Answers()
-    with undone(), watched_tapes(answers):
+    with state_restored(), watched_tapes(answers):
         try:
             result = called(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
         except Exception as error:
@@ -71,11 +71,11 @@ def _concrete(answers: Sequence[tuple[Any, ...]]) -> bool:
     return all(part is None or _eager(part) for answer in answers for part in answer)
 
 
-def _answered(record: Record, answers: Mapping[int, tuple[Any, ...]]) -> Record:
+def _answered(record: CodeRecord, answers: Mapping[int, tuple[Any, ...]]) -> CodeRecord:
     """The record with other answers to some of its derivatives, by their numbers."""
 
     def answered(event: Event) -> Event:
-        if not isinstance(event, Derivative) or event.error is not None or event.number not in answers:
+        if not isinstance(event, DerivativeCall) or event.error is not None or event.number not in answers:
             return event
         return replace(event, results=answers[event.number])
 
@@ -86,7 +86,7 @@ def _eager(part: Any) -> bool:
     return hasattr(part.values if isinstance(part, tf.IndexedSlices) else part, "_numpy")
 
 
-def _returned(record: Record, result: Any) -> tuple[dict[int, tuple[Any, ...]], SourceResult | None]:
+def _returned(record: CodeRecord, result: Any) -> tuple[dict[int, tuple[Any, ...]], SourceResult | None]:
     """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(result)
     if len(eager) != len(traced):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.perturbation import UNIT, moved
+from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Node
@@ -54,7 +54,7 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Roundings:
+class RandomRounding:
     """Moves values and cotangents between nodes by one unit in the last place, up or down, as `seed` draws it.
 
     Discrete stochastic arithmetic (Vignes 1993): digits that an inner value has lost show up, which one rounding of the
@@ -68,13 +68,13 @@ class Roundings:
 
     def of(self, position: int, value: Any, unit: float) -> Any:
         """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
-        return value if position in self.exempt else moved(value, self._generator(position), max(UNIT, unit))
+        return value if position in self.exempt else perturbed(value, self._generator(position), max(UNIT, unit))
 
     def argument(self, position: int, parent: int, value: Any) -> Any:
         """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""
 
         def passed(tensor: Any) -> Any:
-            return tf.identity(tensor), lambda cotangent: moved(cotangent, self._generator(position, 1 + parent))
+            return tf.identity(tensor), lambda cotangent: perturbed(cotangent, self._generator(position, 1 + parent))
 
         return tf.custom_gradient(passed)(value)
 
@@ -83,7 +83,7 @@ class Roundings:
 
 
 def forward(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, roundings: Roundings | None = None
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, roundings: RandomRounding | None = None
 ) -> list[Any]:
     """The tensors at all positions of the graph, the inputs first; `reference` takes the catalogue's references.
 
@@ -103,7 +103,7 @@ def values_of(graph: Graph) -> list[np.ndarray[Any, Any]]:
 
 
 def forward_points(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, roundings: Roundings | None = None
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, roundings: RandomRounding | None = None
 ) -> list[Any]:
     """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
     values = list(inputs)
@@ -117,7 +117,7 @@ def forward_points(
     return values
 
 
-def _arguments(values: list[Any], position: int, node: Node, roundings: Roundings | None) -> list[Any]:
+def _arguments(values: list[Any], position: int, node: Node, roundings: RandomRounding | None) -> list[Any]:
     arguments = [values[parent] for parent in node.parents]
     if roundings is None:
         return arguments
@@ -144,7 +144,7 @@ def _aligned(arguments: list[Any]) -> list[Any]:
 Array = np.ndarray[Any, Any]
 
 
-class Taped:
+class TapedEvaluation:
     """One evaluation under a tape. `values` are those at all positions, the inputs first.
 
     The tape is not persistent, as that of someone who wants one gradient: it gives one. What an operation raises is

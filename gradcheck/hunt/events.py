@@ -25,13 +25,13 @@ from hypothesis import settings
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import OUTCOMES
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, Words, keys, parse
+from gradcheck.hunt.graph_json import MAX_TEXT, Description, GraphFormatError, keys, parse
 from gradcheck.hunt.report import environment, reading
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import to_json
 from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.record_json import decode, encode
-from gradcheck.hunt.running.configuration import Asked
+from gradcheck.hunt.running.configuration import RunConfiguration
 
 FORMAT = "gradcheck events"
 VERSION = 1
@@ -212,7 +212,7 @@ def from_line(line: str) -> Event:
     gradcheck.graphs.json_form.GraphFormatError: $.event: 'applause' was given; expected one of started, operation, ...
     """
     if len(line) > MAX_TEXT:
-        raise GraphFormatError("$", Words(f"a line of {len(line)} characters"), f"at most {MAX_TEXT}")
+        raise GraphFormatError("$", Description(f"a line of {len(line)} characters"), f"at most {MAX_TEXT}")
     data = parse(line)
     if not isinstance(data, dict) or "event" not in data:
         raise GraphFormatError("$", data, 'an object with "event"')
@@ -337,7 +337,7 @@ class Journal:
             self._file = None
 
 
-def journal(asked: Asked, worker: str) -> Journal:
+def journal(asked: RunConfiguration, worker: str) -> Journal:
     """The journal of a process of a run."""
 
     def started() -> Started:
@@ -353,7 +353,7 @@ def journal(asked: Asked, worker: str) -> Journal:
     return Journal(asked.events, f"{asked.name}-{worker}", started)
 
 
-def _of_another(asked: Asked) -> Started | None:
+def _of_another(asked: RunConfiguration) -> Started | None:
     """What another process of the run has written: a controller need not import TensorFlow to say the same."""
     for path in sorted(asked.events.glob(asked.pattern)):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:

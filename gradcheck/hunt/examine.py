@@ -21,7 +21,7 @@ from gradcheck.defects.records import Defect
 from gradcheck.hunt import modes, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import Discovery, literal, trigger
+from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 class Found(GradientMismatch):
     """A mismatch in a drawn graph; `discovery` is what its report is written from."""
 
-    discovery: Discovery
+    discovery: GraphFinding
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
     return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
 
 
-def discovery(checked: Trial, order: int) -> Discovery:
+def discovery(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
     values = values_of(graph)
@@ -127,7 +127,7 @@ def discovery(checked: Trial, order: int) -> Discovery:
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
-    return Discovery(
+    return GraphFinding(
         graph,
         order,
         findings,

@@ -45,7 +45,7 @@ class NodeCheck:
 
 
 @dataclass(frozen=True)
-class Discovery:
+class GraphFinding:
     """A minimal graph whose derivative is wrong.
 
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a

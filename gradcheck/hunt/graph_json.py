@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 WORD = re.compile(r"[A-Za-z0-9_,.\->= ]{0,64}")
 
 
-class Words(str):
+class Description(str):
     """A description of what was given, printed without quotes."""
 
 
@@ -84,7 +84,9 @@ def from_json(data: Any) -> Graph:
         raise GraphFormatError("$", len(inputs) + len(nodes), f"at most {MAX_NODES} inputs and nodes together")
     literals = tuple(input_from_json(value, f"$.inputs[{place}]") for place, value in enumerate(inputs))
     if sum(len(value.values) for value in literals) > MAX_ELEMENTS:
-        raise GraphFormatError("$.inputs", Words("more"), f"at most {MAX_ELEMENTS} elements in all inputs together")
+        raise GraphFormatError(
+            "$.inputs", Description("more"), f"at most {MAX_ELEMENTS} elements in all inputs together"
+        )
     return Graph(literals, tuple(_node(node, place, len(literals)) for place, node in enumerate(nodes)))
 
 
@@ -101,15 +103,15 @@ def from_text(text: str) -> Graph:
 def parse(text: str) -> Any:
     """Strict JSON: no NaN, no Infinity, no name twice in an object, no endless nesting; raises GraphFormatError."""
     if len(text) > MAX_TEXT:
-        raise GraphFormatError("$", Words(f"a text of {len(text)} characters"), f"at most {MAX_TEXT}")
+        raise GraphFormatError("$", Description(f"a text of {len(text)} characters"), f"at most {MAX_TEXT}")
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except GraphFormatError:
         raise
     except RecursionError:
-        raise GraphFormatError("$", Words("deep nesting"), "the JSON form of a graph, five levels deep") from None
+        raise GraphFormatError("$", Description("deep nesting"), "the JSON form of a graph, five levels deep") from None
     except ValueError as error:
-        raise GraphFormatError("$", Words(f"a text that is not JSON ({error})"), "JSON") from None
+        raise GraphFormatError("$", Description(f"a text that is not JSON ({error})"), "JSON") from None
 
 
 def input_to_json(value: Input) -> dict[str, Any]:
@@ -132,13 +134,13 @@ def input_from_json(data: Any, place: str, read: Callable[[Any, str], float] | N
     values = items(data["values"], f"{place}.values", MAX_ELEMENTS)
     if math.prod(shape) != len(values):
         raise GraphFormatError(
-            f"{place}.values", Words(f"{len(values)} values"), f"{math.prod(shape)}, as shape {shape} holds"
+            f"{place}.values", Description(f"{len(values)} values"), f"{math.prod(shape)}, as shape {shape} holds"
         )
     real = read or number
     scalar = partial(_complex, real=real) if data["dtype"] == "complex128" else real
     literal = Input(shape, tuple(scalar(x, f"{place}.values[{i}]") for i, x in enumerate(values)), data["dtype"])
     if data["dtype"] == "float32" and any(3.4028235e38 < abs(x) < math.inf for x in literal.values):
-        raise GraphFormatError(f"{place}.values", Words("a value beyond float32"), "values that float32 can hold")
+        raise GraphFormatError(f"{place}.values", Description("a value beyond float32"), "values that float32 can hold")
     return literal
 
 
@@ -149,11 +151,11 @@ def keys(data: Any, place: str, expected: Sequence[str], optional: Sequence[str]
     for name in data:
         if name not in expected and name not in optional:
             raise GraphFormatError(
-                place, Words(f"the name {_shown(name)}"), f"only {', '.join([*expected, *optional])}"
+                place, Description(f"the name {_shown(name)}"), f"only {', '.join([*expected, *optional])}"
             )
     for name in expected:
         if name not in data:
-            raise GraphFormatError(place, Words(f"an object without {name!r}"), f"all of {', '.join(expected)}")
+            raise GraphFormatError(place, Description(f"an object without {name!r}"), f"all of {', '.join(expected)}")
 
 
 def items(data: Any, place: str, limit: int) -> list[Any]:
@@ -161,7 +163,7 @@ def items(data: Any, place: str, limit: int) -> list[Any]:
     if not isinstance(data, list):
         raise GraphFormatError(place, data, "a list")
     if len(data) > limit:
-        raise GraphFormatError(place, Words(f"a list of {len(data)}"), f"at most {limit} items")
+        raise GraphFormatError(place, Description(f"a list of {len(data)}"), f"at most {limit} items")
     return data
 
 
@@ -209,7 +211,9 @@ def _node(data: Any, place: int, inputs: int) -> Node:
     spec = CATALOGUE[name]
     parents = items(data["parents"], f"{here}.parents", MAX_NODES)
     if len(parents) != spec.arity:
-        raise GraphFormatError(f"{here}.parents", Words(f"{len(parents)} parents"), f"{spec.arity}, as {name} takes")
+        raise GraphFormatError(
+            f"{here}.parents", Description(f"{len(parents)} parents"), f"{spec.arity}, as {name} takes"
+        )
     numbers = tuple(integer(x, f"{here}.parents[{i}]", inputs + place - 1) for i, x in enumerate(parents))
     expected = fields(spec)
     keys(data["attrs"], f"{here}.attrs", expected)
@@ -254,13 +258,13 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise GraphFormatError(
-            "$", Words(f"an object that names {_shown(sorted(k for k, _ in pairs))}"), "each name once"
+            "$", Description(f"an object that names {_shown(sorted(k for k, _ in pairs))}"), "each name once"
         )
     return found
 
 
 def _shown(given: object) -> str:
-    if isinstance(given, Words):
+    if isinstance(given, Description):
         return given
     text = ascii(given) if not isinstance(given, dict | list) else f"a {type(given).__name__} of {len(given)}"
     return text if len(text) <= 80 else f"{text[:77]}..."

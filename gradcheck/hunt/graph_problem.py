@@ -16,7 +16,7 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import Roundings, Taped, forward, forward_points
+from gradcheck.hunt.evaluation import RandomRounding, TapedEvaluation, forward, forward_points
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import Distances
 
@@ -26,7 +26,7 @@ ROUNDINGS = 64
 
 
 @dataclass(frozen=True)
-class Standing:
+class NonsmoothNodes:
     """Positions of nodes on a kink, positions of singular nodes, and how many elements of kinks are concerned.
 
     `bends` are the positions of nodes whose curvature jumps.
@@ -58,7 +58,7 @@ class Standing:
         return len(self.kinks) > 1 or bool(self.singular)
 
 
-def standing(graph: Graph, values: Sequence[Array]) -> Standing:
+def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
     """Where the nodes stand, given the values at all positions."""
     kinks, singular, bends, elements = [], [], [], 0
     for position, node in graph.positions():
@@ -74,7 +74,7 @@ def standing(graph: Graph, values: Sequence[Array]) -> Standing:
             singular.append(position)
         if count_on(spec.bends, arguments, node.attributes):
             bends.append(position)
-    return Standing(tuple(kinks), tuple(singular), elements, tuple(bends))
+    return NonsmoothNodes(tuple(kinks), tuple(singular), elements, tuple(bends))
 
 
 def count_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> int:
@@ -106,13 +106,13 @@ class GraphProblem:
     cotangent: Array | None = None
     largest: float = 0.0
     exempt: frozenset[int] = frozenset()
-    roundings: Roundings | None = None
+    roundings: RandomRounding | None = None
     mode: Mode = PLAIN
-    taped: Taped | None = None
+    taped: TapedEvaluation | None = None
 
     def rounded(self, draw: int) -> GraphProblem:
         """The same function, its inner values rounded another way."""
-        return replace(self, roundings=Roundings(draw, self.exempt), taped=None)
+        return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:

@@ -17,7 +17,7 @@ from gradcheck.hunt import modes, trial
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.derivative import close, derivative, values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
@@ -36,7 +36,7 @@ class Recheck:
     changed: bool = False
 
 
-def of_report(found: Discovery) -> Recheck:
+def of_report(found: GraphFinding) -> Recheck:
     """Hold the derivative that a report is about against differences again; nothing is raised."""
     return _guarded(lambda: _checked(found, found.signature.kind))
 
@@ -118,7 +118,7 @@ def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[In
     return output
 
 
-def _checked(found: Discovery | Defect, kind: Kind) -> Recheck:
+def _checked(found: GraphFinding | Defect, kind: Kind) -> Recheck:
     result = held(found.graph, found.order, found.cotangent, found.direction, found.taken)
     if result.verdict == MISMATCH:
         now = result.findings[0].kind

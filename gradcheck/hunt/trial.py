@@ -12,18 +12,24 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import First, hold_first
+from gradcheck.comparison.first_order import FirstOrder, judge_first
 from gradcheck.comparison.observation import Lines, observe_gradient
-from gradcheck.comparison.probes import SMALL, Table, first_order
-from gradcheck.comparison.second_order import Evidence, Second, SecondExplanation, compare_second, hold_second
+from gradcheck.comparison.probes import SMALL, ComparisonTable, first_order
+from gradcheck.comparison.second_order import (
+    SecondExplanation,
+    SecondOrder,
+    SecondOrderSamples,
+    compare_second,
+    judge_second,
+)
 from gradcheck.comparison.summary import Names, broken, summarise, undecided
 from gradcheck.comparison.tables import INCONCLUSIVE as UNKNOWN
 from gradcheck.comparison.tables import MISMATCH as WRONG
 from gradcheck.comparison.tables import Tolerance, code_of
 from gradcheck.hunt.blame import blame, chained, squared
-from gradcheck.hunt.evaluation import Taped, values_of
+from gradcheck.hunt.evaluation import TapedEvaluation, values_of
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_problem import GraphProblem, Standing, standing
+from gradcheck.hunt.graph_problem import GraphProblem, NonsmoothNodes, nonsmooth_nodes
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.probing import axes, magnitudes, probe_directions
 from gradcheck.numerics.rounding import rounding_of
@@ -35,7 +41,7 @@ Array = np.ndarray[Any, Any]
 
 def compare_both(
     problem: GraphProblem, direction: Array, cotangent: Array, tolerance: Tolerance
-) -> tuple[First, Second]:
+) -> tuple[FirstOrder, SecondOrder]:
     """Hold the first derivatives of <w, f> along the axes, and the second one along a direction, against differences.
 
     `direction` (n,), `cotangent` w (m,). The gradient on trial is the one that autodiff's second derivative passes
@@ -51,10 +57,10 @@ def compare_both(
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)
     bends = second_difference(sample, slopes, rounding)
-    first = hold_first(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
+    first = judge_first(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
     sharp = slopes.lines(slice(n + 1, None)).turned
-    seen = Evidence(products, gradients, sharp, values.lines(on_line), bends.lines(on_line))
-    return first, hold_second(lines.some(on_line), seen)
+    seen = SecondOrderSamples(products, gradients, sharp, values.lines(on_line), bends.lines(on_line))
+    return first, judge_second(lines.some(on_line), seen)
 
 
 Outcome = tuple[OrderResult, float]
@@ -74,19 +80,19 @@ class Trial:
 
     graph: Graph
     result: Result
-    standing: Standing
+    nonsmooth_nodes: NonsmoothNodes
     error_ratio: float
     mode: Mode = PLAIN
 
     @property
     def kinks(self) -> int:
         """How many nodes stand on a kink."""
-        return len(self.standing.kinks)
+        return len(self.nonsmooth_nodes.kinks)
 
     @property
     def singular(self) -> bool:
         """Whether a node stands on a singular point."""
-        return bool(self.standing.singular)
+        return bool(self.nonsmooth_nodes.singular)
 
 
 def run(
@@ -143,19 +149,19 @@ class Bench:
     """A graph, where its nodes stand, and with what its derivatives are taken."""
 
     graph: Graph
-    stands: Standing
+    stands: NonsmoothNodes
     values: tuple[Array, ...]
     weights: Array | None
     vector: Array | None
     mode: Mode
-    taped: Taped | None = None
+    taped: TapedEvaluation | None = None
 
     @staticmethod
     def of(graph: Graph, weights: Array | None = None, vector: Array | None = None, mode: Mode = PLAIN) -> Bench:
         """The bench at the graph's literal inputs."""
-        taped = Taped(graph) if mode == PLAIN else None
+        taped = TapedEvaluation(graph) if mode == PLAIN else None
         values = tuple(values_of(graph)) if taped is None else taped.values
-        return Bench(graph, standing(graph, values), values, weights, vector, mode, taped)
+        return Bench(graph, nonsmooth_nodes(graph, values), values, weights, vector, mode, taped)
 
     @property
     def output(self) -> Array:
@@ -201,7 +207,7 @@ class Bench:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
         first, second = compare_both(problem, vector, np.ones(1), Tolerance())
-        table = self._chained(Table(first.entries, tuple(range(problem.point.size)), (0,)))
+        table = self._chained(ComparisonTable(first.entries, tuple(range(problem.point.size)), (0,)))
         told = summarise(1, [table], Names.of(problem.sources))
         return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
 
@@ -214,7 +220,7 @@ class Bench:
             return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
         return result, _ratio(tables)
 
-    def _chained(self, table: Table) -> Table:
+    def _chained(self, table: ComparisonTable) -> ComparisonTable:
         """The table without mismatches that the chain rule refutes.
 
         Where every node's own derivative agrees with differences, under the cotangent that reaches it, and their
@@ -268,14 +274,14 @@ def _agreed(graph: Graph, weights: Array) -> Array | None:
     return row
 
 
-def _told(problem: GraphProblem, found: Second, vector: Array) -> Outcome:
+def _told(problem: GraphProblem, found: SecondOrder, vector: Array) -> Outcome:
     way = vector[None, :]
-    tables = [Table(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
+    tables = [ComparisonTable(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
     if found.alone == "differences of function values":
-        tables.append(Table(found.along.turned, (None,), (None,), directions=way))
+        tables.append(ComparisonTable(found.along.turned, (None,), (None,), directions=way))
     explain = SecondExplanation(found.alone)
     return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
 
 
-def _ratio(tables: list[Table]) -> float:
+def _ratio(tables: list[ComparisonTable]) -> float:
     return max(float(np.max(table.entries.excess(), initial=0.0)) for table in tables)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
 from gradcheck.numerics.stencil import Sample
-from gradcheck.numerics.tableau import Choice, choose
+from gradcheck.numerics.tableau import ChosenEntry, choose
 
 Array = np.ndarray[Any, Any]
 
@@ -67,7 +67,7 @@ def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estima
         return estimate(choice, _jump(rounding, sample.stencil.ratio), rounding, order=1)
 
 
-def estimate(choice: Choice, jump: Array, rounding: Rounding, *, order: int) -> Estimate:
+def estimate(choice: ChosenEntry, jump: Array, rounding: Rounding, *, order: int) -> Estimate:
     """Adds the `jump` (k, m), or else noise, to the bound of the chosen entry; applies the rule for conclusive.
 
     Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its

@@ -39,7 +39,7 @@ SUMMATION = 4 * EPS64
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenEntry:
     """The entry with the smallest bound, arrays (k, m); `widest` and `finest` index the outermost of its steps."""
 
     value: Array
@@ -64,7 +64,7 @@ def weights(stencil: Stencil) -> Array:
     return table
 
 
-def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> Choice:
+def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> ChosenEntry:
     """The entry with the smallest bound among those that every finer entry of their column is compatible with.
 
     `column` (count, k, m) are differences at the stencil's steps, the widest first, `rounding` (count, k, m) their
@@ -87,14 +87,14 @@ def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     return _smallest(values[LEAST:], np.where(fits, bounds, np.inf))
 
 
-def _smallest(values: Array, bounds: Array) -> Choice:
+def _smallest(values: Array, bounds: Array) -> ChosenEntry:
     columns, count, k, m = bounds.shape
     flat = bounds.reshape(columns * count, k * m)
     best, places = np.argmin(flat, axis=0), np.arange(k * m)
     bound = flat[best, places].reshape(k, m)
     value = values.reshape(columns * count, k * m)[best, places].reshape(k, m)
     column, row = np.divmod(best.reshape(k, m), count)
-    return Choice(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0), row)
+    return ChosenEntry(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0), row)
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:

@@ -14,14 +14,14 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, from_coordinates, to_coordi
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import restored
+from gradcheck.autodiff.state import variables_restored
 from gradcheck.comparison.observation import observe
 from gradcheck.explanation.case import Loss
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.probing import axes
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
 from gradcheck.training.optimizers import learning_rate_of
-from gradcheck.training.runs import Run, Runner, dense, unscaled
+from gradcheck.training.runs import Runner, StepRun, dense, unscaled
 
 Array = np.ndarray[Any, Any]
 
@@ -168,11 +168,11 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class GradientEvidence:
     """One run of a step and the names of its variables; `used` are the gradients that stand for the step."""
 
     runner: Runner
-    run: Run
+    run: StepRun
     names: Sequence[str]
 
     @cached_property
@@ -185,7 +185,7 @@ class Evidence:
         """The gradients of the step's loss, as far as they can be had: from TensorFlow, or else from differences."""
         return self._whole() or self._differences()
 
-    def taken(self, run: Run) -> list[Any]:
+    def taken(self, run: StepRun) -> list[Any]:
         """What the step's tapes gave for each variable; None where they were not asked for it exactly once."""
         found = [_answers(run, variable) for variable in self.runner.variables]
         return [answers[0] if len(answers) == 1 else None for answers in found]
@@ -216,7 +216,7 @@ class Evidence:
         function = open_function(lambda: self.runner.run().loss, (), variables)
         if function.point.size > FEW:
             return None
-        with restored(variables):
+        with variables_restored(variables):
             estimate = first_difference(observe(TapeProblem(function), axes(function.point.size), None))
         if not estimate.bound.max() <= SHARP * np.abs(estimate.value).max():
             return None
@@ -277,7 +277,7 @@ class Evidence:
         return ""
 
 
-def _answers(run: Run, variable: Any) -> list[Any]:
+def _answers(run: StepRun, variable: Any) -> list[Any]:
     """Every gradient with respect to a variable that the step's tapes gave."""
     return [
         unscaled(gradient, run.scale)

@@ -11,7 +11,7 @@ from tensorflow.python.eager.record import VariableWatcher
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.python_state import PythonState, RefusedStepError, refuse_iterators
-from gradcheck.training.runs import Run, Runner, dense
+from gradcheck.training.runs import Runner, StepRun, dense
 from gradcheck.training.sessions import SessionRunner, session_of
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +67,7 @@ def _first_run(runner: Runner, variables: Any) -> list[Any]:
     return found
 
 
-def _ordered(run: Run, watched: Sequence[Any]) -> list[Any]:
+def _ordered(run: StepRun, watched: Sequence[Any]) -> list[Any]:
     """The variables in the order in which gradients come: an optimizer's, or a tape's; then the others."""
     recording = run.recording
     listed = [variable for handover in recording.handovers for variable in handover.variables]
@@ -78,7 +78,7 @@ def _ordered(run: Run, watched: Sequence[Any]) -> list[Any]:
     return [unique[key] for key in order if variable_of(unique[key]).dtype.name in ROUNDOFF]
 
 
-def _refuse_difference(first: Run, second: Run, changed: Sequence[str]) -> None:
+def _refuse_difference(first: StepRun, second: StepRun, changed: Sequence[str]) -> None:
     """Two runs from the same variables and generators must do the same."""
     pairs = [(first.loss, second.loss), *zip(first.gradients, second.gradients, strict=True)]
     arrays = [(dense(one), dense(two)) for one, two in pairs] + list(zip(first.after, second.after, strict=True))
@@ -108,7 +108,7 @@ def _alike(one: Array | None, two: Array | None) -> bool:
     return bool(np.all(same | (np.abs(one - two) <= slack)))
 
 
-def _used(runner: Runner, found: Sequence[Any], run: Run) -> list[Any]:
+def _used(runner: Runner, found: Sequence[Any], run: StepRun) -> list[Any]:
     """The variables without those that have no gradient and do not matter for the loss."""
     kept = []
     for variable, gradient in zip(found, run.gradients, strict=True):

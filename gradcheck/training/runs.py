@@ -12,23 +12,23 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import undone
+from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.case import Loss
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import PythonState, RefusedStepError, Refusing
-from gradcheck.training.step_recorder import Handover, Recorder, Recording
+from gradcheck.training.step_recorder import Handover, StepRecorder, StepRecording
 
 Array = np.ndarray[Any, Any]
 HOW = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
 
 
 @dataclass(frozen=True)
-class Run:
+class StepRun:
     """What a step returned and did; `before` and `after` are the values of `variables`."""
 
     returned: Any
     variables: tuple[Any, ...]
-    recording: Recording
+    recording: StepRecording
     before: tuple[Array, ...]
     after: tuple[Array, ...]
 
@@ -117,7 +117,7 @@ class Runner:
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
-        self._recorder, self._refusing = Recorder(), Refusing()
+        self._recorder, self._refusing = StepRecorder(), Refusing()
 
     def mode(self) -> AbstractContextManager[Any]:
         """Where the check runs: eagerly."""
@@ -136,7 +136,7 @@ class Runner:
         self.variables = tuple(inner)
         return found
 
-    def run(self, *, keep_python: bool = False) -> Run:
+    def run(self, *, keep_python: bool = False) -> StepRun:
         """Run the step and put back what it changed, with `keep_python` all but Python's state that is no generator.
 
         Raises RefusedStepError for what cannot be put back, RuntimeError where the step raises.
@@ -144,14 +144,14 @@ class Runner:
         before = tuple(variable.numpy() for variable in self.variables)
         state = PythonState(self.step, generators=keep_python)
         try:
-            with undone(), self._refusing.refusing(), self._recorder.recording() as recording:
+            with state_restored(), self._refusing.refusing(), self._recorder.recording() as recording:
                 returned = self._called()
                 after = tuple(variable.numpy() for variable in self.variables)
         finally:
             state.put_back()
-        return Run(returned, self.variables, recording, before, after)
+        return StepRun(returned, self.variables, recording, before, after)
 
-    def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
+    def cut(self, position: int, run: StepRun, lost: Loss) -> Diagnosis | None:
         """Why the variable at a position loses its gradient, where code says it that is not under a tape's eyes."""
         return None
 
@@ -167,7 +167,7 @@ class Runner:
 
     def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
         """The values of the variables after the optimizers alone were given the same gradients in the same state."""
-        with undone():
+        with state_restored():
             for handover in handovers:
                 handover.again(list(zip(handover.gradients, handover.variables, strict=True)))
             return tuple(variable.numpy() for variable in self.variables)

@@ -14,13 +14,13 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
-from gradcheck.autodiff.state import undone
+from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.case import Loss
 from gradcheck.explanation.graph_record import graph_diagnosis
 from gradcheck.explanation.interception import patched
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import PythonState, RefusedStepError
-from gradcheck.training.runs import Run, Runner
+from gradcheck.training.runs import Runner, StepRun
 from gradcheck.training.step_recorder import Handover
 
 Array = np.ndarray[Any, Any]
@@ -127,7 +127,7 @@ CLIP = re.compile(r"clip_by_norm|clip_by_global_norm")
 
 
 @dataclass(frozen=True)
-class Apply:
+class GradientApplication:
     """An operation that applies a gradient: its variable's name, the tensors of the gradient and of the rate."""
 
     operation: Any
@@ -167,7 +167,7 @@ class GraphRun:
         return [seen[name] for name in sorted(seen)]
 
     @cached_property
-    def applies(self) -> list[Apply]:
+    def applies(self) -> list[GradientApplication]:
         """Those that apply gradients."""
         return [apply for operation in self.operations if (apply := _apply(operation)) is not None]
 
@@ -198,7 +198,7 @@ class GraphRun:
         return getattr(element, "op", element)
 
 
-def _apply(operation: Any) -> Apply | None:
+def _apply(operation: Any) -> GradientApplication | None:
     if not APPLY.match(operation.type):
         return None
     names = [argument.name for argument in operation.op_def.input_arg]
@@ -207,7 +207,7 @@ def _apply(operation: Any) -> Apply | None:
     if gradient is None:
         return None
     rate = next((inputs[name] for name in RATE if name in inputs), None)
-    return Apply(operation, operation.inputs[0].op.name, gradient, inputs.get("indices"), rate)
+    return GradientApplication(operation, operation.inputs[0].op.name, gradient, inputs.get("indices"), rate)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Rule:
     """The optimizer behind an operation of a graph."""
 
     learning_rate: float | None
-    apply: Apply
+    apply: GradientApplication
 
 
 class SessionRunner(Runner):
@@ -247,14 +247,14 @@ class SessionRunner(Runner):
         self.variables = tuple(stand_ins)
         return stand_ins
 
-    def run(self, *, keep_python: bool = False) -> Run:
+    def run(self, *, keep_python: bool = False) -> StepRun:
         """As a Runner does it, with the values of `variables` in the session."""
         before = tuple(variable.numpy() for variable in self.variables)
         state = PythonState(self.step, generators=keep_python)
         try:
             self._state.load(dict(zip(self._places, before, strict=True)))
             with ExitStack() as stack:
-                stack.enter_context(undone())
+                stack.enter_context(state_restored())
                 stack.enter_context(self._refusing.refusing())
                 recording = stack.enter_context(self._recorder.recording())
                 stack.enter_context(patched((BaseSession, "run", self._running)))
@@ -267,7 +267,7 @@ class SessionRunner(Runner):
                     )
         finally:
             state.put_back()
-        return Run(returned, self.variables, recording, before, self._state.values(self._places))
+        return StepRun(returned, self.variables, recording, before, self._state.values(self._places))
 
     def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
         """The values of the variables after the graph's own operations applied the same gradients."""
@@ -282,7 +282,7 @@ class SessionRunner(Runner):
         self._state.session.run([handover.optimizer.apply.operation for handover in handovers], feed)
         return self._state.values(self._places)
 
-    def cut(self, position: int, run: Run, lost: Loss) -> Diagnosis | None:
+    def cut(self, position: int, run: StepRun, lost: Loss) -> Diagnosis | None:
         """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
         loss, numbers = float(run.loss), run.recording.numbers
         tensors = [tensor for tensor, value in numbers if value == loss]
@@ -327,7 +327,7 @@ class SessionRunner(Runner):
         # The GraphRun holds the objects, so that no other gets the identity of one of them.
         return self._runs.setdefault(key, GraphRun(self._state.session.graph, fetches, fed))
 
-    def _handover(self, apply: Apply, arrays: Sequence[Any]) -> Handover:
+    def _handover(self, apply: GradientApplication, arrays: Sequence[Any]) -> Handover:
         rate = None if apply.rate is None else float(arrays[-1])
         variable = self._stand_in(apply)
         with context.eager_mode():
@@ -336,6 +336,6 @@ class SessionRunner(Runner):
                 gradient = tf.IndexedSlices(gradient, tf.constant(arrays[1]), tf.constant(variable.shape))
         return Handover(apply.rule, Rule(rate, apply), (variable,), (gradient,), self.apply_again)
 
-    def _stand_in(self, apply: Apply) -> Any:
+    def _stand_in(self, apply: GradientApplication) -> Any:
         names = [self._state.variables[place].op.name for place in self._places]
         return self.variables[names.index(apply.variable)] if apply.variable in names else None

@@ -84,7 +84,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Recording:
+class StepRecording:
     """What one run did; `clips` names the functions that gradients went through, such as clip_by_norm.
 
     `numbers` are the scalars, with their values, that it fetched from a graph.
@@ -96,20 +96,20 @@ class Recording:
     numbers: list[tuple[Any, float]] = field(default_factory=list)
 
 
-class Recorder:
+class StepRecorder:
     """Watches runs of a step, each of which fills a Recording."""
 
     def __init__(self) -> None:
-        self.now = Recording()
+        self.now = StepRecording()
         self._stand_ins = StandIns()
         self._depth = 0
         self._taken: list[Any] = []
         self._clipped: list[tuple[str, list[Any]]] = []
 
     @contextmanager
-    def recording(self) -> Iterator[Recording]:
+    def recording(self) -> Iterator[StepRecording]:
         """Write down what happens inside the block."""
-        self.now, self._depth = Recording(), 0
+        self.now, self._depth = StepRecording(), 0
         self._taken, self._clipped = [], []
         patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._stand_ins.call)]
         patches += [(owner, method, self._applying(method)) for method in METHODS for owner in owners(method)]

@@ -14,9 +14,9 @@ from gradcheck.autodiff.sources import take_apart
 from gradcheck.check import check
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.result import AGREE, MISMATCH, Finding, Kind, OrderResult, Result
-from gradcheck.training.gradient_changes import AFTERWARDS, Evidence, Pair, Reference, clipping
+from gradcheck.training.gradient_changes import AFTERWARDS, GradientEvidence, Pair, Reference, clipping
 from gradcheck.training.optimizers import own_changes
-from gradcheck.training.runs import Run, Runner, dense
+from gradcheck.training.runs import Runner, StepRun, dense
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +28,7 @@ RATE_ROUNDING = ROUNDOFF["float32"]
 
 
 @dataclass(frozen=True)
-class Move:
+class VariableMove:
     """How a variable moved, in real coordinates, shape (n,)."""
 
     name: str
@@ -55,7 +55,7 @@ class Move:
         return Finding(Kind.UPDATE, 1, self.name + part, index, None, moved, right, None, None, reason)
 
 
-def by_optimizer(moves: Sequence[Move], again: Sequence[Array], optimizer: str) -> list[Finding]:
+def by_optimizer(moves: Sequence[VariableMove], again: Sequence[Array], optimizer: str) -> list[Finding]:
     """Wrong updates: variables that end elsewhere than where the optimizer alone takes them (`again`, their values)."""
     findings = []
     for move, value in zip(moves, again, strict=True):
@@ -75,7 +75,7 @@ class ByHand:
 
 
 def by_hand(
-    moves: Sequence[Move], gradients: Sequence[Array | None], learning_rate: float | None, clips: Sequence[str]
+    moves: Sequence[VariableMove], gradients: Sequence[Array | None], learning_rate: float | None, clips: Sequence[str]
 ) -> ByHand:
     """Hold moves against -rate * gradient; without a `learning_rate` the rate is read off the moves themselves."""
     if not any(np.any(move.change) for move in moves):
@@ -102,7 +102,7 @@ def by_hand(
     return ByHand(notes=(f"each variable moves by -{listed} times its gradient",) if known else ())
 
 
-def _at_rate(moves: Sequence[Move], steps: Sequence[Array], rate: float, clips: Sequence[str]) -> ByHand:
+def _at_rate(moves: Sequence[VariableMove], steps: Sequence[Array], rate: float, clips: Sequence[str]) -> ByHand:
     findings = []
     for move, step in zip(moves, steps, strict=True):
         slack = move.slack(UNITS, rate * step) + RATE_ROUNDING * np.abs(rate * step)
@@ -121,7 +121,7 @@ def _at_rate(moves: Sequence[Move], steps: Sequence[Array], rate: float, clips: 
     return ByHand(tuple(findings))
 
 
-def _rate(move: Move, gradient: Array) -> float | None:
+def _rate(move: VariableMove, gradient: Array) -> float | None:
     """The number c for which the move is -c times the gradient, within rounding."""
     size = float(gradient @ gradient)
     if not size:
@@ -158,11 +158,11 @@ class StepCheck:
         return Result({1: replace(order, verdict=verdict, findings=findings, notes=(*order.notes, *notes))})
 
     @cached_property
-    def _evidence(self) -> Evidence:
+    def _evidence(self) -> GradientEvidence:
         names = [source.name for source in take_apart((), self.variables).sources]
-        return Evidence(self.runner, self.runner.run(), names)
+        return GradientEvidence(self.runner, self.runner.run(), names)
 
-    def _check(self, gradient: Callable[[Run], Sequence[Any]] | None) -> OrderResult:
+    def _check(self, gradient: Callable[[StepRun], Sequence[Any]] | None) -> OrderResult:
         """The loss against a gradient that a run gives, or against TensorFlow's own."""
         given = None if gradient is None else lambda: list(gradient(self.runner.run()))
         result = check(lambda: self.runner.run().loss, variables=self.variables, gradient=given, **self.tolerance)
@@ -203,7 +203,7 @@ class StepCheck:
         """What is wrong with the update, and what there is to say of it."""
         evidence = self._evidence
         run, handovers = evidence.run, evidence.run.recording.handovers
-        moves = [Move(*parts) for parts in zip(evidence.names, run.before, run.after, strict=True)]
+        moves = [VariableMove(*parts) for parts in zip(evidence.names, run.before, run.after, strict=True)]
         if not handovers:
             hand = by_hand(moves, evidence.used, self.learning_rate, run.recording.clips)
             return hand.findings, hand.notes

@@ -28,7 +28,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.graph_problem import standing
+from gradcheck.hunt.graph_problem import nonsmooth_nodes
 
 REPEATS, ROW = 5, 5
 EXAMPLES = 12
@@ -78,7 +78,7 @@ def drawn(count: int, number: int) -> tuple[list[Graph], float]:
     start = time.process_time()
     drawing.draw_each(graphs(order=2, known=known.excludes), number, EXAMPLES * count, keep)
     elapsed = (time.process_time() - start) / max(attempts, 1)
-    smooth = [graph for graph in found.values() if standing(graph, values_of(graph)).smooth]
+    smooth = [graph for graph in found.values() if nonsmooth_nodes(graph, values_of(graph)).smooth]
     places = np.linspace(0, len(smooth) - 1, min(count, len(smooth))).astype(int)
     return [smooth[place] for place in places], elapsed
 

@@ -50,7 +50,10 @@ def hunt(number: int, count: int, show: int) -> Tally:
         tally.reused += max(graph.uses()) > 1
         checked = trial.run(graph)
         for order, result in checked.result.orders.items():
-            single = trial.Trial(graph, type(checked.result)({order: result}), checked.standing, checked.error_ratio)
+            one = type(checked.result)({order: result})
+            single = trial.Trial(graph, one, checked.nonsmooth_nodes, checked.error_ratio)
+                graph, type(checked.result)({order: result}), checked.nonsmooth_nodes, checked.error_ratio
+            )
             outcome = hunting.outcome(single)
             tally.outcomes[order, outcome] += 1
             if outcome == MISMATCH or (outcome == INCONCLUSIVE and len(tally.shown) < show):

@@ -15,7 +15,7 @@ from gradcheck.__main__ import main
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.admission import admit
-from gradcheck.hunt.finding import Discovery, trigger
+from gradcheck.hunt.finding import GraphFinding, trigger
 from gradcheck.hunt.report.json_report import json_text
 from gradcheck.result import Finding
 
@@ -75,17 +75,17 @@ def defects() -> dict[str, Defect]:
 
 
 @pytest.fixture(scope="session")
-def discovered(defects: dict[str, Defect]) -> Callable[[str], Discovery]:
+def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
     """The discovery that the hunt would have made of a known defect."""
 
-    def make(name: str) -> Discovery:
+    def make(name: str) -> GraphFinding:
         defect = defects[name]
         position = next(place for place, node in defect.graph.positions() if node.op == defect.culprit)
         node = defect.graph.nodes[position - len(defect.graph.inputs)]
         at = admit(defect.graph)
         wrong = Finding(defect.kind, defect.order, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
         special = trigger([at[parent] for parent in node.parents])
-        return Discovery(
+        return GraphFinding(
             defect.graph,
             defect.order,
             (wrong,),
@@ -102,7 +102,7 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], Discovery]:
 
 
 @pytest.fixture
-def written(discovered: Callable[[str], Discovery], tmp_path: Path) -> Callable[..., Path]:
+def written(discovered: Callable[[str], GraphFinding], tmp_path: Path) -> Callable[..., Path]:
     """Writes the JSON report of a known defect's discovery, with some fields replaced, into a folder."""
 
     def write(name: str, folder: Path = tmp_path / "reports", **fields: Any) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gradcheck.hunt.events import Started, to_line
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.json_report import to_json
 from tests.machine import MACHINE
 
@@ -121,7 +121,7 @@ def refused(call: Any, folder: Path, *command: object) -> Any:
 
 
 @pytest.fixture
-def report(discovered: Callable[[str], Discovery]) -> Any:
+def report(discovered: Callable[[str], GraphFinding]) -> Any:
     return to_json(discovered(COMMITTED.stem))
 
 
@@ -207,7 +207,7 @@ def test_what_is_wrong_in_none_of_these_ways_is_accepted(call: Any, tmp_path: Pa
 
 
 def test_html_and_control_characters_that_a_report_may_hold_are_harmless(
-    call: Any, tmp_path: Path, discovered: Callable[[str], Discovery]
+    call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
     """A report may say what it likes in its texts; a terminal and a page must not obey it."""
     found = discovered(COMMITTED.stem)
@@ -224,7 +224,7 @@ def test_html_and_control_characters_that_a_report_may_hold_are_harmless(
 
 
 def test_a_trigger_that_is_code_stays_a_text_in_the_script(
-    call: Any, tmp_path: Path, discovered: Callable[[str], Discovery]
+    call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
     code = '"""\nimport os\nos.mkdir("EXECUTED")\n"""'
     data = to_json(dataclasses.replace(discovered(COMMITTED.stem), trigger=code))

@@ -23,7 +23,7 @@ from gradcheck.hunt.events import (
     Started,
     State,
 )
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.reading import Report
@@ -45,7 +45,7 @@ def done(operation: str, order: int, *, seconds: float = 1.0, **counts: int) -> 
 
 
 @pytest.fixture
-def events(discovered: Callable[[str], Discovery]) -> list[Event]:
+def events(discovered: Callable[[str], GraphFinding]) -> list[Event]:
     """What a run has to tell, in any order."""
     return [
         done("sin", 1, agree=9, invalid=1),

@@ -13,7 +13,7 @@ from tensorflow.python.framework import ops
 
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, examine
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 
 Fault = Callable[..., Any]
 
@@ -31,12 +31,12 @@ def planted(op: str, fault: Fault) -> Iterator[None]:
 
 
 @pytest.fixture
-def hunted() -> Callable[..., Discovery | None]:
+def hunted() -> Callable[..., GraphFinding | None]:
     """A function that hunts with an operation under a planted fault and returns the shrunk discovery, or None."""
 
     def hunt(
         operation: str, *, order: int = 1, number: int = 1, examples: int = 60, shrink: bool = True, **strategy: Any
-    ) -> Discovery | None:
+    ) -> GraphFinding | None:
         phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
         @seed(number)

@@ -14,15 +14,15 @@ from gradcheck.hunt.tapes.operations import (
     OPERATIONS,
     SIGMOID_GRAD,
     TANH_GRAD,
+    ModelTensor,
     NoGradientError,
     Operation,
-    Tensor,
     broadcast_to,
     first_row,
     matmul,
     sum_to,
 )
-from gradcheck.hunt.tapes.recording import Record, Seen, Stage
+from gradcheck.hunt.tapes.recording import Seen, Stage, TapeRecord
 from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]
@@ -56,7 +56,7 @@ def test_the_value_is_that_of_tensorflow(name: str) -> None:
 
 
 def held_against_differences(operation: Operation, arrays: list[np.ndarray]) -> None:
-    record, sources = Record(accessed=True), [Tensor(array) for array in arrays]
+    record, sources = TapeRecord(accessed=True), [ModelTensor(array) for array in arrays]
     for source in sources:
         record.watch(source)
     target = Stage(active=[record]).apply(operation, *sources)

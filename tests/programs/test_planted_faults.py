@@ -40,17 +40,17 @@ def hunt() -> None:
 
 def _watch_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model forgets that watch_accessed_variables may be off."""
-    original = recording.Record.__init__
+    original = recording.TapeRecord.__init__
 
     def made(self: Any, accessed: bool) -> None:
         original(self, True)
 
-    monkeypatch.setattr(recording.Record, "__init__", made)
+    monkeypatch.setattr(recording.TapeRecord, "__init__", made)
 
 
 def _integers_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model lets the gradient pass casts to integers and back."""
-    monkeypatch.setattr(operations.Tensor, "floating", True)
+    monkeypatch.setattr(operations.ModelTensor, "floating", True)
     for operation in (operations.TO_INTEGER, operations.TO_FLOAT):
         passing = replace(operation, backward=operations.IDENTITY.backward)
         monkeypatch.setitem(operations.OPERATIONS, operation.name, passing)

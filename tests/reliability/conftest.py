@@ -17,7 +17,7 @@ from gradcheck.hunt.events import Started
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report import reading
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.run import Run, read
+from gradcheck.hunt.report.run import HuntRun, read
 
 TWO = ("-n", "2", "--dist", "load")
 # Every Python process that finds this on its path has the planted operations, fresh ones included.
@@ -152,7 +152,7 @@ class Suite:
         return self.root / "reports"
 
     @property
-    def told(self) -> Run:
+    def told(self) -> HuntRun:
         """What the events say, all runs together."""
         return read(self.reports / "events")
 

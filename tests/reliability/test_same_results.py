@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradcheck.hunt.report.run import Run, read
+from gradcheck.hunt.report.run import HuntRun, read
 from tests.reliability.conftest import TWO, Suite
 
 TIMED = ("index.html", "summary.md")
@@ -15,7 +15,7 @@ TIMED = ("index.html", "summary.md")
 PLANTED = "planted_wrong,sin,planted_wrong_too,exp"
 
 
-def timeless(run: Run) -> Any:
+def timeless(run: HuntRun) -> Any:
     """All that a run told, but for times."""
     operations = tuple(replace(done, seconds=0.0) for done in run.operations)
     return {done.seed for done in run.started}, operations, run.findings, run.crashes, run.hangs

@@ -12,7 +12,7 @@ from gradcheck import runtime
 from gradcheck.defects.known import KnownDefectError, excludes, find, load, match
 from gradcheck.defects.records import Defect, from_json, to_json
 from gradcheck.defects.region import CONDITIONS, ELEMENTS, Region
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.result import Finding, Kind
 from tests import forging
@@ -250,7 +250,7 @@ def test_groups_lie_along_one_axis_or_several() -> None:
 def test_match(cumprod: Defect) -> None:
     graph = Graph((literal([2.0, 0.0]),), (Node.of("cumprod", 0, **FORWARD),))
     wrong = Finding(Kind.WRONG_VALUE, 1, "x", (1,), None, 0.0, 2.0, 1e-12, 1e-11, "")
-    found = Discovery(graph, 1, (wrong,), "cumprod", 1, "zero in argument 0", literal([1.0, 1.0]))
+    found = GraphFinding(graph, 1, (wrong,), "cumprod", 1, "zero in argument 0", literal([1.0, 1.0]))
     assert match(found, defects=[cumprod]) is cumprod
     assert match(dataclasses.replace(found, trigger="none"), defects=[cumprod]) is None
     assert match(dataclasses.replace(found, order=2), defects=[cumprod]) is None
@@ -264,5 +264,5 @@ def test_values_decide_where_they_are_there(cumprod: Defect) -> None:
     for point, expected in (([2.0, 0.0], cumprod), ([2.0, 3.0], None)):
         graph = Graph((literal(point),), (Node.of("cumprod", 0, **FORWARD),))
         values = (literal(point), literal(np.cumprod(point)))
-        found = Discovery(graph, 1, (wrong,), "cumprod", 1, "tie in argument 0", literal([1.0, 1.0]), values=values)
+        found = GraphFinding(graph, 1, (wrong,), "cumprod", 1, "tie in argument 0", literal([1.0, 1.0]), values=values)
         assert match(found, defects=[cumprod]) is expected

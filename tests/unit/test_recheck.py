@@ -9,7 +9,7 @@ import pytest
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report
 from gradcheck.result import Finding, Kind
@@ -20,17 +20,17 @@ CUMPROD = DEFECTS["cumprod-zero-order1"]
 LOST = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 1.0, 1e-12, 1e-11, "")
 
 
-def discovery(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> Discovery:
+def discovery(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> GraphFinding:
     output = {"cotangent": literal([1.0]), **fields}
     found = dataclasses.replace(LOST, kind=kind)
-    return Discovery(graph, 1, (found,), graph.nodes[-1].op, graph.size - 1, "none", **output)
+    return GraphFinding(graph, 1, (found,), graph.nodes[-1].op, graph.size - 1, "none", **output)
 
 
-def of_graph(defect: Defect) -> Discovery:
+def of_graph(defect: Defect) -> GraphFinding:
     """The report that the hunt would have written of a known defect."""
     found = dataclasses.replace(LOST, kind=defect.kind, order=defect.order)
     position = next(place for place, node in defect.graph.positions() if node.op == defect.culprit)
-    return Discovery(
+    return GraphFinding(
         defect.graph, defect.order, (found,), defect.culprit, position, "none", defect.cotangent, defect.direction
     )
 

@@ -13,12 +13,12 @@ from tensorflow.python.ops import custom_gradient
 
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
-from gradcheck.autodiff.state import undone
-from gradcheck.comparison.probes import Table, first_order
+from gradcheck.autodiff.state import state_restored
+from gradcheck.comparison.probes import ComparisonTable, first_order
 from gradcheck.comparison.tables import MISMATCH, Tolerance
 from gradcheck.explanation.case import Case, at, code_at, number, place
 from gradcheck.explanation.places import Line, place_of
-from gradcheck.explanation.record import CustomCall, Derivative, Operation, Origin, Record, key
+from gradcheck.explanation.record import CodeRecord, CustomCall, DerivativeCall, Origin, RecordedOperation, key
 from gradcheck.result import Cause, Diagnosis, Finding
 
 Array = np.ndarray[Any, Any]
@@ -35,21 +35,21 @@ def wrong_formula(case: Case) -> Diagnosis | None:
     return None
 
 
-def _wrong(call: CustomCall) -> Table | None:
+def _wrong(call: CustomCall) -> ComparisonTable | None:
     """The table with wrong entries of the function under tf.custom_gradient at the arguments of the call."""
 
     def again(*args: Any) -> Any:
         return custom_gradient._eager_mode_decorator(call.function, args, call.kwargs)
 
     try:
-        with undone():
+        with state_restored():
             tables = first_order(TapeProblem(open_function(again, call.args, None)), Tolerance(), 8)
     except Exception:  # a function that cannot be called by itself cannot be blamed
         return None
     return next((table for table in tables if table.entries.any(MISMATCH)), None)
 
 
-def _said(case: Case, operation: Operation, call: CustomCall, table: Table) -> Diagnosis:
+def _said(case: Case, operation: RecordedOperation, call: CustomCall, table: ComparisonTable) -> Diagnosis:
     entries = table.entries
     line, row = map(int, np.unravel_index(np.argmax(entries.excess()), entries.status.shape))
     name = call.function.__name__
@@ -71,7 +71,7 @@ def _definition(call: CustomCall) -> Line:
     return code.co_filename, number
 
 
-def raised(record: Record, call: Derivative) -> Diagnosis | None:
+def raised(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     """Why a tape raised an exception when it was asked; None where it says so well enough itself."""
     message = str(call.error)
     if "non-persistent GradientTape" in message:
@@ -80,7 +80,7 @@ def raised(record: Record, call: Derivative) -> Diagnosis | None:
     return _unregistered(record, call, found.group(1)) if found else None
 
 
-def _used(record: Record, call: Derivative) -> Diagnosis:
+def _used(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
     earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
     first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
     evidence = f"a tape that is not persistent answers once{first}"
@@ -91,8 +91,8 @@ def _used(record: Record, call: Derivative) -> Diagnosis:
     return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
 
 
-def _unregistered(record: Record, call: Derivative, name: str) -> Diagnosis:
-    used = [e for e in record.events[: call.position] if isinstance(e, Operation) and e.name == name]
+def _unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
+    used = [e for e in record.events[: call.position] if isinstance(e, RecordedOperation) and e.name == name]
     recorded = [operation for operation in used if call.tape in operation.tapes] or used
     line = recorded[0].line if recorded else None
     evidence = f"TensorFlow has no gradient for {name}{', which ran' + at(line) if line else ''}"
@@ -100,7 +100,7 @@ def _unregistered(record: Record, call: Derivative, name: str) -> Diagnosis:
     return Diagnosis(Cause.NO_GRADIENT, evidence, remedy, place(recorded[0]) if recorded else None)
 
 
-def integer_source(record: Record, name: str, origin: Origin) -> Diagnosis:
+def integer_source(record: CodeRecord, name: str, origin: Origin) -> Diagnosis:
     """A source that is no floating tensor to begin with."""
     kind = tf.as_dtype(origin.tensor.dtype).name
     line = None if origin.output is None else record.operations[origin.output[0]].line
@@ -110,7 +110,7 @@ def integer_source(record: Record, name: str, origin: Origin) -> Diagnosis:
     return Diagnosis(Cause.DTYPE, evidence, remedy, place_of(line))
 
 
-def changed_afterwards(record: Record, given: Any, finding: Finding) -> Diagnosis | None:
+def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:
     """The first operation between what a tape gave and the gradient that was handed on; None if there is none."""
     taken = {key(answer): call for call in record.derivatives for answer in call.results or () if answer is not None}
     for operation in _ancestors(record, given):
@@ -120,7 +120,7 @@ def changed_afterwards(record: Record, given: Any, finding: Finding) -> Diagnosi
     return None
 
 
-def _ancestors(record: Record, tensor: Any) -> list[Operation]:
+def _ancestors(record: CodeRecord, tensor: Any) -> list[RecordedOperation]:
     """The operations that a tensor was computed by, in order."""
     needed, found = {key(tensor)}, []
     for operation in reversed(record.operations):
@@ -130,7 +130,7 @@ def _ancestors(record: Record, tensor: Any) -> list[Operation]:
     return found[::-1]
 
 
-def _change_said(call: Derivative, operation: Operation, finding: Finding) -> Diagnosis:
+def _change_said(call: DerivativeCall, operation: RecordedOperation, finding: Finding) -> Diagnosis:
     lost = None if finding.difference is None else finding.difference - (finding.autodiff or 0.0)
     off = "" if lost is None else f"; what was handed on is off by {number(abs(lost))}"
     evidence = (

@@ -7,7 +7,7 @@ from typing import Any
 from gradcheck.explanation.case import Case, at, code_at, place
 from gradcheck.explanation.paths import Cut
 from gradcheck.explanation.places import place_of
-from gradcheck.explanation.record import Operation, Watch, key
+from gradcheck.explanation.record import RecordedOperation, WatchEvent, key
 from gradcheck.result import Cause, Diagnosis
 
 
@@ -69,7 +69,7 @@ def not_watched(case: Case) -> Diagnosis | None:
     seen = _seen(case)
     if seen is None:
         return None
-    watches = [event.line for event in case.events if isinstance(event, Watch) and _watches(case, event)]
+    watches = [event.line for event in case.events if isinstance(event, WatchEvent) and _watches(case, event)]
     resets = [line for count, line in case.turns("reset") if count <= seen.number]
     if case.origin.variable is not None:
         why = f"the tape ({_opening(case)}) was opened with watch_accessed_variables=False and not told to watch it"
@@ -126,11 +126,11 @@ def _seen(case: Case) -> Cut | None:
     return next((cut for cut in cuts if not any(count > cut.number for count in resets)), None)
 
 
-def _watches(case: Case, event: Watch) -> bool:
+def _watches(case: Case, event: WatchEvent) -> bool:
     return event.tape == case.call.tape and key(event.tensor) == case.path.source
 
 
-def _variable_behind(case: Case, maker: Operation) -> Any:
+def _variable_behind(case: Case, maker: RecordedOperation) -> Any:
     """The variable from whose value the tensor was computed, if there is one."""
     made = {key(output): operation for operation in case.record.operations for output in operation.outputs}
     waiting, seen = [maker], set()

@@ -23,7 +23,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, known_folder, subcommand, tensorflow
 from gradcheck.hunt.derivative import STEP, close, differences, values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import Discovery, literal, trigger
+from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Node
 from gradcheck.hunt.graph_json import MAX_TEXT, parse
 from gradcheck.hunt.opspec import Choice
@@ -34,7 +34,7 @@ CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
-class Words:
+class DefectWording:
     """What only a person can say of a defect; `right` is None where differences are to say it."""
 
     name: str
@@ -44,7 +44,7 @@ class Words:
     right: Values | None = None
 
 
-def drafted(found: Discovery, words: Words, release: str, *, wide: bool = False) -> Defect:
+def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bool = False) -> Defect:
     """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
@@ -76,7 +76,7 @@ def drafted(found: Discovery, words: Words, release: str, *, wide: bool = False)
         raise CommandError(f"no file that could be read: {error}; correct the option of that name") from None
 
 
-def name_of(found: Discovery) -> str:
+def name_of(found: GraphFinding) -> str:
     """The usual name of a defect's file: how it was taken, operation, what is special, order."""
     special = found.trigger.partition(" in argument")[0]
     taken = [] if found.taken == PLAIN else [str(found.taken)]
@@ -84,7 +84,7 @@ def name_of(found: Discovery) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
 
 
-def with_values(found: Discovery) -> Discovery:
+def with_values(found: GraphFinding) -> GraphFinding:
     """The discovery with the values that its graph has, whatever the file says.
 
     Raises CommandError where they cannot be computed, or show another trigger.
@@ -99,7 +99,7 @@ def with_values(found: Discovery) -> Discovery:
     return replace(found, values=tuple(literal(value) for value in at))
 
 
-def _refuse_right(found: Discovery) -> None:
+def _refuse_right(found: GraphFinding) -> None:
     seen = of_report(found)
     if seen.state is State.CANNOT_RUN:
         raise CommandError(f"{found.name}: cannot run: {seen.message}; correct the report first")
@@ -107,11 +107,11 @@ def _refuse_right(found: Discovery) -> None:
         raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
 
 
-def _culprit(found: Discovery) -> Node:
+def _culprit(found: GraphFinding) -> Node:
     return found.graph.nodes[found.position - len(found.graph.inputs)]
 
 
-def _region(found: Discovery, wide: bool) -> Region:
+def _region(found: GraphFinding, wide: bool) -> Region:
     node = _culprit(found)
     if wide:
         return Region(node.op, "always", (found.order,))
@@ -128,7 +128,7 @@ def _region(found: Discovery, wide: bool) -> Region:
     return region
 
 
-def _right(found: Discovery, given: Values | None) -> Values:
+def _right(found: GraphFinding, given: Values | None) -> Values:
     """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
     one, other = (
         values(differences(found.graph, found.order, found.cotangent, found.direction, step=step))
@@ -195,7 +195,7 @@ def run(asked: argparse.Namespace) -> Answer:
     found, folder = _report(asked.finding), known_folder(asked.folder)
     name = name_of(found) if asked.name is None else asked.name
     path = _new(folder, name)
-    words = Words(name, asked.title, asked.source, asked.upstream, _numbers(asked.right))
+    words = DefectWording(name, asked.title, asked.source, asked.upstream, _numbers(asked.right))
     release, found = tensorflow(), with_values(found)
     here = [one for one in known_defects(folder) if one.covers(release)]
     if (same := known.match(found, defects=here)) is not None:
@@ -219,7 +219,7 @@ def run(asked: argparse.Namespace) -> Answer:
     return Answer("known add", lines, {"file": str(path), "defect": data}, step)
 
 
-def _report(path: Path) -> Discovery:
+def _report(path: Path) -> GraphFinding:
     try:
         return reading.from_json(parse(files.read(path, MAX_TEXT))).discovery
     except (ValueError, OSError) as error:

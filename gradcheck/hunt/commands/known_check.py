@@ -38,7 +38,7 @@ exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot r
 
 
 @dataclass(frozen=True)
-class Checked:
+class KnownCheck:
     """What became of one record."""
 
     name: str
@@ -99,8 +99,8 @@ def named(records: Sequence[Known], names: Sequence[str]) -> list[Known]:
     return [known[name] for name in names] if names else list(records)
 
 
-def _checked(one: Known, seen: Recheck, installed: str) -> Checked:
-    return Checked(one.name, _state(one, seen, installed), seen.message, one.title, one.upstream)
+def _checked(one: Known, seen: Recheck, installed: str) -> KnownCheck:
+    return KnownCheck(one.name, _state(one, seen, installed), seen.message, one.title, one.upstream)
 
 
 def _state(one: Known, seen: Recheck, installed: str) -> str:
@@ -113,7 +113,7 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
     return EARLIER if version_of(installed) < version_of(one.since) else BACK
 
 
-def _next(odd: Sequence[Checked], folder: Path) -> str:
+def _next(odd: Sequence[KnownCheck], folder: Path) -> str:
     for one in odd:
         if one.state == FIXED:
             return f"python -m gradcheck known fixed {one.name}"

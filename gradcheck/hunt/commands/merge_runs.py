@@ -14,7 +14,7 @@ from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, CommandError, subcommand, tensorflow
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.running.configuration import EVENTS
 
 MORE = """Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
@@ -73,7 +73,7 @@ def run(asked: argparse.Namespace) -> Answer:
     return Answer("merge", _lines(whole, remarks, into), data, step, 1 if missing else 0)
 
 
-def _lines(whole: Run, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
+def _lines(whole: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
     told = [len(whole.findings), len(whole.crashes), len(whole.hangs)]
     return (
         *table(whole.coverage, runs.findings(whole)).split("\n"),
@@ -82,7 +82,7 @@ def _lines(whole: Run, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
     )
 
 
-def one_run(together: Run) -> Run:
+def one_run(together: HuntRun) -> HuntRun:
     """The same findings and counts, as one process without shards would have told them.
 
     Processes that were started alike, but for their shard and their host, become one.
@@ -100,7 +100,7 @@ def one_run(together: Run) -> Run:
     return replace(together, started=tuple(alike[key] for key in sorted(alike)), finished=(finished,), remarks=())
 
 
-def _refuse_forged(whole: Run) -> None:
+def _refuse_forged(whole: HuntRun) -> None:
     """A report's page is computed from its graph, which is to be one that could have been drawn."""
     if not whole.findings:
         return
@@ -115,7 +115,7 @@ def _refuse_forged(whole: Run) -> None:
             raise CommandError(f"the finding {found.name} cannot run ({told}); take its event away") from None
 
 
-def _written(whole: Run, into: Path) -> list[Path]:
+def _written(whole: HuntRun, into: Path) -> list[Path]:
     """Writes the reports, and last the events, without which the folder is no run."""
     from gradcheck.hunt.report.writer import write, write_run
 

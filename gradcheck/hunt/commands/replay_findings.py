@@ -16,12 +16,12 @@ from gradcheck.defects import deviation, known, records
 from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, subcommand, table, tensorflow
 from gradcheck.hunt.events import State, Stopped
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, parse
 from gradcheck.hunt.report import json_report, reading
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import fate
-from gradcheck.hunt.running.watch import Recorder
+from gradcheck.hunt.running.watch import ProcessRecorder
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
@@ -114,7 +114,7 @@ def _all_stopped(given: Sequence[Path]) -> list[tuple[Path, Stopped]]:
 def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
     """Runs a graph that ended or held up its process once more, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
-        recorder = Recorder(Path(folder, "graph.json"))
+        recorder = ProcessRecorder(Path(folder, "graph.json"))
         recorder.note(one.operation, one.order, one.graph)
         again = fate(recorder.path, limit)
         recorder.forget()
@@ -167,7 +167,7 @@ def _deviation(path: Path, found: deviation.Deviation, release: str) -> Replayed
     return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
 
 
-def _report(path: Path, found: Discovery, defects: Sequence[records.Defect]) -> Replayed:
+def _report(path: Path, found: GraphFinding, defects: Sequence[records.Defect]) -> Replayed:
     from gradcheck.hunt.admission import admit
     from gradcheck.hunt.recheck import of_report
 
@@ -180,7 +180,7 @@ def _report(path: Path, found: Discovery, defects: Sequence[records.Defect]) -> 
 
 
 def _told(
-    path: Path, seen: Recheck, source: str, found: Discovery | records.Defect, kind: str, match: str | None
+    path: Path, seen: Recheck, source: str, found: GraphFinding | records.Defect, kind: str, match: str | None
 ) -> Replayed:
     return Replayed(
         str(path),

@@ -12,14 +12,14 @@ from gradcheck.defects import known
 from gradcheck.hunt.commands.answer import CommandError, release
 from gradcheck.hunt.events import Started
 from gradcheck.hunt.report import run
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.running.configuration import EVENTS
 
 SHOWN = 12
 LARGEST = 2**28
 
 
-def read(folders: Sequence[Path]) -> Run:
+def read(folders: Sequence[Path]) -> HuntRun:
     """The run whose events lie in these folders, or in their folders `events`; the same folder counts once.
 
     Raises CommandError where a folder is missing, has no events or has something else among them.
@@ -42,7 +42,7 @@ def left_out() -> dict[tuple[str, int], str]:
         raise CommandError(str(error)) from None
 
 
-def findings(found: Run) -> list[dict[str, Any]]:
+def findings(found: HuntRun) -> list[dict[str, Any]]:
     """The findings of a run, as the table of its coverage takes them."""
     return [
         {

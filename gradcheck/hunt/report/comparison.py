@@ -16,10 +16,10 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.second_order import compare_second
-from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Entries, Tolerance
+from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Comparison, Tolerance
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.graph_problem import GraphProblem, standing
+from gradcheck.hunt.graph_problem import GraphProblem, nonsmooth_nodes
 from gradcheck.numerics.probing import axes
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ MOST = 256
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ElementComparison:
     """The gradient of <w, y>, or its Hessian times a direction (order 2), beside differences, one entry a coordinate.
 
     `cotangent` (m,) is w in coordinates; `direction` (n,) is None at order 1.
@@ -42,22 +42,24 @@ class Comparison:
     mode: Mode = PLAIN
 
     @staticmethod
-    def of(graph: Graph, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN) -> Comparison:
+    def of(graph: Graph, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN) -> ElementComparison:
         """The comparison that a report is about."""
         vectors = [to_coordinates(vector.array()) for vector in direction]
-        return Comparison(graph, to_coordinates(cotangent.array()), np.concatenate(vectors) if vectors else None, mode)
+        return ElementComparison(
+            graph, to_coordinates(cotangent.array()), np.concatenate(vectors) if vectors else None, mode
+        )
 
     @cached_property
     def problem(self) -> GraphProblem:
         """The graph under the cotangent, as a function of all its inputs' coordinates."""
         values = values_of(self.graph)
         largest = max(float(np.max(np.abs(value), initial=0.0)) for value in values)
-        smooth = standing(self.graph, values).smooth
+        smooth = nonsmooth_nodes(self.graph, values).smooth
         shape, dtype = tuple(values[-1].shape), str(values[-1].dtype)
         return GraphProblem(self.graph, shape, dtype, smooth, self.cotangent, largest, mode=self.mode)
 
     @cached_property
-    def entries(self) -> Entries:
+    def entries(self) -> Comparison:
         """One entry a coordinate, arrays of shape (n,).
 
         Raises DerivativeRaisedError and WrongShapeError where there is no derivative to compare, ValueError beyond 256
@@ -100,5 +102,5 @@ class Comparison:
         raise IndexError(f"no input holds coordinate {coordinate}")
 
 
-def _flat(table: Entries) -> Entries:
-    return Entries(*(np.ravel(part) for part in vars(table).values()))
+def _flat(table: Comparison) -> Comparison:
+    return Comparison(*(np.ravel(part) for part in vars(table).values()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.report.markup import Markup, element
 from gradcheck.hunt.script import variables
@@ -34,7 +34,7 @@ class Box:
     width: float
 
 
-def drawing(found: Discovery) -> Markup:
+def drawing(found: GraphFinding) -> Markup:
     """An SVG drawing; the culprit, and nodes whose own derivative is wrong, are marked by colour and by a word."""
     graph = found.graph
     wrong = {node.position for node in found.nodes if node.verdict.startswith("mismatch")}
@@ -124,7 +124,7 @@ def _placed(rows: Sequence[Sequence[Key]], widths: Sequence[float]) -> dict[Key,
     return boxes
 
 
-def _kind(position: int, found: Discovery, wrong: set[int]) -> str:
+def _kind(position: int, found: GraphFinding, wrong: set[int]) -> str:
     if position == found.position:
         return "culprit"
     if position in wrong:

@@ -16,9 +16,9 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import Discovery, NodeCheck, literal
+from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.report.comparison import Comparison
+from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.hunt.report.heat_map import HeatMap, heat_maps
 from gradcheck.hunt.report.step_curve import StepCurve, step_curve
 from gradcheck.numerics.probing import magnitudes, probe_directions
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PageEvidence:
     """How many elements are wrong of those compared, the step-size curve, the heat maps; or why there are none."""
 
     wrong: int = 0
@@ -37,21 +37,21 @@ class Evidence:
     problem: str = ""
 
 
-def evidence(found: Discovery) -> Evidence:
+def evidence(found: GraphFinding) -> PageEvidence:
     """The evidence for a discovery. Whatever is raised on the way becomes its `problem`."""
-    comparison = Comparison.of(found.graph, found.cotangent, found.direction, found.taken)
+    comparison = ElementComparison.of(found.graph, found.cotangent, found.direction, found.taken)
     try:
         wrong, compared = comparison.counts
         maps = heat_maps(comparison)
     except Exception as error:
-        return Evidence(problem=_told(error))
+        return PageEvidence(problem=_told(error))
     try:
-        return Evidence(wrong, compared, step_curve(comparison), maps)
+        return PageEvidence(wrong, compared, step_curve(comparison), maps)
     except Exception as error:
-        return Evidence(wrong, compared, None, maps, _told(error))
+        return PageEvidence(wrong, compared, None, maps, _told(error))
 
 
-def completed(found: Discovery) -> Discovery:
+def completed(found: GraphFinding) -> GraphFinding:
     """The discovery with the values at all positions and every node's own derivative, where it came without them."""
     with contextlib.suppress(Exception):
         values = values_of(found.graph)
@@ -82,7 +82,7 @@ def _checked(graph: Graph, position: int, order: int, mode: Mode) -> NodeCheck:
     try:
         output = values_of(graph)[-1]
         count = coordinate_count(output.shape, output.dtype)
-        comparison = Comparison(graph, _random(np.ones(count)), None, mode)
+        comparison = ElementComparison(graph, _random(np.ones(count)), None, mode)
         if order == 2:
             comparison = replace(comparison, direction=_random(magnitudes(comparison.problem.point)))
         entries, worst = comparison.entries, comparison.worst

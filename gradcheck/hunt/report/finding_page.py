@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from gradcheck.hunt.finding import Discovery, NodeCheck
+from gradcheck.hunt.finding import GraphFinding, NodeCheck
 from gradcheck.hunt.report import figure, heat_map
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.drawing import drawing
-from gradcheck.hunt.report.evidence import Evidence
+from gradcheck.hunt.report.evidence import PageEvidence
 from gradcheck.hunt.report.issue_form import issue_form
 from gradcheck.hunt.report.markdown import excess, graph_lines, over
 from gradcheck.hunt.report.markup import Markup, element, escaped, joined
@@ -34,7 +34,7 @@ WRONG = "mismatch"
 INPUT = re.compile(r"input (\d{1,3})")
 
 
-def finding_page(found: Discovery, seen: Evidence, confirmation: Confirmation | None = None) -> str:
+def finding_page(found: GraphFinding, seen: PageEvidence, confirmation: Confirmation | None = None) -> str:
     """The page as text: verdict, graph, comparison, curve, heat maps, blame, cause, scripts and environment."""
     kind = found.signature.kind.value
     said = sentence(found, confirmation, text=escaped, code=lambda name: element("code", name))
@@ -56,7 +56,7 @@ def finding_page(found: Discovery, seen: Evidence, confirmation: Confirmation | 
     return page(f"{found.culprit}: {kind} at order {found.order}", *content)
 
 
-def _facts(found: Discovery, seen: Evidence) -> Markup:
+def _facts(found: GraphFinding, seen: PageEvidence) -> Markup:
     worst = _worst(found)
     if worst.kind in (Kind.RAISES, Kind.SHAPE):
         return element("dl", fact("what TensorFlow does", worst.reason, "wrong"), class_="facts")
@@ -75,7 +75,7 @@ def _facts(found: Discovery, seen: Evidence) -> Markup:
     return element("dl", *facts, class_="facts")
 
 
-def _worst(found: Discovery) -> Finding:
+def _worst(found: GraphFinding) -> Finding:
     """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
     same = [wrong for wrong in found.findings if wrong.kind is found.findings[0].kind]
     return max(same, key=lambda wrong: excess(wrong) if excess(wrong) > 0 else 0.0)
@@ -88,7 +88,7 @@ def _cause(why: Diagnosis) -> Markup:
     return section("Cause and remedy", pairs(rows))
 
 
-def _graph(found: Discovery) -> Markup:
+def _graph(found: GraphFinding) -> Markup:
     return section(
         "The graph",
         element("figure", drawing(found), class_="scroll", tabindex=0),
@@ -96,7 +96,7 @@ def _graph(found: Discovery) -> Markup:
     )
 
 
-def _comparison(found: Discovery) -> Markup:
+def _comparison(found: GraphFinding) -> Markup:
     head = ("element", "kind", "autodiff #", "difference #", "error bound #", "allowed #", "off by #")
     rows = []
     for wrong in found.findings:
@@ -109,7 +109,7 @@ def _comparison(found: Discovery) -> Markup:
     return section("Autodiff beside differences", table(head, rows))
 
 
-def _curve(found: Discovery, seen: Evidence) -> Markup:
+def _curve(found: GraphFinding, seen: PageEvidence) -> Markup:
     if seen.curve is None:
         reason = seen.problem or "nothing was computed"
         return section("Step-size curve", element("p", "There is none: ", element("code", reason), class_="soft"))
@@ -130,7 +130,7 @@ def _curve(found: Discovery, seen: Evidence) -> Markup:
     )
 
 
-def _maps(found: Discovery, seen: Evidence) -> Markup | None:
+def _maps(found: GraphFinding, seen: PageEvidence) -> Markup | None:
     if not seen.maps:
         return None
     drawings = [
@@ -146,7 +146,7 @@ def _maps(found: Discovery, seen: Evidence) -> Markup | None:
     return section("Where it is wrong", *drawings, element("p", told, class_="soft"))
 
 
-def _blame(found: Discovery) -> Markup | None:
+def _blame(found: GraphFinding) -> Markup | None:
     if not found.nodes:
         return None
     names = variables(found.graph)
@@ -161,7 +161,7 @@ def _blame(found: Discovery) -> Markup | None:
     return section("Blame", element("p", told, class_="soft"), table(head, rows))
 
 
-def _own(found: Discovery, node: NodeCheck, names: list[str]) -> Markup:
+def _own(found: GraphFinding, node: NodeCheck, names: list[str]) -> Markup:
     text = expression(found.graph.nodes[node.position - len(found.graph.inputs)], names)
     word, _, detail = node.verdict.partition(": ")
     kind = "right" if word.startswith("agree") else "wrong" if word == WRONG else "doubt"
@@ -178,7 +178,7 @@ def _own(found: Discovery, node: NodeCheck, names: list[str]) -> Markup:
     )
 
 
-def _reproduction(found: Discovery, confirmation: Confirmation | None) -> Markup:
+def _reproduction(found: GraphFinding, confirmation: Confirmation | None) -> Markup:
     output: list[object] = []
     if confirmation is not None:
         code = "no exit code" if confirmation.returncode is None else f"exit code {confirmation.returncode}"
@@ -192,13 +192,13 @@ def _reproduction(found: Discovery, confirmation: Confirmation | None) -> Markup
     )
 
 
-def _environment(found: Discovery) -> Markup | None:
+def _environment(found: GraphFinding) -> Markup | None:
     if found.environment is None:
         return None
     return section("Environment", pairs((name, element("code", value)) for name, value in found.environment.rows()))
 
 
-def _named(found: Discovery, place: str) -> str:
+def _named(found: GraphFinding, place: str) -> str:
     """An element by its variable in the script: `x2[0, 1]` for `input 1[0, 1]`."""
     names = variables(found.graph)[: len(found.graph.inputs)]
     match = INPUT.match(place)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import is_complex
 from gradcheck.comparison.tables import INCONCLUSIVE
-from gradcheck.hunt.report.comparison import Comparison
+from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.hunt.report.markup import Markup, element
 
 WIDEST = 32
@@ -24,7 +24,7 @@ class HeatMap:
     rows: tuple[tuple[float | None, ...], ...]
 
 
-def heat_maps(comparison: Comparison) -> tuple[HeatMap, ...]:
+def heat_maps(comparison: ElementComparison) -> tuple[HeatMap, ...]:
     """One map an input of at least two elements; a complex element takes two cells, real and imaginary part."""
     entries, maps, start = comparison.entries, [], 0
     ratios = [None if s == INCONCLUSIVE else float(r) for s, r in zip(entries.status, entries.excess(), strict=True)]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.sentence import sentence
 
 ASK = "(please fill in)"
 
 
-def issue_title(found: Discovery) -> str:
+def issue_title(found: GraphFinding) -> str:
     """The title of the issue."""
     where = "" if found.trigger == "none" else f" ({found.trigger})"
     return f"Gradient of order {found.order} of {found.culprit}: {found.signature.kind.value}{where}"
 
 
-def issue_form(found: Discovery, confirmation: Confirmation | None = None) -> str:
+def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
     """The form's fields with their answers, in its order; what only a person can know says so.
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.

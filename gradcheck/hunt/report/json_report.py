@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph_json import MAX_ELEMENTS
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.record_json import encode
@@ -14,12 +14,12 @@ FORMAT = "gradcheck report"
 VERSION = 1
 
 
-def json_text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
+def json_text(discovery: GraphFinding, confirmation: Confirmation | None = None) -> str:
     """The report as strict JSON; numbers that JSON does not know are the texts "nan", "inf" and "-inf"."""
     return json.dumps(to_json(discovery, confirmation), indent=2, allow_nan=False) + "\n"
 
 
-def to_json(discovery: Discovery, confirmation: Confirmation | None = None) -> dict[str, Any]:
+def to_json(discovery: GraphFinding, confirmation: Confirmation | None = None) -> dict[str, Any]:
     """The same as plain dictionaries, lists, numbers and texts; `reading.from_json` reads it.
 
     The values at the positions are left out where they have more than 4,096 elements together. Raises GraphFormatError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation
 
 
-def properties(found: Discovery, confirmation: Confirmation | None = None) -> tuple[tuple[str, str], ...]:
+def properties(found: GraphFinding, confirmation: Confirmation | None = None) -> tuple[tuple[str, str], ...]:
     """Pairs of name and value, all texts, in a fixed order; what a finding has no value for is left out.
 
     Use it as `for name, value in properties(discovery): record_property(name, value)`.

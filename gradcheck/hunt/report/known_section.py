@@ -7,12 +7,12 @@ from collections import Counter
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.report.markup import Markup, element
 from gradcheck.hunt.report.page import badge, more, row, section, table, words
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 
 LOOK = {State.STILL: "known", State.CANNOT_RUN: "doubt", State.FIXED: "right"}
 
 
-def known(run: Run) -> Markup | None:
+def known(run: HuntRun) -> Markup | None:
     """What became of each known defect on each release that was tried: what changed first, the rest folded away."""
     if not run.known:
         return None
@@ -39,7 +39,7 @@ def known(run: Run) -> Markup | None:
     )
 
 
-def latest(run: Run) -> Counter[State]:
+def latest(run: HuntRun) -> Counter[State]:
     """How many known defects are in which state, on the newest release that each was tried on."""
     newest: dict[str, KnownReplayed] = {}
     for each in sorted(run.known, key=lambda each: _version(each.release)):

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Input
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.sentence import sentence
@@ -18,7 +18,7 @@ SHOWN = 12
 MARKS = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 
 
-def markdown(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
+def markdown(discovery: GraphFinding, confirmation: Confirmation | None = None) -> str:
     """The whole report: verdict, graph with values, comparison, every node's own derivative, environment, script."""
     sections = [
         f"# {escape(discovery.culprit)}: {escape(discovery.signature.kind.value)} at order {discovery.order}",
@@ -43,12 +43,12 @@ def markdown(discovery: Discovery, confirmation: Confirmation | None = None) -> 
     return "\n\n".join(sections) + "\n"
 
 
-def verdict(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
+def verdict(discovery: GraphFinding, confirmation: Confirmation | None = None) -> str:
     """The verdict in one sentence."""
     return sentence(discovery, confirmation, text=escape, code=lambda name: f"`{_code(name)}`")
 
 
-def graph_lines(discovery: Discovery) -> list[str]:
+def graph_lines(discovery: GraphFinding) -> list[str]:
     """The graph as text, one position a line, with values where the discovery has them."""
     graph, names, lines = discovery.graph, variables(discovery.graph), []
     for position, value in enumerate(graph.inputs):
@@ -109,7 +109,7 @@ def _findings(findings: Sequence[Finding]) -> str:
     return _table(head, rows)
 
 
-def _blame(discovery: Discovery) -> str:
+def _blame(discovery: GraphFinding) -> str:
     first = len(discovery.graph.inputs)
     rows = [
         (

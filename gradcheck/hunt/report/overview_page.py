@@ -11,11 +11,11 @@ from gradcheck.hunt.report.markup import Markup, element, escaped
 from gradcheck.hunt.report.page import badge, fact, page, section
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
 from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.sentence import sentence
 
 
-def overview_page(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> str:
+def overview_page(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None) -> str:
     """The page as text; findings link to the pages `<name>.html` beside it.
 
     `left_out` maps (operation, order) to the known defect that leaves it no use. Imports no TensorFlow.
@@ -37,7 +37,7 @@ def overview_page(run: Run, left_out: Mapping[tuple[str, int], str] | None = Non
     return page(f"gradcheck: {headline(run)}", *content)
 
 
-def headline(run: Run) -> str:
+def headline(run: HuntRun) -> str:
     """The outcome in a few words."""
     parts = [_count(len(run.findings), "new finding")] if run.findings else ["No new finding"]
     parts += [_count(len(run.crashes), "crash", "crashes")] if run.crashes else []
@@ -47,18 +47,18 @@ def headline(run: Run) -> str:
     return ", ".join(parts)
 
 
-def examples(run: Run) -> int:
+def examples(run: HuntRun) -> int:
     """The examples that all processes checked, those of processes without a last word included."""
     return max(sum(sum(done.counts.values()) for done in run.operations), sum(each.examples for each in run.finished))
 
 
-def rate(run: Run) -> float | None:
+def rate(run: HuntRun) -> float | None:
     """Examples a second of a process: all examples over the time that all processes took together."""
     seconds = sum(each.seconds for each in run.finished)
     return sum(each.examples for each in run.finished) / seconds if seconds > 0 else None
 
 
-def _facts(run: Run, reached: tuple[Reach, ...]) -> Markup:
+def _facts(run: HuntRun, reached: tuple[Reach, ...]) -> Markup:
     speed, states = rate(run), known_section.latest(run)
     facts = [
         fact("new findings", len(run.findings), "wrong" if run.findings else "right"),
@@ -77,7 +77,7 @@ def _share(reached: tuple[Reach, ...], order: int) -> str:
     return f"{sum(each.grade is Grade.GREEN for each in wanted)} of {len(wanted)}"
 
 
-def _findings(run: Run) -> Markup:
+def _findings(run: HuntRun) -> Markup:
     if not run.findings:
         return section("Findings", element("p", "Nothing new is wrong."))
     return section(
@@ -102,7 +102,7 @@ def _finding(report: Report) -> Markup:
     )
 
 
-def _stopped(run: Run) -> Markup | None:
+def _stopped(run: HuntRun) -> Markup | None:
     stopped: list[Crash | Hang] = [*run.crashes, *run.hangs]
     if not stopped:
         return None

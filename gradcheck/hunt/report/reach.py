@@ -9,7 +9,7 @@ from enum import Enum
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import COMPOSED, ENOUGH, KINK
 from gradcheck.hunt.events import OperationDone
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH
 
 MOST = 0.5
@@ -44,7 +44,7 @@ class Reach:
     reason: str = ""
 
 
-def reaches(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Reach, ...]:
+def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Reach, ...]:
     """Every operation of the catalogue at both orders, in the catalogue's order.
 
     `left_out` maps (operation, order) to the known defect that leaves it no use. Operations that the run was not asked

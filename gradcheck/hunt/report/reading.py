@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import Discovery, NodeCheck, Signature
+from gradcheck.hunt.finding import GraphFinding, NodeCheck, Signature
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, Words, keys, parse
+from gradcheck.hunt.graph_json import MAX_TEXT, Description, GraphFormatError, keys, parse
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import FORMAT, VERSION
@@ -37,7 +37,7 @@ FIELDS: dict[str, Any] = {
 class Report:
     """A discovery, with what its script did in a fresh process if it was run."""
 
-    discovery: Discovery
+    discovery: GraphFinding
     confirmation: Confirmation | None = None
 
 
@@ -65,18 +65,18 @@ def from_json(data: Any) -> Report:
         raise GraphFormatError("$.order", given["order"], "1 or 2")
     if not given["findings"]:
         raise GraphFormatError("$.findings", given["findings"], "at least one finding")
-    discovery = Discovery(
+    discovery = GraphFinding(
         culprit=signature.culprit, trigger=signature.trigger, path=signature.path, mode=signature.mode, **given
     )
     if discovery.signature != signature:
-        raise GraphFormatError("$.signature", Words(repr(signature)), "the order and the first finding's kind")
+        raise GraphFormatError("$.signature", Description(repr(signature)), "the order and the first finding's kind")
     _hold(discovery)
     if name != discovery.name:
         raise GraphFormatError("$.name", name, f"{discovery.name!r}, as the signature gives it")
     return Report(discovery, confirmation)
 
 
-def _hold(found: Discovery) -> None:
+def _hold(found: GraphFinding) -> None:
     """Raises GraphFormatError where the parts of a discovery do not fit one another."""
     graph, first = found.graph, len(found.graph.inputs)
     if not first <= found.position < graph.size:
@@ -85,13 +85,15 @@ def _hold(found: Discovery) -> None:
         raise GraphFormatError("$.signature.culprit", found.culprit, "the operation at the position")
     shapes = [(value.shape, value.dtype) for value in graph.inputs] if found.order == 2 else []
     if [(vector.shape, vector.dtype) for vector in found.direction] != shapes:
-        raise GraphFormatError("$.direction", Words("another number, shape or dtype"), "one like each input at order 2")
+        raise GraphFormatError(
+            "$.direction", Description("another number, shape or dtype"), "one like each input at order 2"
+        )
     if len(found.values) not in (0, graph.size):
-        raise GraphFormatError("$.values", Words(f"{len(found.values)} values"), f"none, or {graph.size}")
+        raise GraphFormatError("$.values", Description(f"{len(found.values)} values"), f"none, or {graph.size}")
     if any(not first <= node.position < graph.size for node in found.nodes):
-        raise GraphFormatError("$.nodes", Words("a position that is no node"), f"{first} to {graph.size - 1}")
+        raise GraphFormatError("$.nodes", Description("a position that is no node"), f"{first} to {graph.size - 1}")
     if any(not math.isfinite(abs(x)) for part in (found.cotangent, *found.direction) for x in part.values):
-        raise GraphFormatError("$.cotangent", Words("a value that is not finite"), "finite numbers")
+        raise GraphFormatError("$.cotangent", Description("a value that is not finite"), "finite numbers")
     result = CATALOGUE[graph.nodes[-1].op].result
     if found.cotangent.dtype.startswith("complex") and not result.startswith("complex"):
         raise GraphFormatError("$.cotangent.dtype", found.cotangent.dtype, f"the output's, {result}")

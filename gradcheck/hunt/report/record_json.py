@@ -13,8 +13,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_json import (
     MAX_ELEMENTS,
+    Description,
     GraphFormatError,
-    Words,
     from_json,
     input_from_json,
     input_to_json,
@@ -82,7 +82,7 @@ def words(data: Any, place: str) -> str:
     if not isinstance(data, str):
         raise GraphFormatError(place, data, "a text")
     if len(data) > MAX_WORDS:
-        raise GraphFormatError(place, Words(f"a text of {len(data)} characters"), f"at most {MAX_WORDS}")
+        raise GraphFormatError(place, Description(f"a text of {len(data)} characters"), f"at most {MAX_WORDS}")
     try:
         data.encode()
     except UnicodeEncodeError:
@@ -99,7 +99,7 @@ def _record(kind: Any, data: Any, place: str) -> Any:
     except GraphFormatError:
         raise
     except ValueError as error:
-        raise GraphFormatError(place, Words(f"something else ({error})"), f"a {kind.__name__}") from None
+        raise GraphFormatError(place, Description(f"something else ({error})"), f"a {kind.__name__}") from None
 
 
 @cache

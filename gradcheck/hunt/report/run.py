@@ -31,7 +31,7 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Run:
+class HuntRun:
     """What all processes said together; `remarks` name what could not be read, such as a half-written last line.
 
     `operations` has one entry an operation and order, `findings`, `crashes` and `hangs` one a name (the smallest
@@ -70,7 +70,7 @@ class Run:
             yield from events
 
 
-def read(*folders: Path | str, pattern: str = "*.jsonl") -> Run:
+def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
     """The run whose events lie in the files of these folders that match the pattern.
 
     A half-written last line, which a killed process leaves, becomes a remark. Raises ValueError, which names the file
@@ -106,13 +106,13 @@ def read_file(path: Path) -> tuple[list[Event], list[str]]:
     return events, [] if events else [f"{path.name} is empty; its process was killed"]
 
 
-def merge(events: Iterable[Event]) -> Run:
+def merge(events: Iterable[Event]) -> HuntRun:
     """The run of these events, in whatever order they come."""
     told: dict[str, list[Any]] = {}
     for event in events:
         told.setdefault(event.kind, []).append(event)
     findings: Sequence[FindingMade] = told.get("finding", [])
-    return Run(
+    return HuntRun(
         started=tuple(sorted({to_line(event): event for event in told.get("started", [])}.values(), key=to_line)),
         operations=_added(told.get("operation", [])),
         findings=tuple(made.report for made in _least(findings, lambda e: e.report.discovery.name, _size)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gradcheck.hunt.report.markup import Markup, element
 from gradcheck.hunt.report.page import more, number, pairs, row, section, table, words
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 
 
-def processes(run: Run) -> Markup:
+def processes(run: HuntRun) -> Markup:
     """Who ran, with which seed, on what, for how long; and what could not be read."""
     started = [
         row(

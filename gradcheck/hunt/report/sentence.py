@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.result import Kind
 
@@ -25,7 +25,7 @@ COMPLAINT = {
 
 
 def sentence(
-    found: Discovery,
+    found: GraphFinding,
     confirmation: Confirmation | None = None,
     *,
     text: Callable[[str], str] = str,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.report.comparison import Comparison
+from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.numerics.sampling import coordinate_steps
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,7 @@ class StepCurve:
         return tuple(abs(difference - value) for difference in self.differences)
 
 
-def step_curve(comparison: Comparison) -> StepCurve:
+def step_curve(comparison: ElementComparison) -> StepCurve:
     """The curve at the worst element: of function values at order 1, of autodiff's first derivative at order 2.
 
     Raises what evaluating the graph raises.

@@ -10,12 +10,12 @@ from gradcheck.hunt.report.known_section import latest
 from gradcheck.hunt.report.markdown import escape, over, verdict
 from gradcheck.hunt.report.overview_page import examples, headline, rate
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 
 SHOWN = 20
 
 
-def summary(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> str:
+def summary(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None) -> str:
     """Counts; findings, the most severe first; known defects that changed; what was hardly tested; the whole table.
 
     `left_out` is as for `overview_page`. Imports no TensorFlow.
@@ -42,7 +42,7 @@ def summary(run: Run, left_out: Mapping[tuple[str, int], str] | None = None) -> 
     return "\n\n".join(sections) + "\n"
 
 
-def _counts(run: Run, reached: Sequence[Reach]) -> str:
+def _counts(run: HuntRun, reached: Sequence[Reach]) -> str:
     states, speed = latest(run), rate(run)
     tested = [
         f"{sum(each.grade is Grade.GREEN for each in reached if each.order == order)} at order {order}"
@@ -54,7 +54,7 @@ def _counts(run: Run, reached: Sequence[Reach]) -> str:
     return "; ".join(parts) + "."
 
 
-def _findings(run: Run) -> list[str]:
+def _findings(run: HuntRun) -> list[str]:
     return [
         f"- **{escape(each.discovery.culprit)}**, off by {over(each.discovery.findings[0])}: "
         f"{verdict(each.discovery, each.confirmation)} `{each.discovery.name}`"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gradcheck import files
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.json_report import json_text
 from gradcheck.hunt.report.markdown import graph_lines, markdown, over, verdict
 from gradcheck.hunt.report.overview_page import overview_page
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.summary import summary
 
 
@@ -19,7 +19,7 @@ class ReportError(OSError):
     """A report could not be written; names the folder and what to do. `text(discovery)` still has all of it."""
 
 
-def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
+def write(discovery: GraphFinding, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
     """Writes `<name>` .json, .md, .py and .html into a folder, made if it is missing, and returns their paths.
 
     What the discovery came without (values, the nodes' own derivatives) and what the page draws is computed first, with
@@ -45,7 +45,9 @@ def write(discovery: Discovery, folder: Path | str, confirmation: Confirmation |
     )
 
 
-def write_run(run: Run, folder: Path | str, left_out: Mapping[tuple[str, int], str] | None = None) -> tuple[Path, ...]:
+def write_run(
+    run: HuntRun, folder: Path | str, left_out: Mapping[tuple[str, int], str] | None = None
+) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them. `left_out` maps (operation, order) to the known defect that leaves it no
@@ -55,7 +57,7 @@ def write_run(run: Run, folder: Path | str, left_out: Mapping[tuple[str, int], s
     return _written(Path(folder), contents, "the report of the run")
 
 
-def text(discovery: Discovery, confirmation: Confirmation | None = None) -> str:
+def text(discovery: GraphFinding, confirmation: Confirmation | None = None) -> str:
     """The full finding for a terminal: verdict, graph, comparison and script."""
     lines = [verdict(discovery, confirmation), "", *(f"  {line}" for line in graph_lines(discovery)), ""]
     for finding in discovery.findings:

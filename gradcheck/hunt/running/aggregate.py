@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from gradcheck import files
 from gradcheck.defects import known
-from gradcheck.hunt.finding import Discovery
-from gradcheck.hunt.report.run import Run
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.writer import write_run
-from gradcheck.hunt.running.configuration import Asked
+from gradcheck.hunt.running.configuration import RunConfiguration
 
 
-def mention(discovery: Discovery, files: Iterable[Path]) -> dict[str, Any]:
+def mention(discovery: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
     """What was found, and the files that say more."""
     signature = discovery.signature
     return {
@@ -67,7 +67,7 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def write_overview(run: Run, folder: Path) -> Path:
+def write_overview(run: HuntRun, folder: Path) -> Path:
     """Writes index.html and summary.md of what a run's processes told into a folder, and returns the former's path.
 
     Raises OSError where the folder cannot be written to.
@@ -119,16 +119,16 @@ def _refusal(path: Path, given: str) -> str:
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
     from gradcheck.hunt.events import Crash, Hang, Journal
-    from gradcheck.hunt.report.run import Run
+    from gradcheck.hunt.report.run import HuntRun
 
 TURNS, RUNNING = "turns.json", "running"
 STALE = 3600.0
 
 
-class Whole:
+class Aggregate:
     """Adds up what the tests told. `casualties` are graphs that ended a process, `remarks` what else is to be said."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RunConfiguration) -> None:
         self.asked = asked
         self.progress = Progress(asked.deadline)
         self.findings: dict[str, dict[str, Any]] = {}
@@ -230,7 +230,7 @@ class Whole:
         return write_overview(self._told, self.asked.folder)
 
     @cached_property
-    def _told(self) -> Run:
+    def _told(self) -> HuntRun:
         """What all processes told; read once they have ended."""
         from gradcheck.hunt.report.run import read
 

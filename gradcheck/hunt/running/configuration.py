@@ -66,7 +66,7 @@ RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunConfiguration:
     """`name` is the run's, `folder` that of its reports; `operations` None means all of the catalogue.
 
     `limit` is the seconds an example may take, `deadline` a time.time() at which drawing ends, `turns` the numbers of

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gradcheck.hunt.running.aggregate import Whole
-from gradcheck.hunt.running.configuration import Asked
+from gradcheck.hunt.running.aggregate import Aggregate
+from gradcheck.hunt.running.configuration import RunConfiguration
 
 SENT = "gradcheck"
 EVERY = 0.2
@@ -21,9 +21,9 @@ EVERY = 0.2
 class Controller:
     """Shows a run. `asked_for` says whether the properties are among the tests."""
 
-    def __init__(self, config: pytest.Config, asked: Asked, asked_for: bool) -> None:
+    def __init__(self, config: pytest.Config, asked: RunConfiguration, asked_for: bool) -> None:
         self.config = config
-        self.whole = Whole(asked)
+        self.whole = Aggregate(asked)
         self._asked_for = asked_for
         self._shown = 0.0
         self._interrupted = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
-from gradcheck.hunt.running.watch import SLACK, Recording, Watchdog, read
+from gradcheck.hunt.running.watch import SLACK, RunningExample, Watchdog, read
 
 ENDED = "ended"
 STARTING = 120.0
@@ -58,7 +58,7 @@ def killed(returncode: int) -> str:
         return f"ended with exit code {returncode}"
 
 
-def run(recording: Recording) -> None:
+def run(recording: RunningExample) -> None:
     """Runs each node, then the check at the recorded order, and prints the place before each step.
 
     Raises AdmissionError for a graph that could not have been drawn.
@@ -97,14 +97,14 @@ OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
 @dataclass(frozen=True)
-class Casualty:
+class CrashReport:
     """What is to be told: an event, or only a remark where the graph is not to blame."""
 
     event: Crash | Hang | None
     remark: str = ""
 
 
-def casualty(path: Path, limit: float, returncode: int | None) -> Casualty | None:
+def casualty(path: Path, limit: float, returncode: int | None) -> CrashReport | None:
     """Looks into what a dead process recorded; None where it was running nothing.
 
     `returncode` is the process's, None where nobody knows. The graph is run again, for at most `limit` seconds, unless
@@ -115,25 +115,25 @@ def casualty(path: Path, limit: float, returncode: int | None) -> Casualty | Non
     if recording is None:
         return None
     if returncode == 1 and time.time() - recording.since >= (1 - 2 * SLACK) * limit:
-        return Casualty(_hang(recording, f"no end within {limit:g} s"))
+        return CrashReport(_hang(recording, f"no end within {limit:g} s"))
     again = fate(path, limit)
     how = "" if returncode is None else killed(returncode)
     if again.hung:
-        return Casualty(_hang(recording, f"{how}; in a fresh process: {again.told}".lstrip("; ")))
+        return CrashReport(_hang(recording, f"{how}; in a fresh process: {again.told}".lstrip("; ")))
     if again.crashed:
-        return Casualty(_crash(recording, f"{how}; in a fresh process: {again.told}".lstrip("; ")))
+        return CrashReport(_crash(recording, f"{how}; in a fresh process: {again.told}".lstrip("; ")))
     if returncode is not None and returncode < 0 and returncode not in OUTSIDE:
-        return Casualty(_crash(recording, f"{how}; not again in a fresh process: {again.told}"))
-    return Casualty(
+        return CrashReport(_crash(recording, f"{how}; not again in a fresh process: {again.told}"))
+    return CrashReport(
         None,
         f"a process ended ({how or 'nobody knows how'}) on an example of {recording.operation} at order "
         f"{recording.order}; run again, {again.told}",
     )
 
 
-def _crash(recording: Recording, message: str) -> Crash:
+def _crash(recording: RunningExample, message: str) -> Crash:
     return Crash(recording.operation, recording.order, recording.graph, message)
 
 
-def _hang(recording: Recording, message: str) -> Hang:
+def _hang(recording: RunningExample, message: str) -> Hang:
     return Hang(recording.operation, recording.order, recording.graph, message)

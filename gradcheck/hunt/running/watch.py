@@ -50,7 +50,7 @@ LIMIT = 1_000_000
 
 
 @dataclass(frozen=True)
-class Recording:
+class RunningExample:
     """A graph that was running as an example of `operation`, since `since` (seconds of time.time())."""
 
     operation: str
@@ -59,7 +59,7 @@ class Recording:
     graph: Graph
 
 
-class Recorder:
+class ProcessRecorder:
     """Keeps the graph that this process is running in one small file, locked while the process lives.
 
     A note is one write over the last one, with a checksum, that reaches the kernel before the graph runs: a process
@@ -99,7 +99,7 @@ class Recorder:
                 self.forget()
 
 
-def read(path: Path) -> Recording | None:
+def read(path: Path) -> RunningExample | None:
     """The last note of a recorder; None where nothing was running, or the note is damaged or forged."""
     try:
         checksum, _, text = files.read(path, LIMIT).partition("\n")[0].partition(" ")
@@ -109,7 +109,7 @@ def read(path: Path) -> Recording | None:
         operation, order, since = data["operation"], data["order"], data["since"]
         if not (isinstance(operation, str) and order in (1, 2) and isinstance(since, float)):
             return None
-        return Recording(operation, order, since, from_json(data["graph"]))
+        return RunningExample(operation, order, since, from_json(data["graph"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -136,13 +136,13 @@ if TYPE_CHECKING:  # it needs fcntl, which not every system has
 
 
 @dataclass
-class Watch:
+class ProcessWatch:
     """The state of a test that hunts. `deadline` is a time.time(); `failed` has the graphs that failed, and how.
 
     `resolutions` has the worst relative resolution of each operation and order.
     """
 
-    recorder: Recorder | None = None
+    recorder: ProcessRecorder | None = None
     watchdog: Watchdog | None = None
     deadline: float = math.inf
     seed: object = None
@@ -181,15 +181,15 @@ class Watch:
         self.resolutions.clear()
 
 
-_watch = Watch()
+_watch = ProcessWatch()
 
 
-def current() -> Watch:
+def current() -> ProcessWatch:
     """The watch of this process."""
     return _watch
 
 
-def install(watch: Watch) -> Watch:
+def install(watch: ProcessWatch) -> ProcessWatch:
     """Puts another watch in its place, and returns the one that was there."""
     global _watch
     before, _watch = _watch, watch

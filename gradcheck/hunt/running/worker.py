@@ -12,15 +12,15 @@ from typing import Any
 
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
-from gradcheck.hunt.finding import Discovery
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation, confirm
 from gradcheck.hunt.report.junit import properties
 from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.writer import ReportError, text, write
 from gradcheck.hunt.running import watch
 from gradcheck.hunt.running.aggregate import RUNNING, mention
-from gradcheck.hunt.running.configuration import Asked
-from gradcheck.hunt.running.watch import Watch, Watchdog
+from gradcheck.hunt.running.configuration import RunConfiguration
+from gradcheck.hunt.running.watch import ProcessWatch, Watchdog
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -28,7 +28,7 @@ Properties = tuple[tuple[str, str], ...]
 class Process:
     """`worker` names it within the run; `stderr` is the file descriptor on which a hanging example is reported."""
 
-    def __init__(self, asked: Asked, worker: str, stderr: int) -> None:
+    def __init__(self, asked: RunConfiguration, worker: str, stderr: int) -> None:
         self.asked = asked
         self.coverage = Coverage()
         self.journal = journal(asked, worker)
@@ -37,17 +37,17 @@ class Process:
         self._counted: Counter[tuple[str, int, str]] = Counter()
         self._told: dict[str, Any] = {}
         self._test_began = 0.0
-        self.watch = Watch(deadline=asked.deadline, seed=asked.seed, watchdog=Watchdog(asked.limit, stderr))
+        self.watch = ProcessWatch(deadline=asked.deadline, seed=asked.seed, watchdog=Watchdog(asked.limit, stderr))
         self._recording = asked.folder / RUNNING / f"{asked.name}-{worker}.json"
-        self._before: Watch | None = None
+        self._before: ProcessWatch | None = None
 
     def begin(self) -> None:
         """A test begins."""
         if self.watch.recorder is None:
             with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
-                from gradcheck.hunt.running.watch import Recorder
+                from gradcheck.hunt.running.watch import ProcessRecorder
 
-                self.watch.recorder = Recorder(self._recording)
+                self.watch.recorder = ProcessRecorder(self._recording)
         self._before = watch.install(self.watch)
         self._test_began = time.monotonic()
         self._counted = Counter(self.coverage.outcomes)
@@ -81,7 +81,7 @@ class Process:
         self._findings = []
         return told
 
-    def record_all(self, discoveries: Sequence[Discovery]) -> list[tuple[str, Properties]]:
+    def record_all(self, discoveries: Sequence[GraphFinding]) -> list[tuple[str, Properties]]:
         """Records a failing test's discoveries; Ctrl-C, while one is run again or written, loses none of them."""
         recorded: list[tuple[str, Properties]] = []
         try:
@@ -93,7 +93,7 @@ class Process:
             raise
         return recorded
 
-    def record(self, discovery: Discovery, *, confirmed: bool = True) -> tuple[str, Properties]:
+    def record(self, discovery: GraphFinding, *, confirmed: bool = True) -> tuple[str, Properties]:
         """Confirms a discovery in a fresh process, writes its report and its event; the full text, and its properties.
 
         What cannot be written is said in the text; the finding is all in it.
@@ -136,7 +136,7 @@ class Process:
                 os.rmdir(self.watch.recorder.path.parent)
 
 
-def _confirmation(discovery: Discovery) -> Confirmation:
+def _confirmation(discovery: GraphFinding) -> Confirmation:
     try:
         return confirm(discovery.script)
     except OSError as error:  # such as a full disk

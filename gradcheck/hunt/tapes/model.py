@@ -11,11 +11,11 @@ import numpy as np
 from gradcheck.hunt.tapes import errors
 from gradcheck.hunt.tapes import program as form
 from gradcheck.hunt.tapes.errors import RaisedError
-from gradcheck.hunt.tapes.operations import OPERATIONS, Tensor, Variable
-from gradcheck.hunt.tapes.recording import Derivative, Record, Stage, unseen
+from gradcheck.hunt.tapes.operations import OPERATIONS, ModelTensor, ModelVariable
+from gradcheck.hunt.tapes.recording import PredictedDerivative, Stage, TapeRecord, unseen
 from gradcheck.hunt.tapes.tape import Body, ModelTape, block
 
-Value: TypeAlias = "Tensor | Variable"
+Value: TypeAlias = "ModelTensor | ModelVariable"
 
 
 class NoneTakenError(ValueError):
@@ -38,13 +38,13 @@ class Model:
         self.stage = Stage(traced)
         self.values: dict[str, Value | None] = {}
         self.tapes: dict[str, ModelTape] = {}
-        self.derivatives: list[Derivative] = []
+        self.derivatives: list[PredictedDerivative] = []
         self.raised: RaisedError | None = None
 
     def declare(self, variable: form.Variable) -> None:
         """A new variable."""
         value = variable.literal.array()
-        self.values[variable.name] = Variable(Tensor(value, handle=True), variable.trainable, value)
+        self.values[variable.name] = ModelVariable(ModelTensor(value, handle=True), variable.trainable, value)
 
     def run(self, statement: form.Statement) -> None:
         """One statement with all of its inner ones. Raises RaisedError where TensorFlow would raise."""
@@ -58,7 +58,7 @@ class Model:
                     for inner in body:
                         self.run(inner)
             case form.Constant(name, literal):
-                self.values[name] = Tensor(literal.array())
+                self.values[name] = ModelTensor(literal.array())
             case form.Apply():
                 self.values[statement.name] = self._applied(statement, self.stage)
             case form.Assign(name, method, value):
@@ -104,7 +104,7 @@ class Model:
         with self.tapes[first.name].entered():
             yield from self._opened(tuple(others))
 
-    def _applied(self, statement: form.Apply, stage: Stage, local: dict[str, Tensor] | None = None) -> Tensor:
+    def _applied(self, statement: form.Apply, stage: Stage, local: dict[str, ModelTensor] | None = None) -> ModelTensor:
         operands = [(local or {}).get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
         read = stage.tensor if operation.reads else unseen
@@ -112,7 +112,7 @@ class Model:
 
     def _assign(self, name: str, method: str, value: str) -> None:
         variable = self.value(name)
-        if not isinstance(variable, Variable):
+        if not isinstance(variable, ModelVariable):
             raise errors.not_a_variable(method)
         new = self.stage.tensor(self.value(value)).value
         self.stage.access(variable)
@@ -128,7 +128,7 @@ class Model:
             found = [part.veiled() for part in found]
         parts = dict(zip(statement.sources.paths(statement.name), found, strict=True))
         self.values.update({path: part.tensor for path, part in parts.items()})
-        self.derivatives.append(Derivative(statement.name, parts))
+        self.derivatives.append(PredictedDerivative(statement.name, parts))
 
     def _branch(self, statement: form.Branch) -> None:
         tested = self.stage.tensor(self.value(statement.condition))
@@ -147,18 +147,18 @@ class Model:
             if every or OPERATIONS[statement.operation].reads:
                 for name in statement.arguments:
                     value = self.values.get(name)
-                    if isinstance(value, Variable):
+                    if isinstance(value, ModelVariable):
                         self.stage.access(value)
 
     def _body(self, statements: tuple[form.Apply, ...], names: tuple[str, ...], arguments: tuple[str, ...]) -> Body:
         """What a function or a branch computes, on a record of its own that follows all that comes from outside."""
-        record = Record(accessed=True)
+        record = TapeRecord(accessed=True)
         stage = Stage(active=[record])
         for name in dict.fromkeys((*arguments, *(one for each in statements for one in each.arguments))):
             outside = self.values.get(name)
             if outside is not None:
-                record.watch(outside.handle if isinstance(outside, Variable) else outside)
-        local: dict[str, Tensor] = {}
+                record.watch(outside.handle if isinstance(outside, ModelVariable) else outside)
+        local: dict[str, ModelTensor] = {}
         for statement in statements:
             local[statement.name] = self._applied(statement, stage, local)
         return Body(record, tuple(local[name] for name in names))

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class ModelTensor:
     """A value with an identity of its own, as tapes know them: two equal values are two tensors.
 
     A variable's handle is a tensor, too; its value is the variable's when it was made. `opaque` marks derivatives
@@ -41,17 +41,17 @@ class Tensor:
 
 
 @dataclass(eq=False)
-class Variable:
+class ModelVariable:
     """A variable: a handle that tapes watch, and a value that changes."""
 
-    handle: Tensor
+    handle: ModelTensor
     trainable: bool
     value: Array
 
 
-Compute: TypeAlias = Callable[..., Tensor]
-Parts: TypeAlias = "tuple[Tensor | None, ...]"
-Backward: TypeAlias = "Callable[[Compute, Application, tuple[Tensor, ...]], Parts]"
+Compute: TypeAlias = Callable[..., ModelTensor]
+Parts: TypeAlias = "tuple[ModelTensor | None, ...]"
+Backward: TypeAlias = "Callable[[Compute, Application, tuple[ModelTensor, ...]], Parts]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ class Application:
     """One operation as a tape records it."""
 
     operation: Operation
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
 
 
 class NoGradientError(LookupError):
@@ -140,84 +140,84 @@ def first_row(rank: int, batch: bool) -> Operation:
     """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
     place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
 
-    def backward(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+    def backward(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
         whole = np.zeros(at.inputs[0].shape)
         whole[place[1:]] = up[0].value
-        return (Tensor(whole),)
+        return (ModelTensor(whole),)
 
     return Operation("first_row", lambda a: a[place], backward)
 
 
-def ones_like(tensor: Tensor) -> Tensor:
+def ones_like(tensor: ModelTensor) -> ModelTensor:
     """The gradient that a target starts with."""
-    return Tensor(np.ones_like(tensor.value))
+    return ModelTensor(np.ones_like(tensor.value))
 
 
-def zeros_like(tensor: Tensor) -> Tensor:
+def zeros_like(tensor: ModelTensor) -> ModelTensor:
     """The gradient of an output that nothing flowed to."""
-    return Tensor(np.zeros_like(tensor.value))
+    return ModelTensor(np.zeros_like(tensor.value))
 
 
-def _like(compute: Compute, gradient: Tensor, source: Tensor) -> Tensor:
+def _like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -> ModelTensor:
     return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
 
 
-def _identity(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _identity(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return up
 
 
-def _neg(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _neg(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(NEG, *up),)
 
 
-def _sin(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _sin(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(MUL, *up, compute(COS, *at.inputs)),)
 
 
-def _cos(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _cos(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),)
 
 
-def _square(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
-    two = Tensor(np.array(2.0))
+def _square(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+    two = ModelTensor(np.array(2.0))
     return (compute(MUL, *up, compute(MUL, two, *at.inputs)),)
 
 
-def _tanh(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _tanh(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(TANH_GRAD, *at.outputs, *up),)
 
 
-def _tanh_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _tanh_grad(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     y, above = at.inputs
-    twice = compute(MUL, compute(MUL, compute(MUL, *up, Tensor(np.array(-2.0))), above), y)
+    twice = compute(MUL, compute(MUL, compute(MUL, *up, ModelTensor(np.array(-2.0))), above), y)
     return twice, compute(TANH_GRAD, y, *up)
 
 
-def _sigmoid(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _sigmoid(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(SIGMOID_GRAD, *at.outputs, *up),)
 
 
-def _sigmoid_grad(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _sigmoid_grad(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     y, above = at.inputs
     both = compute(MUL, *up, above)
-    twice = compute(MUL, compute(MUL, Tensor(np.array(2.0)), both), y)
+    twice = compute(MUL, compute(MUL, ModelTensor(np.array(2.0)), both), y)
     return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
 
 
-def _exp(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _exp(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(MUL, *up, *at.outputs),)
 
 
-def _add(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _add(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return tuple(_like(compute, up[0], source) for source in at.inputs)
 
 
-def _sub(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _sub(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     a, b = at.inputs
     return _like(compute, up[0], a), _like(compute, compute(NEG, *up), b)
 
 
-def _mul(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _mul(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     a, b = at.inputs
     return _like(compute, compute(MUL, *up, b), a), _like(compute, compute(MUL, *up, a), b)
 
@@ -229,7 +229,7 @@ def matmul(first: bool, second: bool) -> Operation:
     def forward(a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
 
-    def backward(compute: Compute, at: Application, ups: tuple[Tensor, ...]) -> Parts:
+    def backward(compute: Compute, at: Application, ups: tuple[ModelTensor, ...]) -> Parts:
         (a, b), (up,) = at.inputs, ups
         of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
         of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
@@ -238,23 +238,23 @@ def matmul(first: bool, second: bool) -> Operation:
     return Operation("matmul", forward, backward, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
 
 
-def _transpose(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _transpose(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(TRANSPOSE, *up),)
 
 
-def _sum(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _sum(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return (compute(broadcast_to(at.inputs[0].shape), *up),)
 
 
-def _all(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _all(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return up * len(at.inputs)
 
 
-def _zeros(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _zeros(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     return tuple(map(zeros_like, at.inputs))
 
 
-def _unregistered(compute: Compute, at: Application, up: tuple[Tensor, ...]) -> Parts:
+def _unregistered(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
     raise NoGradientError("gradient registry has no entry for: TruncateMod")
 
 

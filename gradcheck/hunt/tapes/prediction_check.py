@@ -28,7 +28,7 @@ INCONCLUSIVE = "inconclusive"
 
 
 @dataclass
-class Comparison:
+class PredictionComparison:
     """What differs, in words (nothing: TensorFlow does what the model says); how many parts ended how."""
 
     complaints: list[str] = field(default_factory=list)
@@ -46,14 +46,14 @@ def examine(program: Program) -> None:
         raise UnexplainedDifference("\n".join([*complaints, "", to_python(program)])) from None
 
 
-def compare(program: Program) -> Comparison:
+def compare(program: Program) -> PredictionComparison:
     """Run a program with the model and with TensorFlow, and compare every derivative and the exception."""
     return held(model.run(program), interpreter.run(program))
 
 
-def held(predicted: model.Model, observed: interpreter.Observed) -> Comparison:
+def held(predicted: model.Model, observed: interpreter.Observed) -> PredictionComparison:
     """The same for runs that were made before."""
-    found = Comparison()
+    found = PredictionComparison()
     if predicted.stage.traced and predicted.raised is None and NOT_VECTORIZED in str(observed.raised):
         found.outcomes["raises ValueError, not vectorized"] += 1
         return found
@@ -68,7 +68,7 @@ def held(predicted: model.Model, observed: interpreter.Observed) -> Comparison:
     return found
 
 
-def _compare_raised(predicted: RaisedError | None, observed: BaseException | None, found: Comparison) -> None:
+def _compare_raised(predicted: RaisedError | None, observed: BaseException | None, found: PredictionComparison) -> None:
     if predicted is None and observed is None:
         return
     if predicted is None or observed is None:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from gradcheck.hunt.graph import Input
 from gradcheck.hunt.graph_json import (
     NAME,
+    Description,
     GraphFormatError,
-    Words,
     choice,
     input_from_json,
     input_to_json,
@@ -81,7 +81,7 @@ class Reader:
     def block(self, data: Any, place: str, kinds: Iterable[str] = STATEMENTS) -> tuple[Any, ...]:
         """The statements of a block, all of them of some kinds; raises GraphFormatError."""
         if self.depth > MAX_DEPTH:
-            raise GraphFormatError(place, Words("a block inside of too many"), f"at most {MAX_DEPTH} around it")
+            raise GraphFormatError(place, Description("a block inside of too many"), f"at most {MAX_DEPTH} around it")
         return tuple(
             self._statement(one, f"{place}[{i}]", tuple(kinds))
             for i, one in enumerate(items(data, place, MAX_STATEMENTS))
@@ -94,7 +94,9 @@ class Reader:
         self.count.statements += 1
         self.count.runs += self.rounds
         if self.count.statements > MAX_STATEMENTS or self.count.runs > MAX_RUNS:
-            raise GraphFormatError(place, Words("one more"), f"at most {MAX_STATEMENTS} statements and {MAX_RUNS} runs")
+            raise GraphFormatError(
+                place, Description("one more"), f"at most {MAX_STATEMENTS} statements and {MAX_RUNS} runs"
+            )
         at = _fields(STATEMENTS[kind], data, place, "statement")
         return getattr(self, f"_{kind}")(at)
 
@@ -141,7 +143,7 @@ class Reader:
         method = choice(data, place, DERIVATIVES)
         self.count.jacobians += 0 if method == "gradient" else self.rounds
         if self.count.jacobians > MAX_JACOBIANS:
-            raise GraphFormatError(place, Words("one more Jacobian"), f"at most {MAX_JACOBIANS}, in no loop")
+            raise GraphFormatError(place, Description("one more Jacobian"), f"at most {MAX_JACOBIANS}, in no loop")
         return method
 
     def _branch(self, at: Field) -> form.Branch:
@@ -191,7 +193,7 @@ class Reader:
     def _known(self, data: Any, place: str, least: int, most: int) -> tuple[str, ...]:
         names = items(data, place, most)
         if len(names) < least:
-            raise GraphFormatError(place, Words(f"a list of {len(names)}"), f"at least {least}")
+            raise GraphFormatError(place, Description(f"a list of {len(names)}"), f"at least {least}")
         return tuple(self._value(name, f"{place}[{i}]") for i, name in enumerate(names))
 
     def _value(self, data: Any, place: str) -> str:
@@ -233,7 +235,7 @@ def _literal(data: Any, place: str) -> form.Literal:
         raise GraphFormatError(f"{place}.dtype", found.dtype, "float64")
     if len(found.shape) > MAX_RANK or len(found.values) > MAX_ELEMENTS:
         raise GraphFormatError(
-            place, Words(f"shape {found.shape}"), f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
+            place, Description(f"shape {found.shape}"), f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
         )
     return form.Literal(found.shape, tuple(float(x.real) for x in found.values))
 

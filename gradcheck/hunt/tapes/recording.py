@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.tapes.operations import READ, Application, Operation, Tensor, Variable
+from gradcheck.hunt.tapes.operations import READ, Application, ModelTensor, ModelVariable, Operation
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import sample
 from gradcheck.numerics.stencil import FIRST, Stencil
 
 
 @dataclass(eq=False)
-class Record:
+class TapeRecord:
     """What one tape holds: the tensors that it follows, each with the application that made it (None: watched).
 
     Rules of tensorflow/c/eager/tape.h (Watch, ShouldRecord, RecordOperation).
     """
 
     accessed: bool
-    entries: dict[Tensor, Application | None] = field(default_factory=dict)
+    entries: dict[ModelTensor, Application | None] = field(default_factory=dict)
 
-    def watch(self, tensor: Tensor) -> None:
+    def watch(self, tensor: ModelTensor) -> None:
         """Follow a tensor; one that is followed already keeps its application."""
         self.entries.setdefault(tensor, None)
 
@@ -33,12 +33,12 @@ class Record:
         if any(tensor in self.entries and tensor.floating for tensor in application.inputs):
             self.entries.update(dict.fromkeys(application.outputs, application))
 
-    def applications(self, targets: Sequence[Tensor]) -> list[Application]:
+    def applications(self, targets: Sequence[ModelTensor]) -> list[Application]:
         """All recorded applications behind `targets`, each after those that it depends on."""
         found: dict[Application, None] = {}
-        visited: set[Tensor] = set()
+        visited: set[ModelTensor] = set()
 
-        def visit(tensor: Tensor) -> None:
+        def visit(tensor: ModelTensor) -> None:
             if tensor in visited:
                 return
             visited.add(tensor)
@@ -56,20 +56,20 @@ class Record:
 Array = np.ndarray[Any, Any]
 
 
-def evaluate(record: Record, tensors: tuple[Tensor, ...], moved: Mapping[Tensor, Array]) -> list[Array]:
+def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mapping[ModelTensor, Array]) -> list[Array]:
     """The values of `tensors` where others are moved by so much: arrays with a leading axis of points.
 
     What the tape recorded is computed anew; everything else, and what is not differentiable, keeps its value.
     """
-    known: dict[Tensor, Array] = {}
+    known: dict[ModelTensor, Array] = {}
 
-    def value(tensor: Tensor) -> Array:
+    def value(tensor: ModelTensor) -> Array:
         if tensor not in known:
             # A function's other outputs come along; one that is moved itself keeps its value.
             known.update({made: array for made, array in fresh(tensor).items() if made is tensor or made not in moved})
         return known[tensor]
 
-    def fresh(tensor: Tensor) -> dict[Tensor, Array]:
+    def fresh(tensor: ModelTensor) -> dict[ModelTensor, Array]:
         if tensor in moved:
             return {tensor: tensor.value + moved[tensor]}
         application = record.entries.get(tensor)
@@ -90,9 +90,9 @@ def evaluate(record: Record, tensors: tuple[Tensor, ...], moved: Mapping[Tensor,
 class Seen:
     """What `method` of a tape has to give for a source: the derivative of the recorded part of the targets."""
 
-    record: Record
-    targets: tuple[Tensor, ...]
-    source: Tensor
+    record: TapeRecord
+    targets: tuple[ModelTensor, ...]
+    source: ModelTensor
     method: str
 
     @property
@@ -147,23 +147,23 @@ class Part:
     """
 
     kind: str
-    tensor: Tensor | None
+    tensor: ModelTensor | None
     seen: Seen
 
     @classmethod
-    def of_gradient(cls, found: Tensor | None, zeros: Tensor | None, seen: Seen) -> Part:
+    def of_gradient(cls, found: ModelTensor | None, zeros: ModelTensor | None, seen: Seen) -> Part:
         """The part for what the reverse pass found, or for the zeros that were asked for."""
         if found is not None:
             return cls(VALUE, found, seen)
         return cls(NONE, None, seen) if zeros is None else cls(ZEROS, zeros, seen)
 
     @classmethod
-    def of_jacobian(cls, found: Tensor | None, zeros: Any, seen: Seen) -> Part:
+    def of_jacobian(cls, found: ModelTensor | None, zeros: Any, seen: Seen) -> Part:
         """The same for a Jacobian; `zeros` is the dtype of those that were asked for."""
         if found is None and zeros is None:
             return cls(NONE, None, seen)
         kind, dtype = (ZEROS, zeros) if found is None else (VALUE, np.float64)
-        return cls(kind, Tensor(np.zeros(seen.shape, dtype), opaque=True), seen)
+        return cls(kind, ModelTensor(np.zeros(seen.shape, dtype), opaque=True), seen)
 
     def veiled(self) -> Part:
         """The same part, whose derivative is not predicted."""
@@ -171,7 +171,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Derivative:
+class PredictedDerivative:
     """One call of gradient, jacobian or batch_jacobian: its name, and its parts by the paths of the result."""
 
     name: str
@@ -187,43 +187,43 @@ class Stage:
     """
 
     traced: bool = False
-    active: list[Record] = field(default_factory=list)
+    active: list[TapeRecord] = field(default_factory=list)
     blocked: int = 0
 
-    def apply(self, operation: Operation, *inputs: Tensor) -> Tensor:
+    def apply(self, operation: Operation, *inputs: ModelTensor) -> ModelTensor:
         """One operation with one result."""
         return self.apply_all(operation, inputs)[0]
 
-    def apply_all(self, operation: Operation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def apply_all(self, operation: Operation, inputs: Sequence[ModelTensor]) -> tuple[ModelTensor, ...]:
         """One operation with all of its results."""
         with np.errstate(all="ignore"):
             results = operation.forward(*(tensor.value[None] for tensor in inputs))
         arrays = results if isinstance(results, tuple) else (results,)
-        outputs = tuple(Tensor(np.asarray(array[0])) for array in arrays)
+        outputs = tuple(ModelTensor(np.asarray(array[0])) for array in arrays)
         if operation.recorded:
             application = Application(operation, tuple(inputs), outputs)
             for record in self.active:
                 record.note(application)
         return outputs
 
-    def tensor(self, value: Tensor | Variable) -> Tensor:
+    def tensor(self, value: ModelTensor | ModelVariable) -> ModelTensor:
         """A tensor as it is; a variable is read, and watched by the tapes that watch what is accessed."""
-        if isinstance(value, Tensor):
+        if isinstance(value, ModelTensor):
             return value
         self.access(value)
-        result = Tensor(value.value)
+        result = ModelTensor(value.value)
         application = Application(READ, (value.handle,), (result,))
         for record in self.active:
             record.note(application)
         return result
 
-    def access(self, variable: Variable) -> None:
+    def access(self, variable: ModelVariable) -> None:
         """Reading or assigning a trainable variable makes tapes watch it."""
         for record in self.active:
             if record.accessed and variable.trainable:
                 record.watch(variable.handle)
 
 
-def unseen(value: Tensor | Variable) -> Tensor:
+def unseen(value: ModelTensor | ModelVariable) -> ModelTensor:
     """The same without any tape looking on."""
-    return value if isinstance(value, Tensor) else Tensor(value.value)
+    return value if isinstance(value, ModelTensor) else ModelTensor(value.value)

@@ -20,26 +20,26 @@ from gradcheck.hunt.tapes.operations import (
     ZEROS_LIKE,
     Application,
     Compute,
+    ModelTensor,
+    ModelVariable,
     NoGradientError,
     Operation,
     Parts,
-    Tensor,
-    Variable,
     first_row,
     ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.recording import Part, Record, Seen, Stage, evaluate
+from gradcheck.hunt.tapes.recording import Part, Seen, Stage, TapeRecord, evaluate
 
 
 def gradient(
-    record: Record, targets: Sequence[Tensor], sources: Sequence[Tensor], compute: Compute
-) -> list[Tensor | None]:
+    record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor], compute: Compute
+) -> list[ModelTensor | None]:
     """The gradients of the sum of `targets`, one (or None) a source; `compute` applies an operation to tensors.
 
     A target starts with ones if the tape recorded how it was made, or if it is a source itself. Raises NoGradientError.
     """
-    flows: dict[Tensor, list[Tensor]] = {}
+    flows: dict[ModelTensor, list[ModelTensor]] = {}
     for target in targets:
         if record.entries.get(target) is not None or target in sources:
             flows.setdefault(target, []).append(ones_like(target))
@@ -58,7 +58,9 @@ def gradient(
     return [_collected(flows, source, compute) for source in sources]
 
 
-def _collected(flows: dict[Tensor, list[Tensor]], tensor: Tensor, compute: Compute) -> Tensor | None:
+def _collected(
+    flows: dict[ModelTensor, list[ModelTensor]], tensor: ModelTensor, compute: Compute
+) -> ModelTensor | None:
     parts = flows.get(tensor)
     if parts is None:
         return None
@@ -74,16 +76,16 @@ Array = np.ndarray[Any, Any]
 class Body:
     """What a function or one branch computes: everything is recorded; `inputs` are what it takes or captures."""
 
-    record: Record
-    outputs: tuple[Tensor, ...]
+    record: TapeRecord
+    outputs: tuple[ModelTensor, ...]
 
     @property
-    def inputs(self) -> tuple[Tensor, ...]:
+    def inputs(self) -> tuple[ModelTensor, ...]:
         """Arguments, captured tensors and captured handles."""
         return tuple(tensor for tensor, application in self.record.entries.items() if application is None)
 
 
-def block(name: str, stage: Stage, bodies: tuple[Body, ...], taken: int) -> tuple[Operation, tuple[Tensor, ...]]:
+def block(name: str, stage: Stage, bodies: tuple[Body, ...], taken: int) -> tuple[Operation, tuple[ModelTensor, ...]]:
     """The operation that computes the outputs of the body `taken`, and its inputs."""
     inputs = tuple(dict.fromkeys(tensor for body in bodies for tensor in body.inputs))
     body = bodies[taken]
@@ -92,7 +94,7 @@ def block(name: str, stage: Stage, bodies: tuple[Body, ...], taken: int) -> tupl
         moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
         return tuple(evaluate(body.record, body.outputs, moved))
 
-    def backward(compute: Compute, at: Application, ups: tuple[Tensor, ...]) -> Parts:
+    def backward(compute: Compute, at: Application, ups: tuple[ModelTensor, ...]) -> Parts:
         stage.blocked += bool(stage.active)
         connected = [_connected(one, inputs) for one in bodies]
         flows = _pulled(body, inputs, ups)
@@ -104,12 +106,12 @@ def block(name: str, stage: Stage, bodies: tuple[Body, ...], taken: int) -> tupl
     return Operation(name, forward, backward), inputs
 
 
-def _connected(body: Body, inputs: tuple[Tensor, ...]) -> list[bool]:
+def _connected(body: Body, inputs: tuple[ModelTensor, ...]) -> list[bool]:
     targets = [output for output in body.outputs if output.floating]
     return [part is not None for part in gradient(body.record, targets, inputs, Stage().apply)]
 
 
-def _pulled(body: Body, inputs: tuple[Tensor, ...], ups: tuple[Tensor, ...]) -> list[Tensor | None]:
+def _pulled(body: Body, inputs: tuple[ModelTensor, ...], ups: tuple[ModelTensor, ...]) -> list[ModelTensor | None]:
     """The gradients of the outputs weighted with `ups`."""
     stage = Stage(active=[body.record])
     pairs = [(output, up) for output, up in zip(body.outputs, ups, strict=True) if output.floating]
@@ -117,7 +119,7 @@ def _pulled(body: Body, inputs: tuple[Tensor, ...], ups: tuple[Tensor, ...]) -> 
     return gradient(body.record, weighted, inputs, Stage().apply)
 
 
-Value = Tensor | Variable
+Value = ModelTensor | ModelVariable
 
 
 class ModelTape:
@@ -125,14 +127,14 @@ class ModelTape:
 
     def __init__(self, stage: Stage, persistent: bool, accessed: bool) -> None:
         self.stage, self.persistent, self.accessed = stage, persistent, accessed
-        self.record: Record | None = None
+        self.record: TapeRecord | None = None
         self.recording = False
 
     def push(self) -> None:
         """Start, or go on recording. Raises RaisedError while it records."""
         if self.recording:
             raise errors.entered_twice()
-        self.record = self.record or Record(self.accessed)
+        self.record = self.record or TapeRecord(self.accessed)
         self.stage.active.append(self.record)
         self.recording = True
 
@@ -196,12 +198,14 @@ class ModelTape:
             for tensor, source, start in zip(found, sources, starts, strict=True)
         ]
 
-    def _zeros(self, source: Value) -> Tensor:
+    def _zeros(self, source: Value) -> ModelTensor:
         """Zeros for an unconnected source: eagerly an operation on it, which other tapes see; a constant in a graph."""
         tensor = self.stage.tensor(source)
         return zeros_like(tensor) if self.stage.traced else self.stage.apply(ZEROS_LIKE, tensor)
 
-    def _reverse(self, targets: list[Tensor], sources: list[Tensor]) -> tuple[list[Tensor | None], Record]:
+    def _reverse(
+        self, targets: list[ModelTensor], sources: list[ModelTensor]
+    ) -> tuple[list[ModelTensor | None], TapeRecord]:
         """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
         record = self.record
         if record is None:
@@ -243,9 +247,9 @@ class ModelTape:
         self.pop()
 
 
-def handle_or_self(value: Value) -> Tensor:
+def handle_or_self(value: Value) -> ModelTensor:
     """What tapes follow: a variable's handle."""
-    return value.handle if isinstance(value, Variable) else value
+    return value.handle if isinstance(value, ModelVariable) else value
 
 
 def _refuse_shapes(target: tuple[int, ...], source: tuple[int, ...]) -> None:

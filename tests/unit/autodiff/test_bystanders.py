@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.state import restored
+from gradcheck.autodiff.state import variables_restored
 
 
 def drawn() -> list[float]:
@@ -19,9 +19,9 @@ def drawn() -> list[float]:
 def test_the_next_numbers_are_those_that_would_have_come() -> None:
     tf.random.set_seed(3)
     tf.random.get_global_generator()
-    with restored():
+    with variables_restored():
         first = drawn()
-    with restored():
+    with variables_restored():
         assert drawn() == first
     assert drawn() == first
     assert drawn() != first
@@ -32,7 +32,7 @@ def test_kernels_with_a_seed_of_their_own_go_on_if_nothing_else_was_drawn() -> N
     first = [float(tf.random.normal((), seed=7)) for _ in range(3)]
     tf.random.set_seed(3)
     assert float(tf.random.normal((), seed=7)) == first[0]
-    with restored():
+    with variables_restored():
         pass
     assert float(tf.random.normal((), seed=7)) == first[1]
 
@@ -41,7 +41,7 @@ def test_variables() -> None:
     variable = tf.Variable([1.0, 2.0])
 
     def interrupted() -> None:
-        with restored([variable]):
+        with variables_restored([variable]):
             variable.assign([3.0, 4.0])
             raise ZeroDivisionError
 

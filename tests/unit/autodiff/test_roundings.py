@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradcheck.autodiff.perturbation import SELECTING, UNIT, moved, other_roundings
+from gradcheck.autodiff.perturbation import SELECTING, UNIT, perturbed, perturbed_gradients
 
 
 def slope(x: tf.Tensor, f: Callable[[tf.Tensor], tf.Tensor] = tf.sigmoid) -> tf.Tensor:
@@ -30,20 +30,20 @@ def entries() -> dict[str, object]:
 def test_every_element_moves_by_a_unit_and_zeros_stay(shape: tuple[int, ...], dtype: tf.DType) -> None:
     unit = 1e-6
     value = tf.ones(shape, dtype)
-    change = np.abs((moved(value, np.random.default_rng(0), unit) - value).numpy())
+    change = np.abs((perturbed(value, np.random.default_rng(0), unit) - value).numpy())
     np.testing.assert_allclose(change, np.full(shape, unit), rtol=0.1)
-    assert not np.any(moved(0 * value, np.random.default_rng(0)))
+    assert not np.any(perturbed(0 * value, np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("value", [tf.constant([1, 2]), tf.constant([True]), tf.constant("a"), None, 3.0])
 def test_what_is_not_floating_stays(value: object) -> None:
-    assert moved(value, np.random.default_rng(0)) is value
+    assert perturbed(value, np.random.default_rng(0)) is value
 
 
 def test_digits_that_an_output_has_lost_show_up() -> None:
     x = tf.constant([34.0, 1.0], tf.float64)
     plain = slope(x)
-    with other_roundings(0):
+    with perturbed_gradients(0):
         rounded = slope(x)
     change = np.abs((rounded / plain - 1).numpy())
     assert change[0] > 0.01
@@ -57,7 +57,7 @@ def test_parts_of_a_sum_that_cancel_show_up() -> None:
     x = tf.constant([2.0], tf.float64)
     plain, change = slope(x, difference), 0.0
     for seed in range(4):
-        with other_roundings(seed):
+        with perturbed_gradients(seed):
             change = max(change, float(np.abs(slope(x, difference) - plain)[0]))
     assert 1e-8 < change < 1e-4
 
@@ -81,7 +81,7 @@ def test_a_gradient_still_finds_what_was_selected(name: str) -> None:
     x = tf.constant([0.3, 0.1, 0.7], tf.float64)
     plain = slope(x, SELECTIONS[name]).numpy()
     assert plain.any()
-    with other_roundings(0):
+    with perturbed_gradients(0):
         np.testing.assert_allclose(slope(x, SELECTIONS[name]), plain, rtol=100 * UNIT)
 
 
@@ -105,7 +105,7 @@ def test_the_registry_is_put_back_whatever_happens() -> None:
     before = entries()
 
     def interrupted() -> None:
-        with other_roundings(0):
+        with perturbed_gradients(0):
             assert entries() != before
             raise KeyboardInterrupt
 
@@ -117,7 +117,7 @@ def test_the_registry_is_put_back_whatever_happens() -> None:
 def test_a_function_that_is_traced_meanwhile_keeps_nothing() -> None:
     traced = tf.function(slope)
     x = tf.constant([34.0], tf.float64)
-    with other_roundings(0):
+    with perturbed_gradients(0):
         inside = traced(x)
     np.testing.assert_array_equal(inside, slope(x))
     np.testing.assert_array_equal(traced(x), slope(x))

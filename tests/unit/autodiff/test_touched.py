@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.state import FUNCTION, VARIABLE, touched, undone
+from gradcheck.autodiff.state import FUNCTION, VARIABLE, snapshot_variables, state_restored
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ WRITES = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_every_way_to_write(x: tf.Variable, write) -> None:
-    with touched() as seen:
+    with snapshot_variables() as seen:
         write(x)
     assert x.numpy().tolist() != [1.0, 2.0, 3.0]
     assert seen.value(x).numpy().tolist() == [1.0, 2.0, 3.0]
@@ -47,7 +47,7 @@ def test_a_variable_that_a_function_captured_long_ago(x: tf.Variable) -> None:
 
     outer = tf.function(lambda: tf.cond(tf.reduce_sum(x) > 0, inner, inner))
     outer()
-    with undone():
+    with state_restored():
         outer()
         assert x.numpy().tolist() == [3.0, 4.0, 5.0]
     assert x.numpy().tolist() == [2.0, 3.0, 4.0]
@@ -64,7 +64,7 @@ def test_variables_made_inside_keep_their_first_values(traced: bool) -> None:
 
     counting = tf.function(count) if traced else count
     for _ in range(2):
-        with undone():
+        with state_restored():
             assert float(counting()) == 6.0
         assert float(held[0]) == 5.0
 
@@ -82,7 +82,7 @@ def test_everything_is_put_back_whatever_is_raised(x: tf.Variable, error: type[B
     first: list[float] = []
 
     def interrupted() -> None:
-        with undone():
+        with state_restored():
             first.extend(drawn())
             x.assign_add([1.0, 1.0, 1.0])
             raise error
@@ -96,7 +96,7 @@ def test_everything_is_put_back_whatever_is_raised(x: tf.Variable, error: type[B
 
 def test_a_tape_around_it_stays_connected(x: tf.Variable) -> None:
     with tf.GradientTape() as tape:
-        with undone():
+        with state_restored():
             y = tf.reduce_sum(x**2)
             x.assign_sub([1.0, 1.0, 1.0])
         z = y * 2
@@ -113,7 +113,7 @@ def test_a_keras_model_in_training() -> None:
     held = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
     before = [variable.numpy() for variable in held]
     for step in (model.train_step, tf.function(model.train_step)):
-        with undone():
+        with state_restored():
             step(data)
             moved = [not np.array_equal(v.numpy(), value) for v, value in zip(held, before, strict=True)]
         assert sum(moved) > len(held) / 2

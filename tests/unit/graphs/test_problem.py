@@ -10,7 +10,7 @@ import tensorflow as tf
 from gradcheck.hunt.blame import alone, blame
 from gradcheck.hunt.evaluation import forward, forward_points
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.graph_problem import GraphProblem, count_on, standing
+from gradcheck.hunt.graph_problem import GraphProblem, count_on, nonsmooth_nodes
 
 X = Input((3,), (0.5, -1.0, 2.0))
 S = Input((), (3.0,))
@@ -88,16 +88,16 @@ def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
 
 def test_standing_tells_kinks_from_smooth_points() -> None:
     graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("relu", 0), Node.of("sin", 1)))
-    stands = standing(graph, values(graph))
+    stands = nonsmooth_nodes(graph, values(graph))
     assert (stands.kinks, stands.singular, stands.elements) == ((1,), (), 1)
     assert not stands.smooth
     assert not stands.composed
-    assert standing(GRAPH, values(GRAPH)).smooth
+    assert nonsmooth_nodes(GRAPH, values(GRAPH)).smooth
 
 
 def test_a_singular_point_is_composed() -> None:
     graph = Graph((Input((), (0.0,)),), (Node.of("sqrt", 0),))
-    assert standing(graph, values(graph)).composed
+    assert nonsmooth_nodes(graph, values(graph)).composed
 
 
 def test_rounding_away_from_a_kink_still_counts() -> None:

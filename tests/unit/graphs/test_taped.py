@@ -7,7 +7,7 @@ import tensorflow as tf
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.hunt import evaluation, trial
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import Taped, values_of
+from gradcheck.hunt.evaluation import TapedEvaluation, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import OpSpec
 
@@ -15,12 +15,12 @@ GRAPH = Graph((Input((2,), (0.5, 2.0)), Input((), (3.0,))), (Node.of("mul", 0, 0
 
 
 def test_the_values_are_those_of_a_plain_evaluation() -> None:
-    for value, expected in zip(Taped(GRAPH).values, values_of(GRAPH), strict=True):
+    for value, expected in zip(TapedEvaluation(GRAPH).values, values_of(GRAPH), strict=True):
         np.testing.assert_array_equal(value, expected)
 
 
 def test_it_gives_one_gradient() -> None:
-    recorded = Taped(GRAPH)
+    recorded = TapedEvaluation(GRAPH)
     gradient = recorded.gradient(tf.constant([1.0, 10.0], tf.float64))
     assert gradient is not None
     np.testing.assert_allclose(gradient[0].numpy(), [np.cos(0.25), 10 * 4 * np.cos(4.0)], rtol=1e-15)
@@ -31,7 +31,7 @@ def test_it_gives_one_gradient() -> None:
 def test_a_backward_pass_that_throws(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "tf.custom_gradient(lambda x: (tf.identity(x), lambda dy: tf.raise_here))({0})"
     monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", "planted", source, ("Identity",)))
-    recorded = Taped(Graph((Input((), (1.0,)),), (Node.of("thrower", 0),)))
+    recorded = TapedEvaluation(Graph((Input((), (1.0,)),), (Node.of("thrower", 0),)))
     with pytest.raises(DerivativeRaisedError, match="raise_here"):
         recorded.gradient(tf.constant(1.0, tf.float64))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.running.watch import Recorder, read, remains
+from gradcheck.hunt.running.watch import ProcessRecorder, read, remains
 
 SMALL = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 LARGE = Graph((Input((64,), tuple(map(float, range(64)))),), (Node.of("sin", 0), Node.of("mul", 1, 0)))
@@ -18,7 +18,7 @@ COMPLEX = Graph((Input((1,), (2.0 + 1.0j,), "complex128"),), (Node.of("complex_s
 
 
 def test_the_last_note_is_read_back_whole(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "running" / "a.json")
+    recorder = ProcessRecorder(tmp_path / "running" / "a.json")
     assert read(recorder.path) is None
     for graph in (SMALL, LARGE, COMPLEX, SMALL):
         before = time.time()
@@ -37,7 +37,7 @@ def test_the_last_note_is_read_back_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["half", "forged", "empty", "garbage", "link", "missing"])
 def test_a_damaged_note_is_none(tmp_path: Path, damage: str) -> None:
-    recorder = Recorder(tmp_path / "a.json")
+    recorder = ProcessRecorder(tmp_path / "a.json")
     recorder.note("sin", 1, SMALL)
     path, text = recorder.path, recorder.path.read_text()
     match damage:
@@ -58,7 +58,7 @@ def test_a_damaged_note_is_none(tmp_path: Path, damage: str) -> None:
 
 
 def test_only_what_a_dead_process_left_remains(tmp_path: Path) -> None:
-    alive = Recorder(tmp_path / "alive.json")
+    alive = ProcessRecorder(tmp_path / "alive.json")
     alive.note("sin", 1, SMALL)
     code = f"""
 import os, signal
@@ -83,7 +83,7 @@ def test_where_the_disk_is_full_nothing_more_is_noted(tmp_path: Path, monkeypatc
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    recorder = Recorder(tmp_path / "a.json")
+    recorder = ProcessRecorder(tmp_path / "a.json")
     monkeypatch.setattr(os, "pwrite", full)
     recorder.note("sin", 1, SMALL)
     assert not recorder.path.exists()

@@ -17,16 +17,16 @@ from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, drawing, examine
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.running import watch
-from gradcheck.hunt.running.watch import Recorder, Watch, read
+from gradcheck.hunt.running.watch import ProcessRecorder, ProcessWatch, read
 
 RIGHT = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 WRONG = Graph((Input((2,), (0.0, 2.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 
 
 @pytest.fixture
-def watching(monkeypatch: pytest.MonkeyPatch) -> Watch:
+def watching(monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
     """A watch of this test's own, on its way."""
-    own = Watch()
+    own = ProcessWatch()
     monkeypatch.setattr(watch, "_watch", own)
     return own
 
@@ -36,9 +36,11 @@ def test_without_a_watch_nothing_is_kept_or_stopped() -> None:
     assert watch.current().recorder is None
 
 
-def test_what_runs_is_on_disk_before_it_runs(watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_is_on_disk_before_it_runs(
+    watching: ProcessWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Any] = []
-    watching.recorder = Recorder(tmp_path / "a.json")
+    watching.recorder = ProcessRecorder(tmp_path / "a.json")
 
     def run(graph: Graph, orders: tuple[int, ...]) -> Any:
         seen.append(read(tmp_path / "a.json"))
@@ -52,14 +54,14 @@ def test_what_runs_is_on_disk_before_it_runs(watching: Watch, tmp_path: Path, mo
     assert read(tmp_path / "a.json") is None
 
 
-def test_a_rejected_draw_is_counted(watching: Watch) -> None:
+def test_a_rejected_draw_is_counted(watching: ProcessWatch) -> None:
     coverage = Coverage()
     with pytest.raises(UnsatisfiedAssumption), drawing("sin", 1, coverage):
         raise UnsatisfiedAssumption
     assert (coverage.examples("sin"), coverage.valid("sin")) == (1, 0)
 
 
-def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(watching: Watch) -> None:
+def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(watching: ProcessWatch) -> None:
     coverage = Coverage()
 
     @settings(database=None, deadline=None)
@@ -76,7 +78,7 @@ def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(watching: Watch) 
     assert coverage.examples() == 5
 
 
-def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(watching: Watch) -> None:
+def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(watching: ProcessWatch) -> None:
     checked: list[float] = []
 
     @settings(database=None, deadline=None)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import Discovery, NodeCheck, literal
+from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.environment import Environment
@@ -35,7 +35,7 @@ def report() -> Report:
         Kind.NON_FINITE, 1, "x", (0,), None, float("nan"), 9.0, 2e-12, 3e-11, "NaN instead of 9", why, "x[1]"
     )
     return Report(
-        Discovery(
+        GraphFinding(
             graph,
             1,
             (wrong,),

@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import Discovery, literal, trigger
+from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Finding, Kind
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 WRONG = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
-FOUND = Discovery(GRAPH, 1, (WRONG,), "cumprod", 1, "zero in argument 0", literal(np.ones(3)))
+FOUND = GraphFinding(GRAPH, 1, (WRONG,), "cumprod", 1, "zero in argument 0", literal(np.ones(3)))
 
 
 def test_the_name_depends_on_the_signature_only() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Entries
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Comparison
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.comparison import Comparison
-from gradcheck.hunt.report.evidence import Evidence, completed, evidence
+from gradcheck.hunt.report.comparison import ElementComparison
+from gradcheck.hunt.report.evidence import PageEvidence, completed, evidence
 from gradcheck.hunt.report.heat_map import drawn, level
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.result import Finding, Kind
@@ -20,12 +20,12 @@ from gradcheck.result import Finding, Kind
 WRONG = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
 
 
-def found(graph: Graph, order: int = 1, position: int | None = None, weights: object = 1.0) -> Discovery:
+def found(graph: Graph, order: int = 1, position: int | None = None, weights: object = 1.0) -> GraphFinding:
     """A discovery of a wrong value at a node, the last one unless told."""
     place = graph.size - 1 if position is None else position
     op = graph.nodes[place - len(graph.inputs)].op
     direction = tuple(literal(np.ones(value.shape)) for value in graph.inputs) if order == 2 else ()
-    return Discovery(graph, order, (WRONG,), op, place, "none", literal(weights), direction)
+    return GraphFinding(graph, order, (WRONG,), op, place, "none", literal(weights), direction)
 
 
 XLOGY = found(Graph((Input((2,), (0.0, 3.0)), Input((2,), (2.0, 2.0))), (Node.of("xlogy", 0, 1),)), weights=[1.0, 1.0])
@@ -48,7 +48,7 @@ def test_a_wrong_derivative_ends_in_a_flat_floor_and_the_right_one_in_a_v() -> N
 def test_the_curve_of_a_right_derivative_is_a_v(order: int) -> None:
     graph = Graph(SIN.inputs, (*SIN.nodes, Node.of("exp", 1)))
     direction = [literal([1.0, 1.0])] if order == 2 else []
-    curve = step_curve(Comparison.of(graph, literal([1.0, 1.0]), direction))
+    curve = step_curve(ElementComparison.of(graph, literal([1.0, 1.0]), direction))
     assert curve.autodiff is not None
     far = np.array(curve.distances(curve.autodiff))
     steps = np.array(curve.steps)
@@ -61,24 +61,24 @@ def test_the_curve_of_a_right_derivative_is_a_v(order: int) -> None:
 
 
 def test_the_worst_element_is_the_furthest_off_of_the_wrong_ones() -> None:
-    comparison = Comparison.of(SIN, literal([1.0, 1.0]))
+    comparison = ElementComparison.of(SIN, literal([1.0, 1.0]))
     far, allowed = np.array([9.0, 1.0, 5.0, 8.0]), np.array([1.0, 1e-3, 1e-2, 1e-9])
     status = np.array([MISMATCH, MISMATCH, MISMATCH, INCONCLUSIVE])
     zeros = np.zeros(4)
-    table = Entries(far, zeros, zeros, allowed, status, np.zeros(4, int))
+    table = Comparison(far, zeros, zeros, allowed, status, np.zeros(4, int))
     assert worst_of(comparison, table) == 1
-    nearly = Entries(np.array([0.1, 0.3, 0.2, 9.0]), zeros, zeros, np.ones(4), status * 0, np.zeros(4, int))
+    nearly = Comparison(np.array([0.1, 0.3, 0.2, 9.0]), zeros, zeros, np.ones(4), status * 0, np.zeros(4, int))
     assert worst_of(comparison, nearly) == 3
 
 
-def worst_of(comparison: Comparison, table: Entries) -> int:
+def worst_of(comparison: ElementComparison, table: Comparison) -> int:
     """The worst element if these were the entries."""
     vars(comparison)["entries"] = table
     return comparison.worst
 
 
 def test_the_curve_at_second_order_agrees_with_the_closed_form() -> None:
-    curve = step_curve(Comparison.of(SIN, literal([1.0, 1.0]), [literal([1.0, 2.0])]))
+    curve = step_curve(ElementComparison.of(SIN, literal([1.0, 1.0]), [literal([1.0, 2.0])]))
     place = int(curve.element[-2])
     assert curve.autodiff == pytest.approx([-math.sin(0.5), -2 * math.sin(1.0)][place], rel=1e-12)
     assert curve.limit == pytest.approx(curve.autodiff, rel=1e-9)
@@ -128,7 +128,7 @@ def test_a_derivative_that_throws_costs_the_drawings_only(monkeypatch: pytest.Mo
         raise RuntimeError("no <gradient> today\nand more")
 
     monkeypatch.setattr("gradcheck.hunt.report.comparison.compare_first", refuse)
-    assert evidence(XLOGY) == Evidence(problem="RuntimeError: no <gradient> today")
+    assert evidence(XLOGY) == PageEvidence(problem="RuntimeError: no <gradient> today")
 
 
 def test_every_nodes_own_derivative_is_taken_at_its_arguments() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import Discovery, literal
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirm import Confirmation
-from gradcheck.hunt.report.evidence import Evidence, completed, evidence
+from gradcheck.hunt.report.evidence import PageEvidence, completed, evidence
 from gradcheck.hunt.report.finding_page import finding_page
 from gradcheck.hunt.report.issue_form import issue_form
 from gradcheck.hunt.report.junit import properties
@@ -26,7 +26,7 @@ NASTY = "</code></pre></style><script>alert(1)</script><img src=x onerror=alert(
 
 
 def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Parsed) -> None:
-    page = parsed(finding_page(report.discovery, Evidence(1, 2, CURVE), report.confirmation))
+    page = parsed(finding_page(report.discovery, PageEvidence(1, 2, CURVE), report.confirmation))
     for part in (
         "cumprod : non-finite at order 1",
         "the first derivative of cumprod (zero in argument 0) is not finite at a point where the function is smooth",
@@ -51,7 +51,7 @@ def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Pa
 
 
 def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Parsed) -> None:
-    text = finding_page(report.discovery, Evidence(1, 2, CURVE), report.confirmation)
+    text = finding_page(report.discovery, PageEvidence(1, 2, CURVE), report.confirmation)
     page = parsed(text)
     assert {"script", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in page.elements} == set()
     attributes = [(name, value) for _, found in page.elements for name, value in found.items()]
@@ -84,9 +84,9 @@ def nasty(report: Report) -> Report:
 def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed) -> None:
     evil = nasty(report)
     curve = dataclasses.replace(CURVE, element=NASTY)
-    text = finding_page(evil.discovery, Evidence(1, 2, curve, problem=NASTY), evil.confirmation)
+    text = finding_page(evil.discovery, PageEvidence(1, 2, curve, problem=NASTY), evil.confirmation)
     unheard = dataclasses.replace(report.discovery, culprit="unheard of")
-    plain = finding_page(unheard, Evidence(1, 2, CURVE), report.confirmation)
+    plain = finding_page(unheard, PageEvidence(1, 2, CURVE), report.confirmation)
     assert "<script" not in text
     assert "<img" not in text
     assert "\u202e" not in text
@@ -100,10 +100,10 @@ def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed)
 
 def test_with_matplotlib_the_curve_is_drawn_in_the_pages_colours(report: Report, parsed: Parsed) -> None:
     pytest.importorskip("matplotlib")
-    page = parsed(finding_page(report.discovery, Evidence(1, 2, CURVE)))
+    page = parsed(finding_page(report.discovery, PageEvidence(1, 2, CURVE)))
     drawn = [svg for svg in page.named("svg") if svg.get("class") == "curve"]
     assert len(drawn) == 1
-    text = finding_page(report.discovery, Evidence(1, 2, CURVE))
+    text = finding_page(report.discovery, PageEvidence(1, 2, CURVE))
     assert "var(--wrong)" in text.partition('class="curve"')[2]
     assert "#020202" not in text
     assert "As a table" in page.text
@@ -114,7 +114,7 @@ def test_without_matplotlib_the_curve_is_a_table(
     report: Report, parsed: Parsed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = parsed(finding_page(report.discovery, Evidence(1, 2, CURVE)))
+    page = parsed(finding_page(report.discovery, PageEvidence(1, 2, CURVE)))
     assert [svg for svg in page.named("svg") if svg.get("class") == "curve"] == []
     assert "Install gradcheck[report] for a drawing." in page.text
     assert "1.00e-02 1.01 1.99e+00 1.00e-02" in page.text  # step, difference, from autodiff, from the limit
@@ -126,7 +126,7 @@ def test_the_drawing_leaves_matplotlibs_settings_alone_and_is_always_the_same(re
     matplotlib.rcParams["font.size"] = 33.0
     try:
         before = dict(matplotlib.rcParams)
-        texts = {finding_page(report.discovery, Evidence(1, 2, CURVE)) for _ in range(2)}
+        texts = {finding_page(report.discovery, PageEvidence(1, 2, CURVE)) for _ in range(2)}
         assert dict(matplotlib.rcParams) == before
     finally:
         matplotlib.rcParams["font.size"] = matplotlib.rcParamsDefault["font.size"]
@@ -134,19 +134,19 @@ def test_the_drawing_leaves_matplotlibs_settings_alone_and_is_always_the_same(re
 
 
 def test_what_could_not_be_computed_is_said(report: Report, parsed: Parsed) -> None:
-    page = parsed(finding_page(report.discovery, Evidence(problem="RuntimeError: no such kernel")))
+    page = parsed(finding_page(report.discovery, PageEvidence(problem="RuntimeError: no such kernel")))
     assert "Step-size curve There is none: RuntimeError: no such kernel" in page.text
 
 
 def test_what_is_no_longer_wrong_is_said(report: Report, parsed: Parsed) -> None:
-    page = parsed(finding_page(report.discovery, Evidence(0, 2, CURVE)))
+    page = parsed(finding_page(report.discovery, PageEvidence(0, 2, CURVE)))
     assert "wrong, computed anew 0 of 2" in page.text
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_has_a_page(report: Report, parsed: Parsed, kind: Kind) -> None:
     wrong = Finding(kind, 1, "the inputs", None, None, None, None, None, None, "TypeError: no")
-    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(wrong,)), Evidence()))
+    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(wrong,)), PageEvidence()))
     assert f"{kind.value} at order 1" in page.text
     assert "TypeError: no" in page.text
 
@@ -154,7 +154,7 @@ def test_every_kind_has_a_page(report: Report, parsed: Parsed, kind: Kind) -> No
 def test_the_worst_of_several_inputs_is_the_one_shown_on_top(report: Report, parsed: Parsed) -> None:
     mild = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 1.0, 2.0, 1e-12, 1e-2, "mild")
     bad = Finding(Kind.WRONG_VALUE, 1, "input 0", (1,), None, 1.0, 2.0, 1e-12, 1e-9, "bad")
-    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(mild, bad)), Evidence()))
+    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(mild, bad)), PageEvidence()))
     assert "worst element x[1]" in page.text
     assert "off by 1e+09 times" in page.text
 
@@ -162,7 +162,7 @@ def test_the_worst_of_several_inputs_is_the_one_shown_on_top(report: Report, par
 def test_a_real_discovery_from_its_graph_alone(parsed: Parsed) -> None:
     graph = Graph((Input((2,), (0.0, 3.0)), Input((2,), (2.0, 2.0))), (Node.of("xlogy", 0, 1),))
     wrong = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 0.0, np.log(2.0), 1e-14, 1e-13, "0 instead of log 2")
-    whole = completed(Discovery(graph, 1, (wrong,), "xlogy", 2, "zero in argument 0", literal([1.0, 1.0])))
+    whole = completed(GraphFinding(graph, 1, (wrong,), "xlogy", 2, "zero in argument 0", literal([1.0, 1.0])))
     page = parsed(finding_page(whole, evidence(whole)))
     assert "wrong elements 1 of 4" in page.text
     assert "Where it is wrong x1" in page.text

@@ -28,7 +28,7 @@ from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.overview_page import headline, overview_page, rate
 from gradcheck.hunt.report.reach import Grade, reaches
 from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.run import Run, merge
+from gradcheck.hunt.report.run import HuntRun, merge
 from gradcheck.hunt.report.summary import summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.result import Kind
@@ -39,7 +39,7 @@ NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|
 
 
 @pytest.fixture
-def run(machine: Environment, report: Report) -> Run:
+def run(machine: Environment, report: Report) -> HuntRun:
     """A run with something of everything."""
     worse = dataclasses.replace(report.discovery.findings[0], kind=Kind.RAISES, autodiff=None)
     events: list[Event] = [
@@ -64,7 +64,7 @@ def run(machine: Environment, report: Report) -> Run:
     return dataclasses.replace(merge(events), remarks=("gw1.jsonl: line 3 is half-written; its process was killed",))
 
 
-def test_grades(run: Run) -> None:
+def test_grades(run: HuntRun) -> None:
     told = {(each.operation, each.order): each for each in reaches(run, {("log", 1): "log-order1"})}
     assert len(told) == 2 * len(CATALOGUE)
     grades = {pair: (each.grade, each.reason) for pair, each in told.items()}
@@ -82,10 +82,10 @@ def test_grades(run: Run) -> None:
 
 
 def test_a_run_without_a_word_on_operations_was_asked_for_all() -> None:
-    assert {each.grade for each in reaches(Run())} == {Grade.RED, Grade.NONE}
+    assert {each.grade for each in reaches(HuntRun())} == {Grade.RED, Grade.NONE}
 
 
-def test_everything_that_was_asked_for_is_on_the_page(run: Run, parsed: Parsed) -> None:
+def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Parsed) -> None:
     page = parsed(overview_page(run, {("log", 1): "log-order1"}))
     for part in (
         "2 new findings, 1 crash, 1 hang, 1 known fixed",
@@ -112,14 +112,14 @@ def test_everything_that_was_asked_for_is_on_the_page(run: Run, parsed: Parsed) 
         assert part in page.text, part
 
 
-def test_findings_link_to_their_pages(run: Run, parsed: Parsed) -> None:
+def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
     links = [place["href"] for place in parsed(overview_page(run)).named("a")]
     assert links == [f"{report.discovery.name}.html" for report in run.ranked]
     assert all(re.fullmatch(r"[a-z0-9_-]+\.html", link) for link in links)
     assert run.ranked[0].discovery.signature.kind is Kind.RAISES
 
 
-def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: Run, parsed: Parsed) -> None:
+def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:
     cells = [place for place in parsed(overview_page(run)).named("i") if place.get("title")]
     assert len(cells) == 2 * len(CATALOGUE)
     assert {place["aria-label"] for place in cells} == {place["title"] for place in cells}
@@ -127,13 +127,13 @@ def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: Run
 
 
 def test_an_empty_run_has_a_page(parsed: Parsed) -> None:
-    page = parsed(overview_page(Run()))
+    page = parsed(overview_page(HuntRun()))
     assert "No new finding" in page.text
     assert "Nothing new is wrong." in page.text
-    assert rate(Run()) is None
+    assert rate(HuntRun()) is None
 
 
-def test_nothing_that_comes_from_outside_can_act(run: Run, parsed: Parsed) -> None:
+def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -> None:
     machine = dataclasses.replace(run.started[0].environment, processor=NASTY, tensorflow=NASTY)
     evil = dataclasses.replace(
         run,
@@ -153,7 +153,7 @@ def test_nothing_that_comes_from_outside_can_act(run: Run, parsed: Parsed) -> No
     assert "<img" not in told
 
 
-def test_the_summary_ranks_the_findings_and_says_what_changed(run: Run) -> None:
+def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> None:
     told = summary(run)
     assert told.startswith("# gradcheck: 2 new findings, 1 crash, 1 hang, 1 known fixed\n")
     assert "99 examples; operations tested: 1 at order 1, 0 at order 2; 5.5 examples a second" in told
@@ -166,7 +166,7 @@ def test_the_summary_ranks_the_findings_and_says_what_changed(run: Run) -> None:
     assert re.search(r"^tanh +6 ", told, re.MULTILINE)
 
 
-def test_a_run_is_written_whole(run: Run, tmp_path: Path) -> None:
+def test_a_run_is_written_whole(run: HuntRun, tmp_path: Path) -> None:
     paths = write_run(run, tmp_path / "new")
     assert [path.name for path in paths] == ["index.html", "summary.md"]
     assert paths[0].read_text() == overview_page(run)

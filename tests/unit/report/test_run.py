@@ -26,7 +26,7 @@ from gradcheck.hunt.events import (
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.run import Run, merge, read
+from gradcheck.hunt.report.run import HuntRun, merge, read
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 
@@ -43,7 +43,7 @@ def written(folder: Path, started: Started, worker: str, *events: Event) -> Path
     return file.path
 
 
-def lines(run: Run) -> list[str]:
+def lines(run: HuntRun) -> list[str]:
     return [to_line(event) for event in run.events()]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import Discovery, NodeCheck, literal
+from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import from_json
 from gradcheck.hunt.report.confirm import Confirmation
-from gradcheck.hunt.report.evidence import Evidence
+from gradcheck.hunt.report.evidence import PageEvidence
 from gradcheck.hunt.report.markdown import markdown, verdict
 from gradcheck.hunt.report.writer import ReportError, text, write
 from gradcheck.result import Finding, Kind
@@ -21,7 +21,7 @@ from tests.machine import MACHINE
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 WRONG = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
-FOUND = Discovery(
+FOUND = GraphFinding(
     GRAPH,
     1,
     (WRONG,),
@@ -142,7 +142,9 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
 
 
 def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradcheck.hunt.report.evidence.evidence", lambda found: Evidence())  # files are the subject
+    monkeypatch.setattr(
+        "gradcheck.hunt.report.evidence.evidence", lambda found: PageEvidence()
+    )  # files are the subject
     reasons = [letter * 5000 for letter in "abcd"]
     found = [dataclasses.replace(FOUND, findings=(dataclasses.replace(WRONG, reason=reason),)) for reason in reasons]
     threads = [threading.Thread(target=lambda d=one: [write(d, tmp_path) for _ in range(10)]) for one in found]

@@ -18,7 +18,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_text, to_text
-from gradcheck.hunt.graph_problem import standing
+from gradcheck.hunt.graph_problem import nonsmooth_nodes
 
 ORDERS = pytest.mark.parametrize("order", [1, 2])
 
@@ -68,7 +68,7 @@ def test_values_are_special(collected: Callable[[int], Any], order: int) -> None
 
 @ORDERS
 def test_composed_kinks_are_rare_and_single_ones_are_not(collected: Callable[[int], Any], order: int) -> None:
-    places = [standing(graph, _values(graph)) for graph in collected(order).graphs]
+    places = [nonsmooth_nodes(graph, _values(graph)) for graph in collected(order).graphs]
     assert sum(place.composed for place in places) <= 0.1 * len(places)
     assert sum(not place.smooth and not place.composed for place in places) >= 0.03 * len(places)
 

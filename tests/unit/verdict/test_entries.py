@@ -13,7 +13,7 @@ from gradcheck.comparison.tables import (
     KINDS,
     KINK,
     MISMATCH,
-    Entries,
+    Comparison,
     Tolerance,
     code_of,
     confirmed,
@@ -23,7 +23,7 @@ from gradcheck.numerics.difference import Estimate
 from gradcheck.result import Kind, Reason
 
 
-def entries(**changes: object) -> Entries:
+def entries(**changes: object) -> Comparison:
     table = {
         "autodiff": np.array([[1.0, 2.0], [np.nan, 4.0]]),
         "difference": np.array([[1.0, 3.0], [1.0, 9.0]]),
@@ -32,10 +32,10 @@ def entries(**changes: object) -> Entries:
         "status": np.array([[AGREE, MISMATCH], [MISMATCH, INCONCLUSIVE]]),
         "code": np.array([[0, code_of(Kind.WRONG_VALUE)], [code_of(Kind.MISSING), code_of(Reason.STAIRCASE)]]),
     }
-    return Entries(**{**table, **changes})  # type: ignore[arg-type]
+    return Comparison(**{**table, **changes})  # type: ignore[arg-type]
 
 
-def settled(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Entries:
+def settled(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Comparison:
     values = np.array(difference)
     whole = np.full(values.shape, bound)
     estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape))

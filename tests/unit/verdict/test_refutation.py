@@ -10,17 +10,17 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.comparison.filters import without_aliases, without_residue
-from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Entries, code_of
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Comparison, code_of
 from gradcheck.numerics.difference import Estimate
 from gradcheck.result import Kind
 
 
-def entries(autodiff: float, difference: float, bound: float) -> Entries:
+def entries(autodiff: float, difference: float, bound: float) -> Comparison:
     def one(value: Any) -> Any:
         return np.array([[value]])
 
     code = code_of(Kind.WRONG_VALUE)
-    return Entries(one(autodiff), one(difference), one(bound), one(10 * bound), one(MISMATCH), one(code))
+    return Comparison(one(autodiff), one(difference), one(bound), one(10 * bound), one(MISMATCH), one(code))
 
 
 def test_a_residue_of_large_terms_is_rounding() -> None:

@@ -8,21 +8,23 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.probes import Table
+from gradcheck.comparison.probes import ComparisonTable
 from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, KINK, MISMATCH, Entries, code_of
+from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, KINK, MISMATCH, Comparison, code_of
 from gradcheck.result import Finding, Kind, Reason, Result
 
 NAMES = Names.of((Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")))
 
 
-def table(status: list[int], code: list[int], *, searched: bool = False) -> Table:
+def table(status: list[int], code: list[int], *, searched: bool = False) -> ComparisonTable:
     """One output, coordinates from 0: autodiff 0 against 1, 2, 3, …"""
     count = len(status)
     difference = np.arange(1.0, count + 1)[:, None]
     blank = np.full((count, 1), 0.1)
-    filled = Entries(0 * difference, difference, blank / 10, blank, np.array(status)[:, None], np.array(code)[:, None])
-    return Table(filled, tuple(range(count)), (0,), searched=searched)
+    filled = Comparison(
+        0 * difference, difference, blank / 10, blank, np.array(status)[:, None], np.array(code)[:, None]
+    )
+    return ComparisonTable(filled, tuple(range(count)), (0,), searched=searched)
 
 
 def test_places_of_coordinates() -> None:
@@ -64,7 +66,7 @@ def test_verdict_and_counts() -> None:
 
 def test_probes_quote_their_resolution_by_the_largest_contribution() -> None:
     plain = table([AGREE], [0])
-    probe = Table(plain.entries, (None,), (None,), contribution=np.array([[0.01]]))
+    probe = ComparisonTable(plain.entries, (None,), (None,), contribution=np.array([[0.01]]))
     assert summarise(1, [probe], NAMES).relative_resolution == pytest.approx(10.0)
     assert summarise(1, [plain], NAMES).relative_resolution == pytest.approx(0.1)
 
