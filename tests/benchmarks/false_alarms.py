@@ -52,8 +52,6 @@ def hunt(number: int, count: int, show: int) -> Tally:
         for order, result in checked.result.orders.items():
             one = type(checked.result)({order: result})
             single = trial.Trial(graph, one, checked.nonsmooth_nodes, checked.error_ratio)
-                graph, type(checked.result)({order: result}), checked.nonsmooth_nodes, checked.error_ratio
-            )
             outcome = hunting.outcome(single)
             tally.outcomes[order, outcome] += 1
             if outcome == MISMATCH or (outcome == INCONCLUSIVE and len(tally.shown) < show):

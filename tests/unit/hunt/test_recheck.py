@@ -14,7 +14,7 @@ from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report
 from gradcheck.result import Finding, Kind
 
-DEFECTS = {defect.name: defect for defect in load(Path(__file__).parents[2] / "reports" / "known")}
+DEFECTS = {defect.name: defect for defect in load(Path(__file__).parents[3] / "reports" / "known")}
 SIN = Graph((literal([0.0]),), (Node.of("sin", 0),))
 CUMPROD = DEFECTS["cumprod-zero-order1"]
 LOST = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 1.0, 1e-12, 1e-11, "")

@@ -16,7 +16,7 @@ from gradcheck.hunt.recheck import Recheck, of_deviation, of_known
 from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Program, Structure, Variable
 from tests import forging
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 RECORDS = {one.name: one for one in known.deviations(COMMITTED)}
 WATCH = RECORDS["tape-watch-while-stopped"]
 SCALAR = RECORDS["tape-batch-jacobian-of-scalar"]

@@ -17,7 +17,7 @@ from gradcheck.hunt.graph import Graph, Node
 from gradcheck.result import Finding, Kind
 from tests import forging
 
-COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 DOCUMENT = json.loads((COMMITTED / "cumprod-zero-order1.json").read_text())
 FORWARD = {"exclusive": False, "reverse": False}
 

@@ -13,7 +13,7 @@ from gradcheck.defects import known
 from gradcheck.defects.records import Defect, from_json, to_json
 from gradcheck.hunt.graph_json import GraphFormatError
 
-KNOWN = Path(__file__).parents[2] / "reports" / "known"
+KNOWN = Path(__file__).parents[3] / "reports" / "known"
 
 
 @pytest.fixture
