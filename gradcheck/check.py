@@ -20,7 +20,7 @@ from gradcheck.comparison.second_order import SecondExplanation, second_order
 from gradcheck.comparison.summary import Names, broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.checked import Checked, Explanation, SecondDiagnosis
-from gradcheck.result import INCONCLUSIVE, MISMATCH, Kind, OrderResult, Reason, Result
+from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
 
@@ -50,8 +50,8 @@ def check(
     RuntimeError, naming the argument, where there is nothing to check.
 
     >>> import tensorflow as tf
-    >>> check(lambda x: tf.sin(x) * x, 2.0).verdict
-    'agree'
+    >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
+    agree
     """
     tolerance = tolerance_from(order, rtol, atol, probes)
     if order == 2 and gradient is not None and not callable(gradient):
@@ -105,12 +105,12 @@ def refuse_mode(inconclusive: str | None) -> None:
 def raise_unless_good(name: str, result: Result, label: str, inconclusive: str | None) -> None:
     """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller."""
     __tracebackhide__ = True
-    if result.verdict == MISMATCH:
+    if result.verdict == Verdict.MISMATCH:
         raise FAILURES[result.findings[0].kind](failure(name, result, label), result) from None
-    if result.verdict != INCONCLUSIVE or inconclusive == "ignore":
+    if result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return
     first = result.orders[1]
-    nothing_seen = first.verdict == INCONCLUSIVE and first.compared == 0
+    nothing_seen = first.verdict == Verdict.INCONCLUSIVE and first.compared == 0
     if inconclusive == "raise" or (inconclusive is None and nothing_seen):
         raise GradientInconclusive(doubt(name, result), result) from None
     warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=3)
@@ -208,4 +208,4 @@ def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: i
 
 def _empty(order: int) -> Result:
     note = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
-    return Result({n: OrderResult(order=n, verdict="agree", notes=(note,)) for n in range(1, order + 1)})
+    return Result({n: OrderResult(order=n, verdict=Verdict.AGREE, notes=(note,)) for n in range(1, order + 1)})

@@ -17,7 +17,7 @@ from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.traced import as_traced
-from gradcheck.result import MISMATCH, OrderResult, Result
+from gradcheck.result import OrderResult, Result, Verdict
 
 
 def explain(
@@ -78,7 +78,7 @@ def _explained(
     calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
     found = [explained_call(code, call, tolerance, probes, names) for call in calls]
     if complaint is not None and complaint.finding is not None:
-        found.append(Explained(OrderResult(1, MISMATCH, (complaint.finding,)), (complaint,)))
+        found.append(Explained(OrderResult(1, Verdict.MISMATCH, (complaint.finding,)), (complaint,)))
     return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))
 
 

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
 
-AGREE = "agree"
-MISMATCH = "mismatch"
-INCONCLUSIVE = "inconclusive"
-SEVERITY = (AGREE, INCONCLUSIVE, MISMATCH)
+
+class Word(str, Enum):
+    """A member is its word: it equals it, prints as it and is written to files as it."""
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __format__(self, format_spec: str) -> str:
+        return str.__format__(self, format_spec)
 
 
-class Kind(str, Enum):
+class Verdict(Word):
+    """What a comparison comes to, the best first.
+
+    >>> f"{Verdict.MISMATCH}", Verdict.MISMATCH == "mismatch"
+    ('mismatch', True)
+    """
+
+    AGREE = "agree"
+    INCONCLUSIVE = "inconclusive"
+    MISMATCH = "mismatch"
+
+    @staticmethod
+    def worst(verdicts: Iterable[Verdict]) -> Verdict:
+        """The worst of several verdicts."""
+        return max(verdicts, key=list(Verdict).index)
+
+
+class Kind(Word):
     """The kinds of mismatch, the most severe first."""
 
     RAISES = "raises"
@@ -27,8 +49,8 @@ class Kind(str, Enum):
     MODES = "modes disagree"
 
 
-class Reason(str, Enum):
-    """Why nobody could tell."""
+class Reason(Word):
+    """Why a comparison is inconclusive."""
 
     HIGHER_KINK = "kink of higher order"
     COMPOSED_KINK = "convention at a composed kink"
@@ -41,7 +63,7 @@ class Reason(str, Enum):
     CANNOT_RUN = "cannot run in this mode"
 
 
-class Cause(str, Enum):
+class Cause(Word):
     """Why a gradient is None, zero, partial or wrong, in the words of the reports."""
 
     OUTSIDE_TAPE = "computed outside the tape"
@@ -131,7 +153,7 @@ class OrderResult:
     """
 
     order: int
-    verdict: str
+    verdict: Verdict
     findings: tuple[Finding, ...] = ()
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
@@ -201,9 +223,9 @@ class Result:
     sources: tuple[SourceResult, ...] = ()
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """The worst verdict of the orders asked for."""
-        return max((order.verdict for order in self.orders.values()), key=SEVERITY.index)
+        return Verdict.worst(order.verdict for order in self.orders.values())
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -42,8 +42,8 @@ def assert_step(
     ...     with tf.GradientTape() as tape:
     ...         loss = x**2
     ...     return loss, [tape.gradient(loss, x)]
-    >>> assert_step(step, variables=[x]).verdict
-    'agree'
+    >>> print(assert_step(step, variables=[x]).verdict)
+    agree
     """
     __tracebackhide__ = True
     refuse_mode(inconclusive)

@@ -255,8 +255,8 @@ def symmetric(value: Any) -> Structured:
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
-    >>> check(tf.linalg.eigvalsh, symmetric([[2.0, 0.5], [0.5, 1.0]])).verdict
-    'agree'
+    >>> print(check(tf.linalg.eigvalsh, symmetric([[2.0, 0.5], [0.5, 1.0]])).verdict)
+    agree
     """
     return Structured(value, Symmetric())
 
@@ -266,8 +266,8 @@ def hermitian(value: Any) -> Structured:
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
-    >>> check(tf.linalg.eigvalsh, hermitian([[2.0 + 0j, 0.5j], [-0.5j, 1.0]])).verdict
-    'agree'
+    >>> print(check(tf.linalg.eigvalsh, hermitian([[2.0 + 0j, 0.5j], [-0.5j, 1.0]])).verdict)
+    agree
     """
     return Structured(value, Symmetric(conjugate=True))
 
@@ -279,8 +279,8 @@ def positive_definite(value: Any) -> Structured:
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
-    >>> check(tf.linalg.cholesky, positive_definite([[2.0, 0.5], [0.5, 1.0]]), order=2).verdict
-    'agree'
+    >>> print(check(tf.linalg.cholesky, positive_definite([[2.0, 0.5], [0.5, 1.0]]), order=2).verdict)
+    agree
     """
     return Structured(value, PositiveDefinite())
 
@@ -306,8 +306,8 @@ def simplex(value: Any) -> Structured:
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
-    >>> check(lambda p: tf.reduce_sum(p * tf.math.log(p)), simplex([0.25, 0.75])).verdict
-    'agree'
+    >>> print(check(lambda p: tf.reduce_sum(p * tf.math.log(p)), simplex([0.25, 0.75])).verdict)
+    agree
     """
     return Structured(value, Simplex())
 
@@ -319,7 +319,7 @@ def increasing(value: Any) -> Structured:
 
     >>> import tensorflow as tf
     >>> from gradcheck import check
-    >>> check(lambda x: tf.math.log(x[1:] - x[:-1]), increasing([1.0, 2.0, 4.0])).verdict
-    'agree'
+    >>> print(check(lambda x: tf.math.log(x[1:] - x[:-1]), increasing([1.0, 2.0, 4.0])).verdict)
+    agree
     """
     return Structured(value, Increasing())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from gradcheck.result import MISMATCH, Finding, Kind, OrderResult, Result
+from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict
 
 
 class GradientInconclusive(AssertionError):
@@ -149,6 +149,6 @@ def _order(order: OrderResult) -> str:
     if not order.compared:
         return f"order {order.order}: {order.verdict}"
     line = f"order {order.order}: {order.verdict}, {order.compared} compared, {order.inconclusive} inconclusive"
-    if order.verdict == MISMATCH or not isfinite(order.resolution):
+    if order.verdict == Verdict.MISMATCH or not isfinite(order.resolution):
         return line
     return f"{line}; an error of {order.resolution:.1e} would have been noticed"

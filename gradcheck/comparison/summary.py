@@ -11,10 +11,7 @@ import numpy as np
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.probes import ComparisonTable
 from gradcheck.comparison.tables import INCONCLUSIVE, KINDS, KINK, MISMATCH, Comparison, stacked
-from gradcheck.result import AGREE as AGREES
-from gradcheck.result import INCONCLUSIVE as UNKNOWN
-from gradcheck.result import MISMATCH as WRONG
-from gradcheck.result import Finding, Kind, OrderResult, Reason
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +68,7 @@ def summarise(
     findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, tables, names)]
     findings.sort(key=lambda finding: KINDS.index(finding.kind))
     undecided = int(np.sum(whole.status == INCONCLUSIVE))
-    verdict = WRONG if findings else UNKNOWN if undecided else AGREES
+    verdict = Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if undecided else Verdict.AGREE
     seen = _seen(whole)
     resolution = float(np.max(whole.allowed[seen])) if seen.any() else float("nan")
     kinks = int(np.sum(whole.status == KINK))
@@ -92,13 +89,13 @@ def summarise(
 
 def undecided(order: int, reason: Reason, note: str) -> OrderResult:
     """An order at which nothing could be compared."""
-    return OrderResult(order=order, verdict=UNKNOWN, reasons=(reason,), notes=(note,), inconclusive=1)
+    return OrderResult(order=order, verdict=Verdict.INCONCLUSIVE, reasons=(reason,), notes=(note,), inconclusive=1)
 
 
 def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
     """An order whose derivative could not be taken, or has a wrong shape."""
     finding = Finding(kind, order, source, None, None, None, None, None, None, reason)
-    return OrderResult(order=order, verdict=WRONG, findings=(finding,))
+    return OrderResult(order=order, verdict=Verdict.MISMATCH, findings=(finding,))
 
 
 def _seen(entries: Comparison) -> Array:

@@ -25,7 +25,7 @@ from gradcheck.explanation.record import DerivativeCall, Origin, key, origin_of
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.rules.formula import integer_source, raised
-from gradcheck.result import AGREE, MISMATCH, SEVERITY, Finding, Kind, OrderResult, Reason, SourceResult
+from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
 
 POSITION = {"gradient": 1, "jacobian": 1, "batch_jacobian": 1}
 
@@ -278,18 +278,18 @@ def _doubtful(table: ComparisonTable) -> set[int | None]:
 
 
 def _order_of(finding: Finding | None) -> OrderResult:
-    verdict = AGREE if finding is None else MISMATCH
+    verdict = Verdict.AGREE if finding is None else Verdict.MISMATCH
     return OrderResult(1, verdict, () if finding is None else (finding,), compared=1)
 
 
 def merged(orders: Sequence[OrderResult]) -> OrderResult:
     """Several verdicts on first derivatives as one."""
     if not orders:
-        return OrderResult(1, AGREE)
+        return OrderResult(1, Verdict.AGREE)
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
     return OrderResult(
         order=1,
-        verdict=max((order.verdict for order in orders), key=SEVERITY.index),
+        verdict=Verdict.worst(order.verdict for order in orders),
         findings=tuple(finding for order in orders for finding in order.findings),
         reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
         notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH
+from gradcheck.result import Verdict
 
 KINK = "agree at a kink"
 COMPOSED = "composed kink"
 INVALID = "invalid"
 CANNOT_RUN = "cannot run"
-VERDICTS = (AGREE, KINK, COMPOSED, INCONCLUSIVE, MISMATCH)
+VERDICTS = (Verdict.AGREE, KINK, COMPOSED, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 OUTCOMES = (*VERDICTS, CANNOT_RUN, INVALID)
 SHORT = ("agree", "kink", "comp", "inc", "mis")
 FORMAT = "gradcheck coverage"
@@ -36,7 +36,7 @@ class Coverage:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
         self.edges: Counter[tuple[str, str]] = Counter()
 
-    def count(self, operation: str, order: int, *, verdict: str = AGREE, edge: str | None = None) -> None:
+    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE, edge: str | None = None) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")

@@ -27,7 +27,7 @@ from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.running import watch
 from gradcheck.hunt.trial import Trial
-from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -84,7 +84,7 @@ def examine(
         coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
     watching.resolved(checked.result.orders[order].relative_resolution)
-    if verdict == MISMATCH:
+    if verdict == Verdict.MISMATCH:
         found = discovery(checked, order)
         if known.match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
@@ -99,11 +99,11 @@ def examine(
 def outcome(checked: Trial) -> str:
     """The verdict as it is counted: agreement at a kink and conventions at composed kinks stand apart."""
     reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
-    if checked.result.verdict == INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
+    if checked.result.verdict == Verdict.INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
         return COMPOSED
     if Reason.CANNOT_RUN in reasons:
         return CANNOT_RUN
-    if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == AGREE):
+    if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == Verdict.AGREE):
         return KINK
     return checked.result.verdict
 

@@ -19,7 +19,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.trial import Bench, Trial
-from gradcheck.result import AGREE, MISMATCH, Finding, Kind, OrderResult, Reason, Result
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
 
 Array = np.ndarray[Any, Any]
 VALUES = 1e-4
@@ -51,7 +51,7 @@ def run(
         result = undecided(order, Reason.CANNOT_RUN, str(error))
         return Trial(graph, Result({order: result}), bench.stands, 0.0, mode)
     plain = trial.run(graph, orders, weights=weights, vector=vector)
-    if mode != PLAIN and plain.result.verdict == MISMATCH:
+    if mode != PLAIN and plain.result.verdict == Verdict.MISMATCH:
         return plain
     return _named(checked, plain.result.orders[order])
 
@@ -64,7 +64,7 @@ def culprit(graph: Graph, order: int, mode: Mode) -> int | None:
 def _beside_plain(bench: Bench, order: int) -> OrderResult | None:
     """Agreement with the plain derivative; None where they differ, or where one of them cannot be taken."""
     if not bench.output.size or not bench.count:
-        return OrderResult(order=order, verdict=AGREE, notes=("no elements: agrees trivially",))
+        return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",))
     plain = replace(bench, mode=PLAIN)
     try:
         taken, other = _derivative(bench, order), _derivative(plain, order)
@@ -81,7 +81,7 @@ def _beside_plain(bench: Bench, order: int) -> OrderResult | None:
     resolution, largest = (float(np.max(np.abs(part[np.isfinite(part)]), initial=0.0)) for part in (allowed, other))
     return OrderResult(
         order=order,
-        verdict=AGREE,
+        verdict=Verdict.AGREE,
         notes=("compared with the plain derivative",),
         resolution=resolution,
         relative_resolution=resolution / largest if largest else float("nan"),

@@ -21,7 +21,7 @@ from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
-from gradcheck.result import AGREE, MISMATCH, Kind, OrderResult
+from gradcheck.result import Kind, OrderResult, Verdict
 
 Array = np.ndarray[Any, Any]
 SAME = 1e-9
@@ -120,10 +120,10 @@ def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[In
 
 def _checked(found: GraphFinding | Defect, kind: Kind) -> Recheck:
     result = held(found.graph, found.order, found.cotangent, found.direction, found.taken)
-    if result.verdict == MISMATCH:
+    if result.verdict == Verdict.MISMATCH:
         now = result.findings[0].kind
         return Recheck(State.STILL, now.value if now == kind else f"{now.value}, was {kind.value}", now != kind)
-    if result.verdict == AGREE:
+    if result.verdict == Verdict.AGREE:
         return Recheck(State.FIXED, "agrees with differences")
     reasons = ", ".join(reason.value for reason in result.reasons)
     return Recheck(State.CANNOT_RUN, f"nobody can tell ({reasons or 'nothing could be compared'})")

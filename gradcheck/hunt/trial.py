@@ -34,7 +34,7 @@ from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.probing import axes, magnitudes, probe_directions
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.stencil import joined
-from gradcheck.result import AGREE, MISMATCH, Kind, OrderResult, Reason, Result
+from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -126,7 +126,7 @@ def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], 
 
     def wrong(node: Graph) -> bool:
         tried = (node, squared(node)) if order == 2 else (node,)
-        return any(check(one, (order,)).result.verdict == MISMATCH for one in tried)
+        return any(check(one, (order,)).result.verdict == Verdict.MISMATCH for one in tried)
 
     return blame(graph, values, wrong)
 
@@ -189,7 +189,7 @@ class Bench:
 
     def _order(self, order: int) -> Outcome:
         if not self.output.size or not self.count:
-            return OrderResult(order=order, verdict="agree", notes=("no elements: agrees trivially",)), 0.0
+            return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), 0.0
         if self.stands.composed:
             return undecided(
                 order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"
@@ -215,7 +215,7 @@ class Bench:
         problem = self.problem(projected=not self.stands.kinks)
         tables = [self._chained(table) for table in first_order(problem, Tolerance(), PROBES)]
         result = summarise(1, tables, Names.of(problem.sources))
-        if self.stands.elements > 1 and result.verdict == MISMATCH:
+        if self.stands.elements > 1 and result.verdict == Verdict.MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
             return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
         return result, _ratio(tables)
@@ -268,7 +268,7 @@ class Bench:
 def _agreed(graph: Graph, weights: Array) -> Array | None:
     """The gradient of a node by itself, if differences agree with it."""
     bench = Bench.of(graph, weights)
-    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1][0].verdict != AGREE:
+    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1][0].verdict != Verdict.AGREE:
         return None
     row: Array = bench.problem(projected=True).gradients(np.ones((1, 1))).values[0]
     return row

@@ -13,7 +13,7 @@ from gradcheck.autodiff.coordinates import ROUNDOFF, element_of, to_coordinates
 from gradcheck.autodiff.sources import take_apart
 from gradcheck.check import check
 from gradcheck.comparison.tables import EXCLUSION
-from gradcheck.result import AGREE, MISMATCH, Finding, Kind, OrderResult, Result
+from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict
 from gradcheck.training.gradient_changes import AFTERWARDS, GradientEvidence, Pair, Reference, clipping
 from gradcheck.training.optimizers import own_changes
 from gradcheck.training.runs import Runner, StepRun, dense
@@ -154,7 +154,7 @@ class StepCheck:
         order = self._gradients()
         findings, notes = self._update()
         findings = (*order.findings, *findings)
-        verdict = MISMATCH if findings else order.verdict
+        verdict = Verdict.MISMATCH if findings else order.verdict
         return Result({1: replace(order, verdict=verdict, findings=findings, notes=(*order.notes, *notes))})
 
     @cached_property
@@ -178,7 +178,7 @@ class StepCheck:
         if evidence.run.recording.clips and (order := self._unchanged()) is not None:
             return order
         order = self._check(lambda run: run.gradients)
-        if order.verdict != MISMATCH:
+        if order.verdict != Verdict.MISMATCH:
             return order
         findings = tuple(evidence.named(finding) for finding in order.findings)
         return self._unchanged() or replace(order, findings=findings)
@@ -190,14 +190,14 @@ class StepCheck:
         if change is None:
             return None
         before = self._before(evidence.right)
-        return None if before.verdict == MISMATCH else noted(before, f"{AFTERWARDS}: {change}")
+        return None if before.verdict == Verdict.MISMATCH else noted(before, f"{AFTERWARDS}: {change}")
 
     def _before(self, right: Reference | None) -> OrderResult:
         """The verdict on the gradients from before they were changed; differences are right by themselves."""
         if right is None or not right.error:
             return self._check(None)
         count = sum(gradient.size for gradient in right.gradients if gradient is not None)
-        return OrderResult(order=1, verdict=AGREE, resolution=EXCLUSION * right.error, compared=count)
+        return OrderResult(order=1, verdict=Verdict.AGREE, resolution=EXCLUSION * right.error, compared=count)
 
     def _update(self) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
         """What is wrong with the update, and what there is to say of it."""

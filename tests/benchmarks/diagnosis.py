@@ -23,7 +23,7 @@ from drawing import draw_each
 from gradcheck.strategies.broken_programs import BROKEN, WrittenProgram, broken_programs, right_programs
 
 from gradcheck import GradientMismatch, assert_step, explain
-from gradcheck.result import MISMATCH, Cause, Diagnosis, Result
+from gradcheck.result import Cause, Diagnosis, Result, Verdict
 
 PROGRESS = 60.0
 """Seconds between two lines of progress."""
@@ -89,7 +89,7 @@ def _answer(result: Result) -> Answer:
     found = [finding.diagnosis for finding in result.findings]
     found += [source.diagnosis for source in result.sources]
     first: Diagnosis | None = next((diagnosis for diagnosis in found if diagnosis is not None), None)
-    complained = result.verdict == MISMATCH or any(source.right is False for source in result.sources)
+    complained = result.verdict == Verdict.MISMATCH or any(source.right is False for source in result.sources)
     notes = [note for order in result.orders.values() for note in order.notes]
     if first is None and any(note.startswith(Cause.CHANGED_AFTERWARDS.value) for note in notes):
         return Answer(Cause.CHANGED_AFTERWARDS, None, complained, str(result))

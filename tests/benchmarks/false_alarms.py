@@ -22,7 +22,7 @@ from gradcheck.defects import known
 from gradcheck.hunt.coverage import COMPOSED, KINK
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import to_json
-from gradcheck.result import INCONCLUSIVE, MISMATCH
+from gradcheck.result import Verdict
 
 
 @dataclass
@@ -54,7 +54,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
             single = trial.Trial(graph, one, checked.nonsmooth_nodes, checked.error_ratio)
             outcome = hunting.outcome(single)
             tally.outcomes[order, outcome] += 1
-            if outcome == MISMATCH or (outcome == INCONCLUSIVE and len(tally.shown) < show):
+            if outcome == Verdict.MISMATCH or (outcome == Verdict.INCONCLUSIVE and len(tally.shown) < show):
                 tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")
 
     tally.rejected = draw_each(graphs(order=2, known=both), number, count, judge)
@@ -81,7 +81,7 @@ def table(number: int, tally: Tally) -> str:
         lines.append(
             f"  order {order}: "
             + ", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items()))
-            + f"; inconclusive of those on no kink {counts.get(INCONCLUSIVE, 0) / max(smooth, 1):.2%}"
+            + f"; inconclusive of those on no kink {counts.get(Verdict.INCONCLUSIVE, 0) / max(smooth, 1):.2%}"
             + f", composed kinks {counts.get(COMPOSED, 0) / graphs_drawn:.1%}"
         )
     return "\n".join(lines)

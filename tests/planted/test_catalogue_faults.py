@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.result import AGREE, MISMATCH, Kind
+from gradcheck.result import Kind, Verdict
 
 SIMPLE = ("exp", "sin", "square", "add", "mul", "reduce_sum", "tanh", "matmul", "sigmoid")
 TOGETHER = Graph((Input((3,), (0.5, 1.5, 2.5)),), (Node.of("square", 0), Node.of("gather_rows", 1, indices=(0, 2))))
@@ -97,14 +97,14 @@ def test_a_wrong_second_derivative_behind_a_right_first(plant: Any, hunted: Any)
 def test_a_tiny_error_of_a_tiny_gradient(plant: Any, hunted: Any) -> None:
     """An absolute error of 1e-9 where the gradient itself is 1e-7: no absolute tolerance would have seen it."""
     graph = Graph((Input((1,), (-16.118,)),), (Node.of("exp", 0),))
-    assert trial.run(graph, (1,)).result.verdict != MISMATCH
+    assert trial.run(graph, (1,)).result.verdict != Verdict.MISMATCH
 
     def off(right: Any, op: Any, cotangent: Any) -> Any:
         return right(op, cotangent) + 1e-9
 
     with plant("Exp", off):
         result = trial.run(graph, (1,)).result
-    assert result.verdict == MISMATCH
+    assert result.verdict == Verdict.MISMATCH
     assert abs(result.findings[0].difference or 0.0) < 1.1e-7
 
 
@@ -115,10 +115,10 @@ def test_a_fault_that_no_node_has_by_itself(plant: Any) -> None:
         factor = 2.0 if isinstance(cotangent, tf.IndexedSlices) else 1.0
         return factor * right(op, tf.convert_to_tensor(cotangent))
 
-    assert trial.run(TOGETHER, (1,)).result.verdict == AGREE
+    assert trial.run(TOGETHER, (1,)).result.verdict == Verdict.AGREE
     with plant("Square", slices_doubled):
-        assert trial.run(TOGETHER, (1,)).result.verdict == MISMATCH
-        assert trial.run(TOGETHER).result.orders[1].verdict == MISMATCH
+        assert trial.run(TOGETHER, (1,)).result.verdict == Verdict.MISMATCH
+        assert trial.run(TOGETHER).result.orders[1].verdict == Verdict.MISMATCH
         assert trial.culprit(TOGETHER, 1) == 2
 
 
@@ -129,8 +129,8 @@ def test_a_second_derivative_that_no_node_has_wrong_by_itself(plant: Any) -> Non
             return 2.0 * dense * tf.stop_gradient(op.inputs[0])
         return right(op, dense)
 
-    assert trial.run(TOGETHER, (2,)).result.verdict == AGREE
+    assert trial.run(TOGETHER, (2,)).result.verdict == Verdict.AGREE
     with plant("Square", slices_frozen):
-        assert trial.run(TOGETHER, (1,)).result.verdict == AGREE
-        assert trial.run(TOGETHER, (2,)).result.verdict == MISMATCH
-        assert trial.run(TOGETHER).result.orders[2].verdict == MISMATCH
+        assert trial.run(TOGETHER, (1,)).result.verdict == Verdict.AGREE
+        assert trial.run(TOGETHER, (2,)).result.verdict == Verdict.MISMATCH
+        assert trial.run(TOGETHER).result.orders[2].verdict == Verdict.MISMATCH

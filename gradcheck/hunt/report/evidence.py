@@ -22,6 +22,7 @@ from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.hunt.report.heat_map import HeatMap, heat_maps
 from gradcheck.hunt.report.step_curve import StepCurve, step_curve
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -71,9 +72,9 @@ def own_derivatives(graph: Graph, values: list[Array], order: int, mode: Mode = 
     for position, _ in graph.positions():
         node = alone(graph, position, values)
         check = _checked(node, position, order, mode)
-        if order == 2 and check.verdict == "agree":
+        if order == 2 and check.verdict == Verdict.AGREE:
             behind = _checked(squared(node), position, order, mode)
-            check = behind if behind.verdict == "mismatch" else check
+            check = behind if behind.verdict == Verdict.MISMATCH else check
         checks.append(check)
     return tuple(checks)
 

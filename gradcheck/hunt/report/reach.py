@@ -10,7 +10,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import COMPOSED, ENOUGH, KINK
 from gradcheck.hunt.events import OperationDone
 from gradcheck.hunt.report.run import HuntRun
-from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH
+from gradcheck.result import Verdict
 
 MOST = 0.5
 """An operation that lost more of its examples than this share was hardly tested."""
@@ -68,8 +68,8 @@ def _reach(name: str, order: int, done: OperationDone | None, defect: str | None
             reason = "not asked for" if order in CATALOGUE[name].orders else "has no derivative of this order"
             return Reach(name, order, Grade.NONE, reason=reason)
         return Reach(name, order, Grade.RED, reason="never reached")
-    compared = sum(done.counts.get(outcome, 0) for outcome in (AGREE, KINK, MISMATCH))
-    lost = sum(done.counts.get(outcome, 0) for outcome in (INCONCLUSIVE, COMPOSED))
+    compared = sum(done.counts.get(outcome, 0) for outcome in (Verdict.AGREE, KINK, Verdict.MISMATCH))
+    lost = sum(done.counts.get(outcome, 0) for outcome in (Verdict.INCONCLUSIVE, COMPOSED))
     grade, reason = _grade(done, compared, lost)
     return Reach(name, order, grade, compared, lost, done.attempts, done.rejected, done.resolution, reason)
 

@@ -21,7 +21,7 @@ from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.script import to_python
-from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.result import Kind, Reason, Verdict
 
 SINE = Graph((Input((2,), (0.5, -1.25)),), (Node.of("square", 0), Node.of("sin", 1)))
 
@@ -64,7 +64,7 @@ def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> Iterator[
 @pytest.mark.parametrize(("mode", "order"), CASES)
 def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(mode: Mode, order: int) -> None:
     result = modes.run(SINE, (order,), mode).result.orders[order]
-    assert result.verdict == AGREE
+    assert result.verdict == Verdict.AGREE
     assert 0 < result.relative_resolution < 1e-12
     assert result.compared == 2
 
@@ -72,10 +72,10 @@ def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(mode: M
 @pytest.mark.parametrize(("mode", "order"), TRACED)
 def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None:
     with wrong_where_traced():
-        assert trial.run(SINE, (order,)).result.verdict == AGREE
+        assert trial.run(SINE, (order,)).result.verdict == Verdict.AGREE
         checked = modes.run(SINE, (order,), mode)
         assert modes.culprit(SINE, order, mode) == 2
-    assert (checked.result.verdict, checked.mode) == (MISMATCH, mode)
+    assert (checked.result.verdict, checked.mode) == (Verdict.MISMATCH, mode)
     finding = checked.result.findings[0]
     assert finding.kind is Kind.MODES
     assert str(mode) in finding.reason
@@ -92,7 +92,7 @@ def test_a_wrong_loop_is_found(order: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_error_of_a_few_roundings_times_a_thousand_is_noticed() -> None:
     with wrong_where_traced(1 + 1e-10):
-        assert modes.run(SINE, (1,), Mode("forward")).result.verdict == MISMATCH
+        assert modes.run(SINE, (1,), Mode("forward")).result.verdict == Verdict.MISMATCH
 
 
 def test_where_the_plain_derivative_is_wrong_it_is_the_finding() -> None:
@@ -115,7 +115,7 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
 def test_what_cannot_run_is_counted_apart_and_named() -> None:
     graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("segment_max", 0, ids=(0, 1)),))
     result = modes.run(graph, (1,), Mode("reverse", XLA)).result.orders[1]
-    assert (result.verdict, result.reasons) == (INCONCLUSIVE, (Reason.CANNOT_RUN,))
+    assert (result.verdict, result.reasons) == (Verdict.INCONCLUSIVE, (Reason.CANNOT_RUN,))
     assert result.notes == ("no XLA kernel for SegmentMax",)
 
 
@@ -129,7 +129,7 @@ def test_another_function_is_not_compared() -> None:
 
 def test_nothing_to_compare_agrees() -> None:
     graph = Graph((Input((0,), ()),), (Node.of("sin", 0),))
-    assert modes.run(graph, (1,), Mode("forward")).result.verdict == AGREE
+    assert modes.run(graph, (1,), Mode("forward")).result.verdict == Verdict.AGREE
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.evaluation import RandomRounding, forward
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.result import MISMATCH
+from gradcheck.result import Verdict
 
 DRAWS = 6
 
@@ -66,4 +66,4 @@ def test_what_raises_under_another_rounding_is_undefined() -> None:
 
 def test_a_formula_that_loses_digits_by_itself_is_still_wrong() -> None:
     whole = graph([1e9], Node.of("cumulative_logsumexp", 0, reverse=False))
-    assert trial.run(whole, (1,), weights=np.array([5.0])).result.verdict == MISMATCH
+    assert trial.run(whole, (1,), weights=np.array([5.0])).result.verdict == Verdict.MISMATCH

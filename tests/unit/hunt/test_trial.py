@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.result import AGREE, INCONCLUSIVE, MISMATCH, Kind, Reason
+from gradcheck.result import Kind, Reason, Verdict
 
 
 def literal(values: Any) -> Input:
@@ -36,7 +36,7 @@ COMPOSED = {
 
 def test_a_smooth_graph_agrees_at_both_orders() -> None:
     checked = trial.run(SMOOTH)
-    assert checked.result.verdict == AGREE
+    assert checked.result.verdict == Verdict.AGREE
     assert checked.kinks == 0
     assert 0 < checked.error_ratio < 1
     assert all(0 < resolution < 1e-8 for resolution in checked.result.resolution.values())
@@ -45,8 +45,8 @@ def test_a_smooth_graph_agrees_at_both_orders() -> None:
 def test_one_kink_is_the_subgradient_test_and_has_no_second_order() -> None:
     checked = trial.run(KINKED)
     assert checked.kinks == 1
-    assert checked.result.orders[1].verdict == AGREE
-    assert checked.result.orders[2].verdict == INCONCLUSIVE
+    assert checked.result.orders[1].verdict == Verdict.AGREE
+    assert checked.result.orders[2].verdict == Verdict.INCONCLUSIVE
     assert checked.result.orders[2].reasons == (Reason.HIGHER_KINK,)
 
 
@@ -54,14 +54,14 @@ def test_one_kink_is_the_subgradient_test_and_has_no_second_order() -> None:
 def test_a_composed_kink_is_a_convention(name: str) -> None:
     checked = trial.run(COMPOSED[name])
     for order in (1, 2):
-        assert checked.result.orders[order].verdict == INCONCLUSIVE
+        assert checked.result.orders[order].verdict == Verdict.INCONCLUSIVE
         assert checked.result.orders[order].reasons == (Reason.COMPOSED_KINK,)
 
 
 def test_near_a_kink_is_no_kink() -> None:
     checked = trial.run(graph([[1e-5, -1e-5]], Node.of("relu", 0)))
     assert checked.kinks == 0
-    assert checked.result.verdict == AGREE
+    assert checked.result.verdict == Verdict.AGREE
 
 
 def test_cumprod_at_a_zero_is_a_mismatch_and_the_culprit() -> None:
@@ -69,7 +69,7 @@ def test_cumprod_at_a_zero_is_a_mismatch_and_the_culprit() -> None:
         [[0.0, 2.0, 3.0]], Node.of("sin", 0), Node.of("cumprod", 1, exclusive=False, reverse=False), Node.of("exp", 2)
     )
     checked = trial.run(wrong, (1,))
-    assert checked.result.verdict == MISMATCH
+    assert checked.result.verdict == Verdict.MISMATCH
     assert checked.result.findings[0].kind is Kind.WRONG_VALUE
     assert checked.result.findings[0].index == (0,)
     assert trial.culprit(wrong, 1) == 2
@@ -88,7 +88,7 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
     bench = trial.Bench.of(hidden)
     assert bench.problem(projected=True).gradients(np.ones((1, 1))).values[0, 2] == pytest.approx(slope * bench.row[3])
     first = trial.run(hidden, (1,)).result.orders[1]
-    assert (first.verdict, first.reasons) == (INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
 def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
@@ -100,13 +100,13 @@ def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
         Node.of("softmax_axis", 2),
     )
     second = trial.run(residue, (2,)).result.orders[2]
-    assert (second.verdict, second.reasons) == (INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    assert (second.verdict, second.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
 def test_the_hessian_of_a_product_at_a_zero() -> None:
     checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
-    assert checked.result.orders[1].verdict == AGREE
-    assert checked.result.orders[2].verdict == MISMATCH
+    assert checked.result.orders[1].verdict == Verdict.AGREE
+    assert checked.result.orders[2].verdict == Verdict.MISMATCH
     assert "autodiff of autodiff stands alone" in checked.result.findings[0].reason
 
 
@@ -117,13 +117,13 @@ def test_a_right_graph_has_no_culprit() -> None:
 def test_many_inputs_are_probed() -> None:
     wide = graph([np.linspace(-2, 2, 40)], Node.of("tanh", 0), Node.of("square", 1))
     checked = trial.run(wide)
-    assert checked.result.verdict == AGREE
+    assert checked.result.verdict == Verdict.AGREE
     assert checked.result.orders[1].compared < 40 * 40
 
 
 def test_no_elements_agree_and_say_so() -> None:
     checked = trial.run(graph([np.zeros(0)], Node.of("sin", 0)))
-    assert checked.result.verdict == AGREE
+    assert checked.result.verdict == Verdict.AGREE
     assert "no elements" in checked.result.orders[1].notes[0]
 
 
@@ -134,8 +134,8 @@ def test_a_trial_is_the_same_every_time() -> None:
 def test_where_the_curvature_jumps_the_first_order_is_checked_and_the_second_is_not() -> None:
     graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("elu", 0), Node.of("exp", 1)))
     result = trial.run(graph).result
-    assert result.orders[1].verdict == AGREE
-    assert result.orders[2].verdict == INCONCLUSIVE
+    assert result.orders[1].verdict == Verdict.AGREE
+    assert result.orders[2].verdict == Verdict.INCONCLUSIVE
     assert result.orders[2].reasons == (Reason.HIGHER_KINK,)
 
 
@@ -150,7 +150,7 @@ def test_a_gradient_that_can_be_taken_once_is_taken_from_a_tape_each() -> None:
     graph = Graph((Input((2,), (0.0, 2.0)),), (Node.of("relu", 0), Node.of("py_function", 1)))
     checked = trial.run(graph, (1,))
     assert checked.kinks == 1
-    assert checked.result.verdict == AGREE
+    assert checked.result.verdict == Verdict.AGREE
 
 
 def test_both_orders_at_once_say_what_each_says_by_itself() -> None:
@@ -165,18 +165,18 @@ def test_both_orders_at_once_say_what_each_says_by_itself() -> None:
 
 def test_a_second_derivative_that_raises_leaves_the_first_order_its_verdict() -> None:
     checked = trial.run(graph([[1.0, 2.0]], Node.of("py_function", 0), Node.of("sin", 1))).result.orders
-    assert checked[1].verdict == AGREE
+    assert checked[1].verdict == Verdict.AGREE
     assert [finding.kind for finding in checked[2].findings] == [Kind.RAISES]
 
 
 LOST_DIGITS = {
     "sigmoid * (1 - sigmoid) at 34": (
         graph([[34.0, 0.4]], Node.of("sigmoid", 0), Node.of("tanh", 1)),
-        (AGREE, AGREE),
+        (Verdict.AGREE, Verdict.AGREE),
     ),
     "asin of a saturated sigmoid": (
         graph([[1000.7, 1.4]], Node.of("sqrt", 0), Node.of("sigmoid", 1), Node.of("asin", 2)),
-        (AGREE, INCONCLUSIVE),
+        (Verdict.AGREE, Verdict.INCONCLUSIVE),
     ),
     "terms of 1e17 that cancel in the backward pass": (
         graph(
@@ -189,11 +189,11 @@ LOST_DIGITS = {
             Node.of("optional", 6),
             Node.of("while_loop", 7, count=1),
         ),
-        (INCONCLUSIVE, INCONCLUSIVE),
+        (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
     ),
     "tanh that saturates before the finest step": (
         graph([[0.8, 1e5], [1.0, 0.0]], Node.of("rsqrt_grad", 0, 1), Node.of("tanh", 2)),
-        (INCONCLUSIVE, INCONCLUSIVE),
+        (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
     ),
 }
 """Each of these was a false alarm once; the right derivatives are known in closed form, and are TensorFlow's."""
