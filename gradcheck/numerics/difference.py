@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -124,3 +125,23 @@ def second_difference(sample: Sample, first: Estimate, rounding: Rounding | None
         errors = 2 * (rounding.values + rounding.centre) / square
         choice = choose(bends, errors, rounding.resolved, sample.stencil)
         return estimate(choice, np.zeros_like(choice.bound), rounding, order=2)
+
+
+def difference_quotient(f: Callable[[Array], Array], x: Array, direction: Array, step: float | Array) -> Array:
+    """The plain central difference (f(x + h d) - f(x - h d)) / 2h along a direction; it carries no error bound.
+
+    For tables, drawings and scripts, which show what a reader would compute by hand; `first_difference` decides. `f`
+    maps points (p, n) to values (p, ...) and is called once; `x` and the `direction` d are (n,). The result has the
+    shape (...) for a single `step` h, (s, ...) for steps (s,).
+
+    >>> import numpy as np
+    >>> print(difference_quotient(lambda x: x**2, np.array([3.0]), np.array([1.0]), 2.0**-10))
+    [6.]
+    """
+    steps = np.atleast_1d(np.asarray(step, dtype=np.float64))
+    moves = steps[:, None] * direction
+    values = np.asarray(f(np.concatenate([x + moves, x - moves])))
+    widths = steps.reshape(-1, *[1] * (values.ndim - 1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        quotients: Array = (values[: len(steps)] - values[len(steps) :]) / (2 * widths)
+    return quotients if np.ndim(step) else quotients[0]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import Estimate, difference_quotient, first_difference
 from gradcheck.numerics.sampling import coordinate_steps, sample
 from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
 
@@ -187,3 +187,13 @@ def test_digits_lost_in_wide_stairs_are_noise(x: float) -> None:
     estimate = at(lambda p: np.tanh(p**4) - np.log(1.0 + p**8), x)
     true = 4 * x**3 / np.cosh(x**4) ** 2 - 8 * x**7 / (1 + x**8)
     assert abs(estimate.value[0, 0] - true) <= estimate.bound[0, 0]
+
+
+def test_the_plain_quotient_at_one_step_and_at_several() -> None:
+    def f(points: Array) -> Array:
+        return np.stack([points[:, 0] ** 2, points[:, 0] * points[:, 1]], axis=1)
+
+    x, direction = np.array([3.0, 5.0]), np.array([1.0, 2.0])
+    np.testing.assert_allclose(difference_quotient(f, x, direction, 0.5), [6.0, 11.0])
+    np.testing.assert_allclose(difference_quotient(f, x, direction, np.array([0.5, 0.25])), [[6.0, 11.0]] * 2)
+    np.testing.assert_allclose(difference_quotient(np.sin, np.zeros(1), np.ones(1), 0.5), [2 * np.sin(0.5)])
