@@ -159,7 +159,7 @@ class Suite:
     def findings(self) -> dict[str, str]:
         """The JSON reports by name."""
         return {
-            path.name: path.read_text() for path in sorted(self.reports.glob("*.json")) if path.name != "turns.json"
+            path.name: path.read_text() for path in sorted(self.reports.glob("*.json")) if path.name != "schedule.json"
         }
 
     def whole(self, *, killed: bool = False) -> bool:
