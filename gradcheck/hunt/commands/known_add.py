@@ -46,6 +46,8 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
     """
+    from gradcheck.hunt.recheck import taken
+
     _refuse_right(found)
     from gradcheck.hunt.recheck import taken
 
