@@ -25,11 +25,11 @@ FINDING = """
     import pytest
     from gradcheck.result import Finding, Kind
     from gradcheck.hunt.graph import Graph, Input, Node
-    from gradcheck.hunt.report import confirm
-    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.report import confirmation
+    from gradcheck.hunt.report.confirmation import Confirmation
     from gradcheck.hunt.finding import Discovery, literal
 
-    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+    confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 
     class Wrong(AssertionError):
         pass

@@ -13,10 +13,10 @@ from typing import Any
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.confirm import Confirmation, confirm
-from gradcheck.hunt.report.junit import properties
+from gradcheck.hunt.report.confirmation import Confirmation, confirm
+from gradcheck.hunt.report.finding_text import properties, text
 from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.writer import ReportError, text, write
+from gradcheck.hunt.report.writer import ReportError, write
 from gradcheck.hunt.running import watch
 from gradcheck.hunt.running.aggregate import RUNNING, mention
 from gradcheck.hunt.running.configuration import RunConfiguration
