@@ -36,7 +36,7 @@ COMPOSED = {
 CUMPROD = "cumprod-zero-order1"
 PLANTED = """
 import os, time
-from gradcheck import trial
+from gradcheck.hunt import trial
 
 def run(*arguments, **options):
     {behaviour}

@@ -24,7 +24,7 @@ TWO = ("-n", "2", "--dist", "load")
 PLANT = """
 import os, signal, time
 import numpy as np
-from gradcheck.graphs.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.opspec import OpSpec
 from gradcheck.hunt.report import confirmation
 

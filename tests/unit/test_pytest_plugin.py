@@ -27,7 +27,7 @@ FINDING = """
     from gradcheck.hunt.graph import Graph, Input, Node
     from gradcheck.hunt.report import confirmation
     from gradcheck.hunt.report.confirmation import Confirmation
-    from gradcheck.hunt.finding import Discovery, literal
+    from gradcheck.hunt.finding import GraphFinding, literal
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 
@@ -37,7 +37,7 @@ FINDING = """
     def discovery(culprit):
         graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
         wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
-        return Discovery(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
+        return GraphFinding(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
 
     def failure(culprit):
         error = Wrong("wrong gradient")
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_written_the_finding_is_printed_in_full(pytester: p
     assert "NOT WRITTEN: the report sin-order1" in output
     assert "--gradcheck-reports=DIR" in output
     assert "def function(x):" in output
-    assert "autodiff 2.0, difference 1.0" in output
+    assert "autodiff 2.0, finite-difference estimate 1.0" in output
     assert "new finding: sin, wrong value at order 1: not written" in output
 
 

@@ -1,6 +1,6 @@
 """What becomes of a recorded graph in a fresh process: the second look before anybody is told of a crash or a hang.
 
-`python -m gradcheck.hunting.rerun RECORDING LIMIT` runs it and says on standard output where it is.
+`python -m gradcheck.hunt.running.crashes RECORDING LIMIT` runs it and says on standard output where it is.
 """
 
 from __future__ import annotations
@@ -89,10 +89,6 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
@@ -137,3 +133,7 @@ def _crash(recording: RunningExample, message: str) -> Crash:
 
 def _hang(recording: RunningExample, message: str) -> Hang:
     return Hang(recording.operation, recording.order, recording.graph, message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-
 import math
 from collections.abc import Callable
 from typing import Any

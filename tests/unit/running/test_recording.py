@@ -64,8 +64,8 @@ def test_only_what_a_dead_process_left_remains(tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.running.watch import Recorder
-recorder = Recorder(Path({str(tmp_path)!r}, "dead.json"))
+from gradcheck.hunt.running.watch import ProcessRecorder
+recorder = ProcessRecorder(Path({str(tmp_path)!r}, "dead.json"))
 recorder.note("exp", 1, Graph((Input((1,), (2.0,)),), (Node.of("exp", 0),)))
 os.kill(os.getpid(), signal.SIGKILL)
 """
