@@ -138,7 +138,7 @@ def _whole_jacobian(value: Array, source: Source) -> Array:
 
 
 FEW = 3
-"""So many random directions do while the coordinates are few: errors cancel along all of them by a rare accident only."""
+"""So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
 
 
 def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> ComparisonTable | None:

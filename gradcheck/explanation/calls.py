@@ -88,7 +88,7 @@ def _own_name(source: Any) -> str:
 
 @dataclass(frozen=True)
 class _CallSource:
-    """A source of the call: its position and name, the gradient that came, and a Source if it is floating or complex."""
+    """A source of the call: its position and name, the gradient `given`, and a Source if it is floating or complex."""
 
     position: int
     name: str

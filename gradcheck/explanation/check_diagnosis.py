@@ -13,7 +13,6 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
-from gradcheck.autodiff.sources import SourceWithin
 from gradcheck.explanation.diagnosis import covering_gradient, diagnose, diagnose_error, diagnosed
 from gradcheck.explanation.path_rules import changed_afterwards
 from gradcheck.explanation.record import DerivativeCall, key, origin_of
@@ -75,7 +74,7 @@ class CheckDiagnosis:
             return None if given is None else changed_afterwards(code.record, given, finding)
         call, origin = taken[0], origin_of(code.record, *taken)
         covering = None
-        if finding.order == 1 and not isinstance(source, SourceWithin):
+        if finding.order == 1 and not source.constrained:
             inside = coordinate - self.function.parts[position].start
             covering = covering_gradient(code, call, origin, 0, inside)
         element = finding.element if finding.index else ""
@@ -94,7 +93,7 @@ class CheckDiagnosis:
     def _derivative(self, tensors: Tensors) -> Tensors:
         """The gradient that is checked, of the sum of all outputs."""
         if self.gradient is None:
-            return _gradient(self.function.called, tensors)
+            return _gradient(self.function.call, tensors)
         return given_gradient(self.function, self.gradient)(tensors)
 
     def _code(self, derivative: Derivative) -> Code:

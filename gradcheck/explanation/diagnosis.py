@@ -166,9 +166,8 @@ def _missing(problem: CallProblem, worst: _Largest | None) -> Finding:
         return Finding(Kind.MISSING, 1, problem.sources[0].name, None, None, None, None, None, None, reason)
     name, index, _ = Names.of(problem.sources).place(worst.coordinate)
     row = None if problem.call.method == "gradient" else worst.row
-    reason = (
-        f"autodiff gives {given}, the finite-difference estimate is {worst.value:.10g} (error at most {worst.bound:.1e})"
-    )
+    estimate = f"the finite-difference estimate is {worst.value:.10g} (error at most {worst.bound:.1e})"
+    reason = f"autodiff gives {given}, {estimate}"
     return Finding(Kind.MISSING, 1, name, index, row, None, worst.value, worst.bound, None, reason)
 
 

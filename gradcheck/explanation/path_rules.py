@@ -61,10 +61,10 @@ def _numpy_line(wrong: WrongGradient) -> Line | None:
         and operation.line[0] == back[0]
         and any(key(output) in wrong.path.dependent for output in operation.outputs)
     ]
-    start = max([start_of_function(back), *(number for number in made if number < back[1])])
-    for number in range(start, back[1]):
-        if HOST_CODE.search(linecache.getline(back[0], number)):
-            return back[0], number
+    start = max([start_of_function(back), *(line for line in made if line < back[1])])
+    for line in range(start, back[1]):
+        if HOST_CODE.search(linecache.getline(back[0], line)):
+            return back[0], line
     return back
 
 

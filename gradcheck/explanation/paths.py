@@ -1,4 +1,4 @@
-"""The way from a source to the targets of a derivative, through operations, state and Python, and where it is broken."""
+"""The path from a source to the targets of a derivative, through operations, state and Python, and its breaks."""
 
 from __future__ import annotations
 

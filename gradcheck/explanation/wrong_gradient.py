@@ -43,8 +43,9 @@ class LostPart:
         if not self.size or self.expected is None:
             return "TensorFlow sees no path"
         at = f" at {self.element}" if self.element else ""
-        lost = number(self.size)
-        return f"all of it is lost, {lost}{at}" if self.given is None else f"{lost} of {number(self.expected)} is lost{at}"
+        if self.given is None:
+            return f"all of it is lost, {number(self.size)}{at}"
+        return f"{number(self.size)} of {number(self.expected)} is lost{at}"
 
     @property
     def remedied(self) -> str:

@@ -46,8 +46,9 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
     """
-    _refuse_right(found)
     from gradcheck.hunt.recheck import taken
+
+    _refuse_right(found)
 
     made = Defect(
         name=words.name,
