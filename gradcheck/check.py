@@ -16,8 +16,8 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.second_order import SecondExplanation, second_order
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
+from gradcheck.comparison.second_order import second_order
+from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.checked import Checked, Explanation, SecondDiagnosis
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
@@ -163,15 +163,13 @@ class _Inspection:
     def _first(self) -> OrderResult:
         tables = first_order(self._problem, self.tolerance, self.probes)
         notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(
-            1, tables, Names.of(self.function.sources), notes=notes, explain=Explanation(self.function, self.gradient)
-        )
+        explain = Explanation(self.function, self.gradient)
+        return summarise(1, tables, self.function.sources, notes=notes, explain=explain)
 
     def _second(self) -> OrderResult:
-        tables, alone = second_order(self._problem, self.tolerance, self.probes)
-        notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        explain = SecondDiagnosis(self.function, self.gradient, SecondExplanation(alone))
-        return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
+        tables = second_order(self._problem, self.tolerance, self.probes)
+        explain = SecondDiagnosis(self.function, self.gradient)
+        return summarise(2, tables, self.function.sources, explain=explain)
 
     @cached_property
     def _problem(self) -> TapeProblem:

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.sources import Source, paths
-from gradcheck.comparison.probes import ComparisonTable, first_order
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import INCONCLUSIVE, Tolerance
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.call_problem import FEW, CallProblem, influence, plainly_agrees, unlike
 from gradcheck.explanation.case import Loss
 from gradcheck.explanation.checked import diagnosed
@@ -199,7 +199,7 @@ class _Explaining:
         except WrongShapeError as error:
             return [broken(1, Kind.SHAPE, error.source, str(error))], {}, set()
         if table is not None:
-            return [summarise(1, [table], Names.of(problem.sources))], {}, set()
+            return [summarise(1, [table], problem.sources)], {}, set()
         if len(named) == 1 or problem.point.size <= FEW:
             order, findings, undecided = self._order(named)
             return [order], findings, undecided
@@ -232,7 +232,7 @@ class _Explaining:
         doubtful = {column for table in tables for column in _doubtful(table)}
         owners = {owner(column) for column in doubtful if column is not None}
         places = {one.place for p, one in enumerate(named) if None in doubtful or p in owners}
-        return summarise(1, tables, Names.of(problem.sources), explain=explain), findings, places
+        return summarise(1, tables, problem.sources, explain=explain), findings, places
 
     def _problem(self, named: Sequence[_Named]) -> CallProblem:
         sources = tuple(one.source for one in named if one.source is not None)
@@ -271,9 +271,9 @@ class _Explaining:
         return SourceResult(where, one.name, given, False if finding else right, note, finding)
 
 
-def _doubtful(table: ComparisonTable) -> set[int | None]:
+def _doubtful(table: Comparison) -> set[int | None]:
     """The columns of a table with undecided entries."""
-    lines = np.flatnonzero((table.entries.status == INCONCLUSIVE).any(axis=1))
+    lines = np.flatnonzero(table.where(Verdict.INCONCLUSIVE).any(axis=1))
     return {table.columns[int(line)] for line in lines}
 
 

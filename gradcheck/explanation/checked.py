@@ -14,7 +14,6 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
 from gradcheck.autodiff.sources import SourceWithin
-from gradcheck.comparison.second_order import SecondExplanation
 from gradcheck.explanation.call_problem import influence
 from gradcheck.explanation.case import Loss
 from gradcheck.explanation.diagnosis import covered, diagnose
@@ -165,15 +164,13 @@ class Explanation:
 
 @dataclass(frozen=True)
 class SecondDiagnosis:
-    """The same at second order; `explanation` says which estimate stands alone."""
+    """The same at second order."""
 
     function: Function
     gradient: Any
-    explanation: SecondExplanation
 
     def __call__(self, finding: Finding, coordinate: int | None) -> Finding:
-        explained = self.explanation(finding, coordinate)
-        return diagnosed(explained, Checked(self.function, self.gradient).second(explained, coordinate))
+        return diagnosed(finding, Checked(self.function, self.gradient).second(finding, coordinate))
 
 
 def diagnosed(finding: Finding, answer: Diagnosis | None) -> Finding:

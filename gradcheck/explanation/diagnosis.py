@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
-from gradcheck.comparison.observation import observe
+from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
-from gradcheck.comparison.summary import Names
+from gradcheck.comparison.summary import element_of, estimate_text
 from gradcheck.explanation.call_problem import CallProblem, Influence, influence
 from gradcheck.explanation.case import Case, Loss
 from gradcheck.explanation.paths import Cut, cuts, paths
@@ -130,20 +130,19 @@ def _worst(problem: CallProblem) -> Worst | None:
     changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
     changes = np.where(np.isfinite(changes), changes, 0.0)
     line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
-    estimate = first_difference(observe(problem, lines[[line]], np.eye(1, problem.outputs, row)))
+    estimate = first_difference(sample_values(problem, lines[[line]], np.eye(1, problem.outputs, row)))
     if not estimate.conclusive[0, 0]:
         return None
     return Worst(line, row, float(estimate.value[0, 0]), float(estimate.bound[0, 0]))
 
 
 def _missing(problem: CallProblem, worst: Worst | None) -> Finding:
-    names = Names.of(problem.sources)
     if worst is None:
         name, index, value, bound = problem.sources[0].name, None, None, None
         said = "small moves of it do not move the target, larger ones do"
     else:
-        (name, index, _), value, bound = names.place(worst.coordinate), worst.value, worst.bound
-        said = f"differences say {value:.10g} (error at most {bound:.1e})"
+        (name, index, _), value, bound = element_of(problem.sources, worst.coordinate), worst.value, worst.bound
+        said = estimate_text(value, bound)
     row = None if worst is None or problem.call.method == "gradient" else worst.row
     reason = f"autodiff gives {'zeros for None' if problem.call.zeros else 'None'}, {said}"
     return Finding(Kind.MISSING, 1, name, index, row, None, value, bound, None, reason)

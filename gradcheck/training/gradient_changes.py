@@ -15,7 +15,7 @@ from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import variables_restored
-from gradcheck.comparison.observation import observe
+from gradcheck.comparison.lines import sample_values
 from gradcheck.explanation.case import Loss
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.probing import axes
@@ -217,7 +217,7 @@ class GradientEvidence:
         if function.point.size > FEW:
             return None
         with variables_restored(variables):
-            estimate = first_difference(observe(TapeProblem(function), axes(function.point.size), None))
+            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size), None))
         if not estimate.bound.max() <= SHARP * np.abs(estimate.value).max():
             return None
         gradients = [

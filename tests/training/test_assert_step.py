@@ -81,7 +81,7 @@ def test_apply_and_minimize(x: tf.Variable) -> None:
         return x**2
 
     assert notes(applied) == ()
-    with pytest.raises(GradientWrongValue, match=r"given        6\n    differences  3\.8399"):
+    with pytest.raises(GradientWrongValue, match=r"given        6\n    estimate     3\.8399"):
         assert_step(minimized)  # the loss that it returns is that after the update, at 0.8 x
 
 
@@ -223,7 +223,7 @@ def test_a_clipped_gradient_that_was_wrong_before_is_wrong(x: tf.Variable, y: tf
 
     message = told(GradientPartial, step)
     assert "partial: the derivative with respect to variables[0] (x:0)" in message
-    assert "given        0\n    differences  6 " in message
+    assert "given        0\n    estimate     6 " in message
 
 
 def test_averaged_over_samples(x: tf.Variable, optimizer: Any) -> None:
@@ -273,12 +273,12 @@ def test_a_wrong_sign(training: Any, traced: Any) -> None:
         "\n"
         "  order 1, wrong value: the derivative with respect to variables[0] (x:0)\n"
         "    given        -6\n"
-        "    differences  6   (error at most ...)\n"
+        "    estimate     6   (error at most ...)\n"
         "    off by       12   (allowed ...)\n"
         f"{told_of.format(6)}\n"
         "  order 1, wrong value: the derivative with respect to variables[1] (y:0)[1]\n"
         "    given        -12\n"
-        "    differences  12   (error at most ...)\n"
+        "    estimate     12   (error at most ...)\n"
         "    off by       24   (allowed ...)\n"
         f"{told_of.format(12)}"
     )

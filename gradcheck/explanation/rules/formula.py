@@ -14,12 +14,12 @@ from tensorflow.python.ops import custom_gradient
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.state import state_restored
-from gradcheck.comparison.probes import ComparisonTable, first_order
-from gradcheck.comparison.tables import MISMATCH, Tolerance
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.case import Case, at, code_at, number, place
 from gradcheck.explanation.places import Line, place_of
 from gradcheck.explanation.record import CodeRecord, CustomCall, DerivativeCall, Origin, RecordedOperation, key
-from gradcheck.result import Cause, Diagnosis, Finding
+from gradcheck.result import Cause, Diagnosis, Finding, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,7 @@ def wrong_formula(case: Case) -> Diagnosis | None:
     return None
 
 
-def _wrong(call: CustomCall) -> ComparisonTable | None:
+def _wrong(call: CustomCall) -> Comparison | None:
     """The table with wrong entries of the function under tf.custom_gradient at the arguments of the call."""
 
     def again(*args: Any) -> Any:
@@ -46,17 +46,16 @@ def _wrong(call: CustomCall) -> ComparisonTable | None:
             tables = first_order(TapeProblem(open_function(again, call.args, None)), Tolerance(), 8)
     except Exception:  # a function that cannot be called by itself cannot be blamed
         return None
-    return next((table for table in tables if table.entries.any(MISMATCH)), None)
+    return next((table for table in tables if table.any(Verdict.MISMATCH)), None)
 
 
-def _said(case: Case, operation: RecordedOperation, call: CustomCall, table: ComparisonTable) -> Diagnosis:
-    entries = table.entries
-    line, row = map(int, np.unravel_index(np.argmax(entries.excess()), entries.status.shape))
+def _said(case: Case, operation: RecordedOperation, call: CustomCall, table: Comparison) -> Diagnosis:
+    line, row = map(int, np.unravel_index(np.argmax(table.excess()), table.verdict.shape))
     name = call.function.__name__
     defined = _definition(call)
     evidence = (
         f"called alone{at(operation.line)}, the function {name} under tf.custom_gradient gives the derivative "
-        f"{entries.autodiff[line, row]:.6g} where differences say {entries.difference[line, row]:.6g}"
+        f"{table.autodiff[line, row]:.6g} where the finite-difference estimate is {table.difference[line, row]:.6g}"
     )
     remedy = f"correct the gradient that {name}{at(defined)} returns"
     return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), case.loss.lost)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradcheck.autodiff.coordinates import is_complex
-from gradcheck.comparison.tables import INCONCLUSIVE
 from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.hunt.report.markup import Markup, element
+from gradcheck.result import Verdict
 
 WIDEST = 32
 CELL = 30
@@ -27,7 +27,10 @@ class HeatMap:
 def heat_maps(comparison: ElementComparison) -> tuple[HeatMap, ...]:
     """One map an input of at least two elements; a complex element takes two cells, real and imaginary part."""
     entries, maps, start = comparison.entries, [], 0
-    ratios = [None if s == INCONCLUSIVE else float(r) for s, r in zip(entries.status, entries.excess(), strict=True)]
+    ratios = [
+        None if blank else float(ratio)
+        for blank, ratio in zip(entries.where(Verdict.INCONCLUSIVE), entries.excess(), strict=True)
+    ]
     for source in comparison.problem.sources:
         cells = ratios[start : start + source.count]
         start += source.count

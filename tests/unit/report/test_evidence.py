@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Comparison
+from gradcheck.comparison.tables import Comparison
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.comparison import ElementComparison
 from gradcheck.hunt.report.evidence import PageEvidence, completed, evidence
 from gradcheck.hunt.report.heat_map import drawn, level
 from gradcheck.hunt.report.step_curve import step_curve
-from gradcheck.result import Finding, Kind
+from gradcheck.result import Finding, Kind, Reason, Verdict
 
 WRONG = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 0.0, 9.0, 2e-12, 3e-11, "autodiff gives 0, differences 9")
 
@@ -63,12 +63,10 @@ def test_the_curve_of_a_right_derivative_is_a_v(order: int) -> None:
 def test_the_worst_element_is_the_furthest_off_of_the_wrong_ones() -> None:
     comparison = ElementComparison.of(SIN, literal([1.0, 1.0]))
     far, allowed = np.array([9.0, 1.0, 5.0, 8.0]), np.array([1.0, 1e-3, 1e-2, 1e-9])
-    status = np.array([MISMATCH, MISMATCH, MISMATCH, INCONCLUSIVE])
-    zeros = np.zeros(4)
-    table = Comparison(far, zeros, zeros, allowed, status, np.zeros(4, int))
-    assert worst_of(comparison, table) == 1
-    nearly = Comparison(np.array([0.1, 0.3, 0.2, 9.0]), zeros, zeros, np.ones(4), status * 0, np.zeros(4, int))
-    assert worst_of(comparison, nearly) == 3
+    zeros, last = np.zeros(4), np.arange(4) == 3
+    table = Comparison.agreeing(far, zeros, zeros, allowed).marked(~last, Verdict.MISMATCH, Kind.WRONG_VALUE)
+    assert worst_of(comparison, table.marked(last, Verdict.INCONCLUSIVE, Reason.STAIRCASE)) == 1
+    assert worst_of(comparison, Comparison.agreeing(np.array([0.1, 0.3, 0.2, 9.0]), zeros, zeros, np.ones(4))) == 3
 
 
 def worst_of(comparison: ElementComparison, table: Comparison) -> int:
