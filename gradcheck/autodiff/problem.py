@@ -146,7 +146,7 @@ class Problem(Protocol):
         """
         ...
 
-    def inside(self, directions: Array, steps: Array) -> Array:
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
         """The largest `steps` (k,) along directions (k, n), smaller where an input would leave its set."""
         ...
 
@@ -208,8 +208,8 @@ class TapeProblem:
         """Itself: what somebody's function computes inside is out of reach."""
         return self
 
-    def inside(self, directions: Array, steps: Array) -> Array:
-        return self.function.inside(directions, steps)
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        return self.function.feasible_steps(directions, steps)
 
     def values(self, points: Array) -> Array:
         # Second order asks for the points of first order again, once for every cotangent.
@@ -252,9 +252,9 @@ class TapeProblem:
         return gradient_matrix(self.wide.pullbacks(cotangents, point), self.function.sources).values
 
     def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
-        """Beside the inputs given, NaN where the function throws or a source leaves its set: outside of the domain."""
+        """Beside the inputs given, NaN where the function throws or a constraint is violated: outside of the domain."""
         outside = Gradients.undefined(count, self.point.size)
-        if point is not None and not self.function.holds(point):
+        if point is not None and not self.function.contains(point):
             return outside
         try:
             taken = rows()

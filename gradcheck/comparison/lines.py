@@ -76,7 +76,7 @@ def _sampled(
     shrink: float,
 ) -> Sample:
     """A sample on lines of which neither side leaves the sets of the inputs."""
-    steps = problem.inside(directions, shrink * largest_steps(problem.point, directions, stencil, eps=eps))
+    steps = problem.feasible_steps(directions, shrink * largest_steps(problem.point, directions, stencil, eps=eps))
     return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
 
 

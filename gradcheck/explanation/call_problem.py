@@ -74,7 +74,7 @@ class CallProblem:
         """Itself: what somebody's code computes inside is out of reach."""
         return self
 
-    def inside(self, directions: Array, steps: Array) -> Array:
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
         """The steps as they are: the sources lie in no set."""
         return steps
 

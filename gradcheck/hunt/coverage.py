@@ -40,7 +40,7 @@ class Coverage:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
-        self.outcomes[operation, order, verdict] += 1
+        self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain texts only
         if edge is not None:
             self.edges[operation, edge] += 1
 

@@ -114,7 +114,7 @@ class GraphProblem:
         """The same function, its inner values perturbed at random."""
         return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
 
-    def inside(self, directions: Array, steps: Array) -> Array:
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
         """The steps as they are: the inputs of a graph lie in no set."""
         return steps
 

@@ -177,7 +177,7 @@ def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
     assert re.search(r"^sin +20 +95 %\|", said.out, re.MULTILINE)
     assert "never reached: 2 of 6 pairs of an operation and an order" in said.out
     assert "  cos  order 1  1 compared of 1  fewer than 5 comparisons" in said.out
-    assert said.next == "python -m pytest tests/properties --gradcheck-ops=cos,cumprod"
+    assert said.next == "python -m pytest tests/properties --hypothesis-profile=dev --gradcheck-ops=cos,cumprod"
     data = call("coverage", "--json").json
     assert list(data) == [
         *("format", "version", "coverage", "operations", "hardly_tested", "never_reached", "left_out"),
@@ -213,7 +213,7 @@ HUNT = """
     from gradcheck.hunt.graph import Graph, Input, Node
     from gradcheck.hunt.report import confirm
     from gradcheck.hunt.report.confirm import Confirmation
-    from gradcheck.hunt.finding import Discovery, literal
+    from gradcheck.hunt.finding import GraphFinding, literal
 
     confirm.confirm = lambda script: Confirmation(1, "WRONG")
 
@@ -228,7 +228,7 @@ HUNT = """
             graph = Graph((Input((1,), (0.5,)),), (Node.of(name, 0),))
             wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
             error = Wrong("wrong gradient")
-            error.discovery = Discovery(graph, 1, (wrong,), name, 1, "none", literal([1.0]))
+            error.discovery = GraphFinding(graph, 1, (wrong,), name, 1, "none", literal([1.0]))
             raise error
 """
 

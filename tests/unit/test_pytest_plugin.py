@@ -27,7 +27,7 @@ FINDING = """
     from gradcheck.hunt.graph import Graph, Input, Node
     from gradcheck.hunt.report import confirm
     from gradcheck.hunt.report.confirm import Confirmation
-    from gradcheck.hunt.finding import Discovery, literal
+    from gradcheck.hunt.finding import GraphFinding, literal
 
     confirm.confirm = lambda script: Confirmation(1, "WRONG")
 
@@ -37,7 +37,7 @@ FINDING = """
     def discovery(culprit):
         graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
         wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
-        return Discovery(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
+        return GraphFinding(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
 
     def failure(culprit):
         error = Wrong("wrong gradient")

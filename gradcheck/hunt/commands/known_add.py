@@ -18,16 +18,13 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known, records
 from gradcheck.defects.records import NAME, Defect, Values
 from gradcheck.defects.region import Region, narrowest
-from gradcheck.hunt.admission import admit
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, known_folder, subcommand, tensorflow
-from gradcheck.hunt.derivative import STEP, close, differences, values
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Node
 from gradcheck.hunt.graph_json import MAX_TEXT, parse
 from gradcheck.hunt.opspec import Choice
-from gradcheck.hunt.recheck import of_report, taken
 from gradcheck.hunt.report import reading
 
 CLOSE = 1e-5
@@ -49,7 +46,10 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
     """
+    from gradcheck.hunt.recheck import taken
+
     _refuse_right(found)
+
     made = Defect(
         name=words.name,
         title=words.title,
@@ -89,6 +89,8 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
     Raises CommandError where they cannot be computed, or show another trigger.
     """
+    from gradcheck.hunt.admission import admit
+
     try:
         at = admit(found.graph)
     except Exception as error:
@@ -100,6 +102,8 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
 
 def _refuse_right(found: GraphFinding) -> None:
+    from gradcheck.hunt.recheck import of_report
+
     seen = of_report(found)
     if seen.state is State.CANNOT_RUN:
         raise CommandError(f"{found.name}: cannot run: {seen.message}; correct the report first")
@@ -130,6 +134,8 @@ def _region(found: GraphFinding, wide: bool) -> Region:
 
 def _right(found: GraphFinding, given: Values | None) -> Values:
     """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
+    from gradcheck.hunt.derivative import STEP, close, differences, values
+
     one, other = (
         values(differences(found.graph, found.order, found.cotangent, found.direction, step=step))
         for step in (STEP, STEP / 4)

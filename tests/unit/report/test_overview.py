@@ -178,7 +178,8 @@ def test_a_run_is_written_whole(run: HuntRun, tmp_path: Path) -> None:
 
 def test_the_report_of_a_run_needs_no_tensorflow(tmp_path: Path) -> None:
     code = (
-        "import sys; from gradcheck.hunt.report.run import Run; from gradcheck.hunt.report.writer import write_run; "
-        f"write_run(Run(), {str(tmp_path)!r}); sys.exit('tensorflow' in sys.modules)"
+        "import sys; from gradcheck.hunt.report.run import HuntRun\n"
+        "from gradcheck.hunt.report.writer import write_run\n"
+        f"write_run(HuntRun(), {str(tmp_path)!r}); sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

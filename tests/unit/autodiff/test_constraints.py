@@ -1,4 +1,4 @@
-"""Inputs that stay in a set: the maps of the sets, right functions agree, planted errors are found and named."""
+"""Constrained inputs: the maps of the constraints, right functions agree, planted errors are found and named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import hermitian, increasing, lower_triangular, positive_definite, simplex, symmetric, upper_triangular
-from gradcheck.autodiff.constraints import Structured
+from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
@@ -47,7 +47,7 @@ INPUTS = {
 }
 
 
-def source_of(given: Structured) -> Source:
+def source_of(given: Constrained) -> Source:
     (source,) = take_apart((given,), None, ["x"]).sources
     return source
 
@@ -61,7 +61,7 @@ def test_the_coordinates_start_at_the_value_and_stay_in_the_set(name: str) -> No
     np.testing.assert_array_equal(source.at(start), given.value)
     for _ in range(5):
         moved = source.at(start * (1 + 1e-3 * RNG.uniform(-1, 1, count)))
-        assert given.within.complaint("x", moved) is None
+        assert given.constraint.violation("x", moved) is None
         assert not np.array_equal(moved, given.value)
 
 
@@ -74,9 +74,9 @@ def test_a_gradient_is_pulled_back_by_the_adjoint(name: str) -> None:
     if np.iscomplexobj(gradient):
         gradient += 1j * RNG.normal(size=source.shape)
     ahead = source.at(source.coordinates(source.value) + move) - source.value
-    np.testing.assert_allclose(source.moved(move), ahead, rtol=0, atol=1e-14)
-    pushed = to_coordinates(gradient) @ to_coordinates(source.moved(move))
-    np.testing.assert_allclose(source.pulled(gradient) @ move, pushed, rtol=1e-12)
+    np.testing.assert_allclose(source.displacement(move), ahead, rtol=0, atol=1e-14)
+    pushed = to_coordinates(gradient) @ to_coordinates(source.displacement(move))
+    np.testing.assert_allclose(source.derivatives(gradient) @ move, pushed, rtol=1e-12)
 
 
 def kl(p: Any) -> Any:
@@ -87,7 +87,7 @@ def median(x: Any) -> Any:
     return tf.sort(x)[..., 1] * tf.sort(x)[..., 2] + tf.math.log(x[..., 3] - x[..., 2])
 
 
-RIGHT: dict[str, tuple[Callable[..., Any], Structured]] = {
+RIGHT: dict[str, tuple[Callable[..., Any], Constrained]] = {
     "cholesky": (tf.linalg.cholesky, positive_definite(DEFINITE)),
     "cholesky, batch": (tf.linalg.cholesky, positive_definite(BATCH)),
     "cholesky, float32": (tf.linalg.cholesky, positive_definite(np.array([[2, 0.5], [0.5, 1]], "f"))),
@@ -124,7 +124,7 @@ def test_entry_by_entry_cholesky_which_reads_one_triangle_disagrees() -> None:
     assert (row < column, finding.difference) == (True, 0.0)
 
 
-BESIDE: dict[str, tuple[Structured, float]] = {
+BESIDE: dict[str, tuple[Constrained, float]] = {
     "definite": (positive_definite([[1.0]]), -0.5),
     "simplex": (simplex([0.5, 0.5]), -0.5),
     "increasing": (increasing([1.0, 2.0]), 2.0),
@@ -162,7 +162,7 @@ def test_the_function_is_never_asked_outside_of_the_set(name: str) -> None:
     gradcheck.check(f, given, order=2)
     assert len(asked) > 100
     for value in asked:
-        assert given.within.complaint("x", value) is None
+        assert given.constraint.violation("x", value) is None
 
 
 def off_by(f: Callable[[Any], Any], error: Array) -> Callable[[Any], Any]:
@@ -288,9 +288,9 @@ OUTSIDE = {
     "perturb all its elements": lower_triangular([[1.0, 2.0], [3.0, 4.0]]),
     "x is not upper triangular: x[1, 0] is 3.0, 0 was expected; give tf.linalg.band_part(x, 0, -1), or x itself to "
     "perturb all its elements": upper_triangular([[1.0, 2.0], [3.0, 4.0]]),
-    "x lies not inside the simplex: x[1] is 0.0, a positive number was expected; at the boundary there is no step to "
+    "x is not inside the simplex: x[1] is 0.0, a positive number was expected; at the boundary there is no step to "
     "both sides, give a small number instead of zero": simplex([1.0, 0.0]),
-    "x lies not inside the simplex: x[1] sums to 1.25, 1 was expected; divide by the sum along the last axis": simplex(
+    "x is not inside the simplex: x[1] sums to 1.25, 1 was expected; divide by the sum along the last axis": simplex(
         [[0.5, 0.5], [0.75, 0.5]]
     ),
     "x is not increasing: x[1] is 2.0, x[2] is 2.0; sort it along the last axis and move equal elements apart": (
@@ -311,9 +311,9 @@ def test_values_outside_of_the_set_are_refused(message: str) -> None:
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(TypeError, match="holds int32; an input that stays in a set has to be floating or complex"):
+    with pytest.raises(TypeError, match="holds int32; a constrained input has to be floating or complex"):
         gradcheck.check(lambda x: x, symmetric([[1, 2], [2, 1]]))
-    with pytest.raises(TypeError, match="holds None; an input"):
+    with pytest.raises(TypeError, match="holds None; a constrained input"):
         gradcheck.check(lambda x: x, simplex(None))
     with pytest.raises(ValueError, match="x holds 1 NaN or Inf"):
         gradcheck.check(lambda x: x, increasing([1.0, np.nan]))
@@ -329,5 +329,5 @@ def test_rounding_is_no_reason_to_refuse() -> None:
 
 
 @pytest.mark.parametrize("make", [symmetric, positive_definite, lower_triangular])
-def test_empty_matrices_agree_trivially(make: Callable[[Any], Structured]) -> None:
+def test_empty_matrices_agree_trivially(make: Callable[[Any], Constrained]) -> None:
     assert gradcheck.check(lambda x: x, make(np.zeros((0, 0)))).verdict == "agree"

@@ -1,4 +1,4 @@
-"""Other roundings of a backward pass: what they move, what they leave alone, and that nothing stays behind."""
+"""Random-rounding perturbation of a backward pass: what it moves, and that nothing stays behind."""
 
 from __future__ import annotations
 

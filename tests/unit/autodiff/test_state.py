@@ -1,4 +1,4 @@
-"""Whatever code does to variables is noticed, and put back as it was."""
+"""Whatever code does to variables and generators is noticed, and restored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.state import FUNCTION, VARIABLE, snapshot_variables, state_restored
+from gradcheck.autodiff.state import FUNCTION, VARIABLE, snapshot_variables, state_restored, variables_restored
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ WRITES = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_every_way_to_write(x: tf.Variable, write) -> None:
-    with snapshot_variables() as seen:
+    with snapshot_variables() as snapshot:
         write(x)
     assert x.numpy().tolist() != [1.0, 2.0, 3.0]
-    assert seen.value(x).numpy().tolist() == [1.0, 2.0, 3.0]
-    seen.put_back()
+    assert snapshot.value(x).numpy().tolist() == [1.0, 2.0, 3.0]
+    snapshot.restore()
     assert x.numpy().tolist() == [1.0, 2.0, 3.0]
 
 
@@ -129,3 +129,42 @@ def test_a_check_leaves_the_moving_averages_of_the_function() -> None:
     assert check(lambda x: tf.reduce_sum(x * layer(x, training=True)), x).verdict == "agree"
     for variable, value in zip(layer.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def numbers() -> list[float]:
+    generator = tf.random.get_global_generator()
+    return [random.random(), float(np.random.uniform()), float(tf.random.normal(())), float(generator.normal(()))]
+
+
+def test_the_next_numbers_are_those_that_would_have_come() -> None:
+    tf.random.set_seed(3)
+    tf.random.get_global_generator()
+    with variables_restored():
+        first = numbers()
+    with variables_restored():
+        assert numbers() == first
+    assert numbers() == first
+    assert numbers() != first
+
+
+def test_kernels_with_a_seed_of_their_own_go_on_if_nothing_else_was_numbers() -> None:
+    tf.random.set_seed(3)
+    first = [float(tf.random.normal((), seed=7)) for _ in range(3)]
+    tf.random.set_seed(3)
+    assert float(tf.random.normal((), seed=7)) == first[0]
+    with variables_restored():
+        pass
+    assert float(tf.random.normal((), seed=7)) == first[1]
+
+
+def test_variables() -> None:
+    variable = tf.Variable([1.0, 2.0])
+
+    def interrupted() -> None:
+        with variables_restored([variable]):
+            variable.assign([3.0, 4.0])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    assert variable.numpy().tolist() == [1.0, 2.0]
