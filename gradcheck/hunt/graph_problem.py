@@ -115,7 +115,7 @@ class GraphProblem:
         return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the inputs of a graph lie in no set."""
+        """The steps as they are: the inputs of a graph have no constraints."""
         return steps
 
     def gap(self, cotangents: Array, point: Array) -> Array | None:

@@ -16,7 +16,7 @@ from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import variables_restored
 from gradcheck.comparison.lines import sample_values
-from gradcheck.explanation.case import Loss
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.probing import axes
 from gradcheck.result import Cause, Diagnosis, Finding, Kind
@@ -238,7 +238,7 @@ class GradientEvidence:
             return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient", diagnosis=None)
         found = pairs([self.right.gradients[position]], [taken], self.right.error)
         if not found or not unchanged(found) or taken is None:
-            loss = Loss(None if finding.kind is Kind.MISSING else finding.autodiff, finding.difference)
+            loss = LostPart(None if finding.kind is Kind.MISSING else finding.autodiff, finding.difference)
             diagnosis = finding.diagnosis or self.runner.cut(position, self.run, loss)
             return replace(finding, diagnosis=diagnosis)
         said = self._told(float(taken[finding.index or ()].real), finding.autodiff)

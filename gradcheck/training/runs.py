@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.case import Loss
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import PythonState, RefusedStepError, Refusing
 from gradcheck.training.step_recorder import Handover, StepRecorder, StepRecording
@@ -151,7 +151,7 @@ class Runner:
             state.put_back()
         return StepRun(returned, self.variables, recording, before, after)
 
-    def cut(self, position: int, run: StepRun, lost: Loss) -> Diagnosis | None:
+    def cut(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Why the variable at a position loses its gradient, where code says it that is not under a tape's eyes."""
         return None
 

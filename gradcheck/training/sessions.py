@@ -15,9 +15,9 @@ from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.case import Loss
-from gradcheck.explanation.graph_record import graph_diagnosis
+from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import PythonState, RefusedStepError
 from gradcheck.training.runs import Runner, StepRun
@@ -282,7 +282,7 @@ class SessionRunner(Runner):
         self._state.session.run([handover.optimizer.apply.operation for handover in handovers], feed)
         return self._state.values(self._places)
 
-    def cut(self, position: int, run: StepRun, lost: Loss) -> Diagnosis | None:
+    def cut(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
         loss, numbers = float(run.loss), run.recording.numbers
         tensors = [tensor for tensor, value in numbers if value == loss]
