@@ -84,15 +84,15 @@ class Operands:
         """The names on which the recorded part of the targets depends, those that the tape only watches first."""
         if record is None:
             return []
-        applications = record.applications([self._key(name) for name in targets])
-        inputs = {tensor for application in applications for tensor in application.inputs}
+        entries = record.entries_behind([self._key(name) for name in targets])
+        inputs = {tensor for entry in entries for tensor in entry.inputs}
         found = [n for n in self._clear() if self._key(n) in inputs and self._key(n) in record.entries]
         return sorted(found, key=lambda n: record.entries[self._key(n)] is not None)[:NEAREST]
 
     def recorded(self) -> list[str]:
         """What a tape that is active now would follow an operation on, the newest first."""
-        active = self.model.stage.active
-        return [n for n in self._clear() if any(self._follows(record, n) for record in active)][:NEAREST]
+        records = self.model.active.records
+        return [n for n in self._clear() if any(self._follows(record, n) for record in records)][:NEAREST]
 
     def _follows(self, record: TapeRecord, name: str) -> bool:
         value = self.model.value(name)

@@ -12,8 +12,7 @@ import numpy as np
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from gradcheck.hunt.tapes.errors import RaisedError
-from gradcheck.hunt.tapes.model import Model, NoneTakenError
+from gradcheck.hunt.tapes.model import Model, NoneOperandError
 from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
 from gradcheck.hunt.tapes.program import (
     Apply,
@@ -34,6 +33,7 @@ from gradcheck.hunt.tapes.program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.tape import RaisedError
 
 from .program_operands import SHAPES, Operands, applied, literal, mapped
 from .values import Draw, index
@@ -71,7 +71,7 @@ class ValueStatements:
             self.model.run(statement)
         except RaisedError:
             self.over = True
-        except NoneTakenError:
+        except NoneOperandError:
             # A later round of a loop, in which a derivative is None that was none before.
             reject()
         else:

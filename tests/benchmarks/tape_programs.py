@@ -42,8 +42,8 @@ class Tally:
         self.statements.update(set(kinds(program)))
         comparison = compare(program)
         self.outcomes.update(comparison.outcomes)
-        if comparison.complaints:
-            self.unexplained.append("\n".join([*comparison.complaints, to_python(program)]))
+        if comparison.differences:
+            self.unexplained.append("\n".join([*comparison.differences, to_python(program)]))
 
 
 def kinds(program: Program) -> list[str]:
