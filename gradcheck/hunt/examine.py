@@ -18,14 +18,13 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
-from gradcheck.hunt import modes, trial
+from gradcheck.hunt import modes, monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.running import watch
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -41,7 +40,7 @@ class Found(GradientMismatch):
 @contextmanager
 def drawing(operation: str, order: int, coverage: Coverage) -> Iterator[None]:
     """Around the drawing of a graph, as an example of `operation`: counts one that is rejected, as invalid."""
-    watch.current().begin(operation, order)
+    monitor.current().begin(operation, order)
     try:
         yield
     except UnsatisfiedAssumption:
@@ -64,17 +63,18 @@ def examine(
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
     of the known `defects` (those of the installed TensorFlow, if None).
 
-    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then it checks only the
-    graphs that did, and returns None for others, so that Hypothesis comes to its end with what it has.
+    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then, and once the time
+    for shrinking is over, it checks only the graphs that did, and returns None for others, so that Hypothesis comes to
+    its end with what it has.
     """
-    watching = watch.current()
-    if watching.over and graph not in watching.failed:
-        if watching.failed:
+    now = monitor.current()
+    if now.expired and graph not in now.failed:
+        if now.failed:
             return None
         # Only now: Hypothesis takes a test that stops before it has drawn what it drew before for a flaky one.
         raise SkipTest("the time for hunting is over")
-    watching.begin(operation, order)
-    watching.runs(graph)
+    now.begin(operation, order, mode)
+    now.before(lambda: graph)
     checked = trial.run(graph, (order,)) if mode == PLAIN else modes.run(graph, (order,), mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
@@ -83,7 +83,7 @@ def examine(
     if verdict == CANNOT_RUN and checked.result.orders[order].notes:
         coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
-    watching.resolved(checked.result.orders[order].relative_resolution)
+    now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
         found = discovery(checked, order)
         if known.match(found, defects=defects) is None:
@@ -91,7 +91,7 @@ def examine(
                 _text(checked), checked.result
             )
             failure.discovery = found
-            watching.failed[graph] = failure
+            now.fail(graph, failure)
             raise failure from None
     return checked
 
@@ -136,7 +136,7 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         trigger([values[parent] for parent in node.parents]),
         _cotangent(values[-1], findings[0].output if checked.kinks else None),
         _direction(graph, values[-1]) if order == 2 else (),
-        current(watch.current().seed),
+        current(monitor.current().seed),
         values=tuple(literal(value) for value in values),
         path=checked.mode.path,
         mode=checked.mode.mode,

@@ -177,7 +177,7 @@ def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
     assert re.search(r"^sin +20 +95 %\|", said.out, re.MULTILINE)
     assert "never reached: 2 of 6 pairs of an operation and an order" in said.out
     assert "  cos  order 1  1 compared of 1  fewer than 5 comparisons" in said.out
-    assert said.next == "python -m pytest tests/properties --gradcheck-ops=cos,cumprod"
+    assert said.next == "python -m pytest tests/properties --hypothesis-profile=dev --gradcheck-ops=cos,cumprod"
     data = call("coverage", "--json").json
     assert list(data) == [
         *("format", "version", "coverage", "operations", "hardly_tested", "never_reached", "left_out"),

@@ -112,7 +112,7 @@ def _stopped(run: HuntRun) -> Markup | None:
             element("b", each.operation),
             " ",
             badge(each.kind, "wrong"),
-            element("p", f"{each.message} at order {each.order}: ", element("code", _operations(each))),
+            element("p", f"{each.message} at {each.where}: ", element("code", _operations(each))),
             element("small", each.name),
             class_="item",
         )

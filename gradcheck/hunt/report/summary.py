@@ -25,9 +25,7 @@ def summary(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None)
     if run.findings:
         sections.append("## Findings\n\n" + "\n\n".join(_findings(run)))
     for stopped in (*run.crashes, *run.hangs):
-        sections.append(
-            f"**{stopped.kind}** of `{stopped.operation}` at order {stopped.order}: {escape(stopped.message)}"
-        )
+        sections.append(f"**{stopped.kind}** of `{stopped.operation}` at {stopped.where}: {escape(stopped.message)}")
     changed = [each for each in run.known if each.state is not State.STILL]
     if changed:
         rows = [f"- `{escape(each.name)}` on {escape(each.release)}: {each.state.value}" for each in changed]
