@@ -125,7 +125,7 @@ def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
 
 
 def _is_users_object(thing: Any) -> bool:
-    """An object of a class of somebody's own, whose attributes no library looks after."""
+    """An object of a user's own class, whose attributes are not a library's."""
     if isinstance(thing, (type, tf.Module)) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
         return False
     homes = {base.__module__.partition(".")[0] for base in type(thing).__mro__} - {"builtins", "typing", "abc"}

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 def session_of(session: Any) -> Any:
-    """The session given, or else the default one where somebody builds graphs; None for eager code.
+    """The session given, or else the default one where a graph is being built; None for eager code.
 
     Raises ValueError where a graph is being built and there is no session, TypeError for what is no session.
     """
@@ -91,7 +91,7 @@ class SessionState:
     def _read(self, variable: Any) -> Array | None:
         try:
             return np.asarray(self.session.run(variable))
-        except tf.errors.FailedPreconditionError:  # nobody has initialized it
+        except tf.errors.FailedPreconditionError:  # not initialized
             return None
 
     def _loader(self, places: Sequence[int]) -> tuple[Sequence[int], Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
-from gradcheck.autodiff.sources import take_apart, variable_of
+from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import variables_restored
 from gradcheck.check import check
 from gradcheck.comparison.observation import observe
@@ -181,7 +181,7 @@ class StepCheck:
 
     @cached_property
     def _gradients(self) -> StepGradients:
-        names = [source.name for source in take_apart((), self.variables).sources]
+        names = [source.name for source in parse_arguments((), self.variables).sources]
         return StepGradients(self.runner, self.runner.run(), names)
 
     def _compare(self, gradient: Callable[[StepRun], Sequence[Any]] | None) -> OrderResult:

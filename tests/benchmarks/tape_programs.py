@@ -67,14 +67,14 @@ def hunt(number: int, count: int) -> Tally:
     """Draw and run `count` programs with one seed."""
     tally, started, last = Tally(), time.monotonic(), [time.monotonic()]
 
-    def judge(program: Program) -> None:
+    def run(program: Program) -> None:
         tally.add(program)
         if time.monotonic() - last[0] > PROGRESS:
             last[0] = time.monotonic()
             rate = tally.programs / (last[0] - started)
             print(f"  {tally.programs} programs, {rate:.0f}/s, {len(tally.unexplained)} unexplained", flush=True)
 
-    tally.rejected = draw_each(tape_programs(), number, count, judge)
+    tally.rejected = draw_each(tape_programs(), number, count, run)
     return tally
 
 

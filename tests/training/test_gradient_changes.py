@@ -39,16 +39,16 @@ HOW = {
 @pytest.mark.parametrize("name", HOW)
 @given(taken=gradients)
 def test_a_clip_that_was_seen_is_named(name: str, taken: list[Any]) -> None:
-    clip, told = HOW[name]
+    clip, expected = HOW[name]
     used = clip(taken)
     found = gradient_pairs(taken, used)
     assert found is not None
-    said = clipping(found, [name])
+    note = clipping(found, [name])
     if unchanged(found):
-        assert said is None or said.startswith("clipped")
+        assert note is None or note.startswith("clipped")
     else:
-        assert said is not None
-        assert said.startswith(told)
+        assert note is not None
+        assert note.startswith(expected)
 
 
 @pytest.mark.parametrize("name", HOW)
@@ -58,9 +58,9 @@ def test_a_wrong_element_beside_a_clip_is_not_excused(name: str, taken: list[Any
     used[0][0] = used[0][0] - np.sign(taken[0][0] or 1.0) * (abs(wrong) + 0.25) - np.sign(taken[0][0] or 1.0) * 2
     found = gradient_pairs(taken, used)
     assert found is not None
-    said = clipping(found, [name])
+    note = clipping(found, [name])
     # A clip never turns a gradient round, and one that grows is none.
-    assert said is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
+    assert note is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
 
 
 @given(taken=gradients, by=st.sampled_from([0.1, 0.5, 2.0, -1.0]))

@@ -89,7 +89,7 @@ def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mappin
 class ActiveTapes:
     """The records of the tapes that record at the moment; operations are applied here, so that they see them.
 
-    `traced`: all of this stands in a tf.function. `hidden` counts the gradients of functions and conditionals that were
+    `traced`: all of this is inside a tf.function. `hidden` counts the gradients of functions and conditionals that were
     taken while a tape recorded; the derivatives of those are not predicted.
     """
 

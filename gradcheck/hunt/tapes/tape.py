@@ -111,7 +111,7 @@ class ModelTape:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """`with tape.stop_recording():`, after which a tape that gave its derivative inside records anew."""
+        """`with tape.stop_recording():`, after which a tape that gave its derivative inside starts a new record."""
         if self.record is None:
             raise RaisedError("RuntimeError", "Trying to stop recording a tape which is not recording.")
         self.pop()
