@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 from unittest import SkipTest
 
@@ -25,6 +25,7 @@ from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
+from gradcheck.hunt.report.evidence import completed
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -32,9 +33,14 @@ Array = np.ndarray[Any, Any]
 
 
 class Found(GradientMismatch):
-    """A mismatch in a drawn graph; `discovery` is what its report is written from."""
+    """A mismatch in a drawn graph; its report is written from `discovery`, which is completed when it is asked for."""
 
-    discovery: GraphFinding
+    found: GraphFinding
+
+    @cached_property
+    def discovery(self) -> GraphFinding:
+        """The finding with all that its report shows."""
+        return completed(self.found)
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def examine(
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
                 _text(checked), checked.result
             )
-            failure.discovery = found
+            failure.found = found
             now.fail(graph, failure)
             raise failure from None
     return checked

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradcheck.hunt.report.confirm import LIMIT, confirm
+from gradcheck.hunt.report.confirmation import LIMIT, confirm
 
 
 def test_a_script_that_finds_it_wrong_confirms() -> None:

@@ -25,11 +25,10 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.overview_page import headline, overview_page, rate
 from gradcheck.hunt.report.reach import Grade, reaches
 from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.run import HuntRun, merge
-from gradcheck.hunt.report.summary import summary
+from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.result import Kind
 
@@ -86,7 +85,7 @@ def test_a_run_without_a_word_on_operations_was_asked_for_all() -> None:
 
 
 def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Parsed) -> None:
-    page = parsed(overview_page(run, {("log", 1): "log-order1"}))
+    page = parsed(run_page(run, {("log", 1): "log-order1"}))
     for part in (
         "2 new findings, 1 crash, 1 hang, 1 known fixed",
         "known, still there 1",
@@ -113,21 +112,21 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
 
 
 def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
-    links = [place["href"] for place in parsed(overview_page(run)).named("a")]
+    links = [place["href"] for place in parsed(run_page(run)).named("a")]
     assert links == [f"{report.discovery.name}.html" for report in run.ranked]
     assert all(re.fullmatch(r"[a-z0-9_-]+\.html", link) for link in links)
     assert run.ranked[0].discovery.signature.kind is Kind.RAISES
 
 
 def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:
-    cells = [place for place in parsed(overview_page(run)).named("i") if place.get("title")]
+    cells = [place for place in parsed(run_page(run)).named("i") if place.get("title")]
     assert len(cells) == 2 * len(CATALOGUE)
     assert {place["aria-label"] for place in cells} == {place["title"] for place in cells}
     assert "order 2: never compared (0 compared, 4 inconclusive, 5 of 9 rejected)" in {p["title"] for p in cells}
 
 
 def test_an_empty_run_has_a_page(parsed: Parsed) -> None:
-    page = parsed(overview_page(HuntRun()))
+    page = parsed(run_page(HuntRun()))
     assert "No new finding" in page.text
     assert "Nothing new is wrong." in page.text
     assert rate(HuntRun()) is None
@@ -142,7 +141,7 @@ def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -
         known=(*run.known, KnownReplayed(NASTY, State.CANNOT_RUN, NASTY, NASTY)),
         remarks=(NASTY,),
     )
-    text = overview_page(evil, {("log", 1): NASTY})
+    text = run_page(evil, {("log", 1): NASTY})
     assert "<script" not in text
     assert "<img" not in text
     page = parsed(text)
@@ -169,7 +168,7 @@ def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> N
 def test_a_run_is_written_whole(run: HuntRun, tmp_path: Path) -> None:
     paths = write_run(run, tmp_path / "new")
     assert [path.name for path in paths] == ["index.html", "summary.md"]
-    assert paths[0].read_text() == overview_page(run)
+    assert paths[0].read_text() == run_page(run)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.html", "summary.md"]
     (tmp_path / "file").touch()
     with pytest.raises(ReportError, match="the report of the run could not be written to"):
