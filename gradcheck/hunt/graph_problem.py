@@ -63,7 +63,7 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
     kinks, singular, bends, elements = [], [], [], 0
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        if spec.kinks is None and spec.singular is None and spec.bends is None:
+        if spec.kinks is None and spec.singular is None and spec.curvature_jumps is None:
             continue
         arguments = [values[parent] for parent in node.parents]
         touching = count_on(spec.kinks, arguments, node.attributes)
@@ -72,7 +72,7 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
             elements += touching
         if count_on(spec.singular, arguments, node.attributes):
             singular.append(position)
-        if count_on(spec.bends, arguments, node.attributes):
+        if count_on(spec.curvature_jumps, arguments, node.attributes):
             bends.append(position)
     return NonsmoothNodes(tuple(kinks), tuple(singular), elements, tuple(bends))
 

@@ -20,7 +20,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
 from gradcheck.explanation.interception import Wrapper, patched
-from gradcheck.explanation.places import kind_of
+from gradcheck.explanation.user_code import file_owner
 
 DEPTH = 4
 GENERATOR_STATES: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
@@ -93,7 +93,7 @@ def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
 
 def _function_names(function: Any) -> Iterator[NamedValue]:
     function = inspect.unwrap(function)
-    if not inspect.isfunction(function) or kind_of(function.__code__.co_filename) != "user":
+    if not inspect.isfunction(function) or file_owner(function.__code__.co_filename) != "user":
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:

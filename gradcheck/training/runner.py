@@ -13,7 +13,7 @@ from tensorflow.python.eager.record import VariableWatcher
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.case import Loss
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import OptimizerCall, StepRecorder
@@ -89,7 +89,7 @@ class StepRunner:
                 call.repeat(list(zip(call.gradients, call.variables, strict=True)))
             return self._values()
 
-    def broken_path(self, position: int, run: StepRun, loss: Loss) -> Diagnosis | None:
+    def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Why the variable at a position loses its gradient, where more is known than eager code shows."""
         return None
 

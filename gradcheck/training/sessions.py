@@ -14,9 +14,9 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
-from gradcheck.explanation.case import Loss
-from gradcheck.explanation.graph_record import graph_diagnosis
+from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.python_state import UnrepeatableStepError
 from gradcheck.training.runner import StepRunner
@@ -278,14 +278,14 @@ class SessionRunner(StepRunner):
         self._state.session.run([call.optimizer.application.operation for call in calls], feed)
         return self._values()
 
-    def broken_path(self, position: int, run: StepRun, loss: Loss) -> Diagnosis | None:
+    def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
         """Where the path to the loss, the number fetched that has its value or the only one, breaks in the graph."""
         value, fetched = float(run.loss), run.recording.fetched
         tensors = [tensor for tensor, number in fetched if number == value]
         if not tensors and len({id(tensor) for tensor, _ in fetched}) == 1:
             tensors = [fetched[0][0]]
         source = self._state.variables[self._places[position]]
-        found = (graph_diagnosis(tensor, source, source.op.name, loss) for tensor in tensors)
+        found = (graph_diagnosis(tensor, source, source.op.name, lost) for tensor in tensors)
         return next((diagnosis for diagnosis in found if diagnosis is not None), None)
 
     def _run_session(

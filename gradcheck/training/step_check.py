@@ -18,7 +18,7 @@ from gradcheck.autodiff.state import variables_restored
 from gradcheck.check import check
 from gradcheck.comparison.observation import observe
 from gradcheck.comparison.tables import EXCLUSION
-from gradcheck.explanation.case import Loss
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.probing import axes
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
@@ -113,8 +113,8 @@ class StepGradients:
             return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient", diagnosis=None)
         pairs = gradient_pairs([self.right.gradients[position]], [taken], self.right.error)
         if not pairs or not unchanged(pairs) or taken is None:
-            loss = Loss(None if finding.kind is Kind.MISSING else finding.autodiff, finding.difference)
-            return replace(finding, diagnosis=finding.diagnosis or self.runner.broken_path(position, self.run, loss))
+            lost = LostPart(None if finding.kind is Kind.MISSING else finding.autodiff, finding.difference)
+            return replace(finding, diagnosis=finding.diagnosis or self.runner.broken_path(position, self.run, lost))
         evidence = self._evidence(float(taken[finding.index or ()].real), finding.autodiff)
         kind = Kind.MISSING if finding.kind is Kind.MISSING else Kind.WRONG_VALUE
         diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, REMEDY)

@@ -79,7 +79,7 @@ for name, source in {
     "planted_crash_traced": "np.planted_crash_traced({0})",
     "planted_hang": "np.planted_hang({0})",
 }.items():
-    CATALOGUE[name] = OpSpec(name, "planted", source, ("Identity",), starts=((2,),))
+    CATALOGUE[name] = OpSpec(name, source, ("Identity",), "planted", starts=((2,),))
 """
 CONFTEST = """
 import os

@@ -1,4 +1,4 @@
-"""The census's family `array`: gathering, scattering, partitions and their stitching."""
+"""Gathering, scattering, partitions and their stitching (family `array`), reductions over segments (`math`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.batching import points_last
+from gradcheck.hunt.catalogue.language import points_last
+from gradcheck.hunt.distances import (
+    ties_of_largest,
+    ties_of_smallest,
+    ties_within,
+)
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Attribute, Choice, Indices, OpSpec
-from gradcheck.hunt.shape_rules import Shapes, alike, only_if, vector
+from gradcheck.hunt.opspec import (
+    Array,
+    Attribute,
+    Choice,
+    Distances,
+    Indices,
+    OpSpec,
+)
+from gradcheck.hunt.shape_rules import (
+    Shapes,
+    alike,
+    only_if,
+    vector,
+)
 
+_math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (3, 2))
 AT = "tf.expand_dims({indices}, -1)"
 
@@ -51,14 +69,7 @@ def _rivals(sign: int) -> Callable[..., Array]:
 def _scatter(name: str, gradient: str, **fields: Any) -> OpSpec:
     source = f"tf.tensor_scatter_nd_{name}({{0}}, {AT}, {{1}})"
     fields = {"shapes": _updated, "attributes": _targets, **fields}
-    return _rows(
-        f"tensor_scatter_nd_{name}",
-        source=source,
-        gradients=(gradient,),
-        arity=2,
-        batched=points_last(source),
-        **fields,
-    )
+    return _rows(f"tensor_scatter_nd_{name}", source, (gradient,), arity=2, batched=points_last(source), **fields)
 
 
 def _pieces(shape: Shape) -> Mapping[str, Attribute]:
@@ -92,24 +103,24 @@ SLICE_UPDATE = (
     "tf.raw_ops.TensorStridedSliceUpdate(input={0}, begin=[0], end=[{0}.shape[0]], strides=[{0}.shape[0]], value={1})"
 )
 
-OPERATIONS = (
+GATHERING = (
     _rows(
         "gather",
-        source="tf.gather({0}, {indices}, axis=-1)",
-        gradients=("GatherV2",),
+        "tf.gather({0}, {indices}, axis=-1)",
+        ("GatherV2",),
         attributes=lambda shape: {"indices": Indices(3, below=shape[-1])},
     ),
     _rows(
         "gather_rows",
-        source="tf.gather({0}, {indices})",
-        gradients=("GatherV2",),
+        "tf.gather({0}, {indices})",
+        ("GatherV2",),
         batched="tf.gather({0}, {indices}, axis=1)",
         attributes=lambda shape: {"indices": Indices(2, below=shape[0])},
     ),
     _rows(
         "gather_each_row",
-        source="tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
-        gradients=("GatherV2",),
+        "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
+        ("GatherV2",),
         batched=("tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), axis=2, batch_dims=2)"),
         shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
         starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
@@ -117,15 +128,15 @@ OPERATIONS = (
     ),
     _rows(
         "legacy_gather",
-        source="tf.raw_ops.Gather(params={0}, indices={indices})",
-        gradients=("Gather",),
+        "tf.raw_ops.Gather(params={0}, indices={indices})",
+        ("Gather",),
         batched=points_last("tf.raw_ops.Gather(params={0}, indices={indices})"),
         attributes=lambda shape: {"indices": Indices(2, below=shape[0])},
     ),
     _rows(
         "gather_nd",
-        source=GATHER_ND,
-        gradients=("GatherNd",),
+        GATHER_ND,
+        ("GatherNd",),
         batched=points_last(GATHER_ND),
         shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
         starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
@@ -133,8 +144,8 @@ OPERATIONS = (
     ),
     _rows(
         "scatter_nd",
-        source=SCATTER_ND,
-        gradients=("ScatterNd",),
+        SCATTER_ND,
+        ("ScatterNd",),
         batched=points_last(SCATTER_ND),
         attributes=lambda shape: {"indices": Indices(shape[0], below=shape[0] + 1)},
     ),
@@ -145,8 +156,8 @@ OPERATIONS = (
     _scatter("min", "TensorScatterMin", kinks=_rivals(-1)),
     _rows(
         "scatter_nd_non_aliasing_add",
-        source=NON_ALIASING,
-        gradients=("ScatterNdNonAliasingAdd",),
+        NON_ALIASING,
+        ("ScatterNdNonAliasingAdd",),
         arity=2,
         batched=points_last(NON_ALIASING),
         shapes=_updated,
@@ -154,24 +165,24 @@ OPERATIONS = (
     ),
     _rows(
         "tensor_strided_slice_update",
-        source=SLICE_UPDATE,
-        gradients=("TensorStridedSliceUpdate",),
+        SLICE_UPDATE,
+        ("TensorStridedSliceUpdate",),
         arity=2,
         batched=points_last(SLICE_UPDATE),
         shapes=lambda shape: [(shape, (1, *shape[1:]))] if vector(shape) else [],
     ),
     _rows(
         "dynamic_partition",
-        source=PARTITION,
-        gradients=("DynamicPartition",),
+        PARTITION,
+        ("DynamicPartition",),
         batched=points_last(PARTITION),
         shapes=only_if(lambda shape: bool(vector(shape)) and shape[0] > 1),
         attributes=_pieces,
     ),
     _rows(
         "dynamic_stitch",
-        source=STITCH,
-        gradients=("DynamicStitch",),
+        STITCH,
+        ("DynamicStitch",),
         arity=2,
         batched=points_last(STITCH),
         shapes=only_if(lambda shape: bool(vector(shape)), alike(2)),
@@ -179,11 +190,55 @@ OPERATIONS = (
     ),
     _rows(
         "parallel_dynamic_stitch",
-        source=PARALLEL_STITCH,
-        gradients=("ParallelDynamicStitch",),
+        PARALLEL_STITCH,
+        ("ParallelDynamicStitch",),
         arity=2,
         batched=points_last(PARALLEL_STITCH),
         shapes=only_if(lambda shape: bool(vector(shape)), alike(2)),
         attributes=_interleaved,
     ),
+)
+
+
+SEGMENTED: tuple[Shape, ...] = ((2,), (3,), (1,), (2, 2), (3, 2), (4,))
+
+
+def _sorted(shape: Shape) -> Mapping[str, Attribute]:
+    return {"ids": Indices(shape[0], below=shape[0] + 1, sorted=True)}
+
+
+def _covering(shape: Shape) -> Mapping[str, Attribute]:
+    count = shape[0]
+    alternating = tuple(position % 2 for position in range(count))
+    shrinking = tuple(-1 if position and position == count - 1 else 0 for position in range(count))
+    return {"ids": Choice(tuple(dict.fromkeys([(0,) * count, tuple(range(count)), alternating, shrinking])))}
+
+
+def _segments(name: str, gradients: tuple[str, ...], kinks: Distances | None = None) -> OpSpec:
+    covering = name.startswith("unsorted")
+    call = f"tf.math.{name}({{0}}, {{ids}}" + (", max({ids}) + 1)" if covering else ")")
+    return _math(
+        name,
+        call,
+        gradients,
+        batched=points_last(call),
+        shapes=vector,
+        starts=SEGMENTED,
+        attributes=_covering if covering else _sorted,
+        kinks=kinks,
+    )
+
+
+SEGMENTS = (
+    _segments("segment_sum", ("SegmentSum",)),
+    _segments("segment_mean", ("SegmentMean",)),
+    _segments("segment_prod", ("SegmentProd",)),
+    _segments("segment_max", ("SegmentMax",), kinks=ties_within(ties_of_largest)),
+    _segments("segment_min", ("SegmentMin",), kinks=ties_within(ties_of_smallest)),
+    _segments("unsorted_segment_sum", ("UnsortedSegmentSum",)),
+    _segments("unsorted_segment_mean", ("UnsortedSegmentSum", "RealDiv")),
+    _segments("unsorted_segment_sqrt_n", ("UnsortedSegmentSum", "RealDiv")),
+    _segments("unsorted_segment_prod", ("UnsortedSegmentProd",)),
+    _segments("unsorted_segment_max", ("UnsortedSegmentMax",), kinks=ties_within(ties_of_largest)),
+    _segments("unsorted_segment_min", ("UnsortedSegmentMin",), kinks=ties_within(ties_of_smallest)),
 )

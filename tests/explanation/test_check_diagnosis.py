@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import Cause, Kind, assert_close, check
-from gradcheck.explanation import checked
+from gradcheck.explanation import check_diagnosis
 
 
 def diagnosed(*arguments: Any, **options: Any) -> list[tuple[Kind, int, Cause | None, str | None]]:
@@ -119,7 +119,7 @@ def test_none_that_is_right_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) 
     def refused(*arguments: Any) -> Any:
         raise KeyboardInterrupt("nothing was wrong")
 
-    monkeypatch.setattr(checked, "recorded", refused)
+    monkeypatch.setattr(check_diagnosis, "recorded", refused)
     assert check(lambda x, y: x**2 + 0.0 * tf.floor(y), 1.5, 2.5, order=2).verdict == "agree"
     with pytest.raises(KeyboardInterrupt, match="nothing was wrong"):
         check(lambda x: x * tf.stop_gradient(x), 1.5)
@@ -129,7 +129,7 @@ def test_a_verdict_survives_a_diagnosis_that_fails(monkeypatch: pytest.MonkeyPat
     def broken(*arguments: Any) -> Any:
         raise NotImplementedError
 
-    monkeypatch.setattr(checked, "recorded", broken)
+    monkeypatch.setattr(check_diagnosis, "recorded", broken)
     assert diagnosed(lambda x: x * tf.stop_gradient(x), 1.5) == [(Kind.WRONG_VALUE, 1, None, None)]
 
 
