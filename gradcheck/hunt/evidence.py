@@ -14,7 +14,6 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.mode import Mode
-from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH
 from gradcheck.hunt import modes
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
@@ -41,14 +40,12 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
     compared: dict[int, ElementCheck] = {}
     for table in outcome.tables:
         row = table.rows.index(output) if output in table.rows else 0
-        entries = table.entries
+        numbers = (table.autodiff, table.difference, table.bound, table.allowed)
         for line, coordinate in enumerate(table.columns):
             if coordinate is not None:
-                status = int(entries.status[line, row])
-                columns = (entries.autodiff, entries.difference, entries.bound, entries.allowed)
-                compared[coordinate] = ElementCheck(
-                    coordinate, _verdict(status), *(float(column[line, row]) for column in columns)
-                )
+                verdict = Verdict(str(table.verdict[line, row]))
+                values = (float(column[line, row]) for column in numbers)
+                compared[coordinate] = ElementCheck(coordinate, verdict, *values)
     return tuple(compared[coordinate] for coordinate in sorted(compared)[:MOST])
 
 
@@ -101,10 +98,6 @@ def curve(found: GraphFinding) -> StepCurve | None:
     moving = along != 0
     largest = float(np.min(coordinate_steps(point)[moving] / np.abs(along[moving])))
     return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, place], point, along, largest, place)
-
-
-def _verdict(status: int) -> Verdict:
-    return {MISMATCH: Verdict.MISMATCH, INCONCLUSIVE: Verdict.INCONCLUSIVE}.get(status, Verdict.AGREE)
 
 
 def _node_check(position: int, checked: Trial, order: int) -> NodeCheck:

@@ -36,7 +36,7 @@ def test_the_elements_are_those_of_the_trial() -> None:
     elements = evidence.elements(checked, 1)
     assert [element.coordinate for element in elements] == [0, 1, 2, 3]
     assert [element.verdict for element in elements] == [Verdict.MISMATCH, *[Verdict.AGREE] * 3]
-    assert [element.difference for element in elements] == table.entries.difference[:, 0].tolist()
+    assert [element.difference for element in elements] == table.difference[:, 0].tolist()
     assert evidence.worst(elements) == elements[0]
 
 
