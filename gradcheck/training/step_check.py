@@ -16,7 +16,7 @@ from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import variables_restored
 from gradcheck.check import check
-from gradcheck.comparison.observation import observe
+from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
@@ -92,7 +92,7 @@ class StepGradients:
         if function.point.size > MAX_ELEMENTS:
             return None
         with variables_restored(variables):
-            estimate = first_difference(observe(TapeProblem(function), axes(function.point.size), None))
+            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size), None))
         if not estimate.bound.max() <= MAX_ERROR * np.abs(estimate.value).max():
             return None
         gradients = [
