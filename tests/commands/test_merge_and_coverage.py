@@ -25,7 +25,7 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.reading import Report
 from tests.machine import ELSEWHERE, MACHINE
 
@@ -211,11 +211,11 @@ HUNT = """
     import pytest
     from gradcheck.result import Finding, Kind
     from gradcheck.hunt.graph import Graph, Input, Node
-    from gradcheck.hunt.report import confirm
-    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.report import confirmation
+    from gradcheck.hunt.report.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding, literal
 
-    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+    confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 
     class Wrong(AssertionError):
         pass

@@ -26,7 +26,7 @@ import os, signal, time
 import numpy as np
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.opspec import OpSpec
-from gradcheck.hunt.report import confirm
+from gradcheck.hunt.report import confirmation
 
 def confirmed(script):
     if os.environ.get("CTRL_C"):
@@ -35,7 +35,7 @@ def confirmed(script):
     return confirm.Confirmation(1, "WRONG")
 
 
-confirm.confirm = confirmed  # a process of its own for every finding takes long
+confirmation.confirm = confirmed  # a process of its own for every finding takes long
 
 
 def crash(x):
@@ -80,7 +80,7 @@ for name, source in {
     "planted_crash_traced": "np.planted_crash_traced({0})",
     "planted_hang": "np.planted_hang({0})",
 }.items():
-    CATALOGUE[name] = OpSpec(name, "planted", source, ("Identity",), starts=((2,),))
+    CATALOGUE[name] = OpSpec(name, source, ("Identity",), "planted", starts=((2,),))
 """
 CONFTEST = """
 import os

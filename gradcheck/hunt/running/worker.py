@@ -15,10 +15,10 @@ from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.monitor import Monitor
-from gradcheck.hunt.report.confirm import Confirmation, confirm
-from gradcheck.hunt.report.junit import properties
+from gradcheck.hunt.report.confirmation import Confirmation, confirm
+from gradcheck.hunt.report.finding_text import properties, text
 from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.writer import ReportError, text, write
+from gradcheck.hunt.report.writer import ReportError, write
 from gradcheck.hunt.running.aggregate import summary_line
 from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
@@ -119,10 +119,8 @@ class Worker:
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
         smallest: dict[type, Any] = {}
-        for graph, failure in self.monitor.failed.items():
-            kept = smallest.get(type(failure))
-            if kept is None or graph.size < kept.discovery.graph.size:
-                smallest[type(failure)] = failure
+        for _, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
+            smallest.setdefault(type(failure), failure)
         for failure in smallest.values():
             self.record(failure.discovery, confirmed=False)
 
