@@ -44,7 +44,7 @@ class Outcome:
 
 
 def outcome(program: WrittenProgram, path: Path) -> Outcome:
-    """Write a program to a file, import it and explain it; gradcheck's own exceptions count as wrong without a cause."""
+    """Write a program to a file, import it and explain it; its own exceptions count as wrong without a cause."""
     path.write_text(program.text, encoding="utf-8")
     module = imported(path)
     try:
@@ -75,7 +75,8 @@ def step_result(module: Any) -> Result:
 
 def outcome_of(result: Result) -> Outcome:
     """The first diagnosis in a result; for a training step it may be a note."""
-    found = [one.diagnosis for one in (*result.findings, *result.sources) if one.diagnosis is not None]
+    diagnoses = [*(one.diagnosis for one in result.findings), *(one.diagnosis for one in result.sources)]
+    found = [one for one in diagnoses if one is not None]
     wrong = result.verdict == Verdict.MISMATCH or any(source.right is False for source in result.sources)
     notes = [note for order in result.orders.values() for note in order.notes]
     if found:
