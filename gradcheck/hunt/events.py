@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from hypothesis import settings
 
+from gradcheck.autodiff.mode import EXECUTIONS, ORDERS, PLAIN, Mode
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import OUTCOMES
 from gradcheck.hunt.graph import Graph
@@ -121,23 +122,38 @@ class FindingMade:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A graph that did not come to an end, an example of `operation`."""
+    """A graph that did not come to an end, an example of `operation`, its derivative taken along `path` in `mode`."""
 
     kind: ClassVar[str] = "stopped"
     operation: str
     order: int
     graph: Graph
     message: str
+    path: str = PLAIN.path
+    mode: str = PLAIN.mode
 
     def __post_init__(self) -> None:
         _hold_operation(self.operation)
         _hold_order(self.order)
+        _expect(self.path in ORDERS, "path", self.path, f"one of {', '.join(ORDERS)}")
+        _expect(self.mode in EXECUTIONS, "mode", self.mode, f"one of {', '.join(EXECUTIONS)}")
+
+    @property
+    def taken(self) -> Mode:
+        """How the derivative was taken."""
+        return Mode(self.path, self.mode)
+
+    @property
+    def where(self) -> str:
+        """The order and, unless it is the plain one, the mode, in words."""
+        return f"order {self.order}" + ("" if self.taken == PLAIN else f" ({self.taken})")
 
     @property
     def name(self) -> str:
-        """A name for files that depends on the kind, the order and the graph's operations only."""
+        """A name for files that depends on the kind, the order, the mode and the graph's operations only."""
         operations = " ".join(sorted({node.op for node in self.graph.nodes}))
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order} {operations}".lower())
+        how = "" if self.taken == PLAIN else f" {self.taken}"
+        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order}{how} {operations}".lower())
         return f"{words[:80].strip('-')}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
 
 

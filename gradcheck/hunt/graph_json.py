@@ -11,7 +11,7 @@ from typing import Any
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import DTYPES, Graph, Input, Node
-from gradcheck.hunt.script import fields
+from gradcheck.hunt.opspec import attribute_names
 
 FORMAT = "gradcheck graph"
 VERSION = 1
@@ -215,7 +215,7 @@ def _node(data: Any, place: int, inputs: int) -> Node:
             f"{here}.parents", Description(f"{len(parents)} parents"), f"{spec.arity}, as {name} takes"
         )
     numbers = tuple(integer(x, f"{here}.parents[{i}]", inputs + place - 1) for i, x in enumerate(parents))
-    expected = fields(spec)
+    expected = attribute_names(spec.source)
     keys(data["attrs"], f"{here}.attrs", expected)
     attrs = ((key, _literal(data["attrs"][key], f"{here}.attrs.{key}")) for key in sorted(expected))
     return Node(name, numbers, tuple(attrs))

@@ -15,7 +15,7 @@ from gradcheck.defects import known
 from gradcheck.hunt import examine, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.reading import Report, read
 from gradcheck.hunt.report.run import merge

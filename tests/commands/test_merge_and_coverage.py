@@ -25,7 +25,7 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.reading import Report
 from tests.machine import ELSEWHERE, MACHINE
 
@@ -177,7 +177,7 @@ def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
     assert re.search(r"^sin +20 +95 %\|", said.out, re.MULTILINE)
     assert "never reached: 2 of 6 pairs of an operation and an order" in said.out
     assert "  cos  order 1  1 compared of 1  fewer than 5 comparisons" in said.out
-    assert said.next == "python -m pytest tests/properties --gradcheck-ops=cos,cumprod"
+    assert said.next == "python -m pytest tests/properties --hypothesis-profile=dev --gradcheck-ops=cos,cumprod"
     data = call("coverage", "--json").json
     assert list(data) == [
         *("format", "version", "coverage", "operations", "hardly_tested", "never_reached", "left_out"),
@@ -211,11 +211,11 @@ HUNT = """
     import pytest
     from gradcheck.result import Finding, Kind
     from gradcheck.hunt.graph import Graph, Input, Node
-    from gradcheck.hunt.report import confirm
-    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.report import confirmation
+    from gradcheck.hunt.report.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding, literal
 
-    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+    confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 
     class Wrong(AssertionError):
         pass

@@ -49,7 +49,6 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
     from gradcheck.hunt.recheck import taken
 
     _refuse_right(found)
-    from gradcheck.hunt.recheck import taken
 
     made = Defect(
         name=words.name,

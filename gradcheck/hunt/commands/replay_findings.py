@@ -20,8 +20,8 @@ from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, parse
 from gradcheck.hunt.report import json_report, reading
 from gradcheck.hunt.running.configuration import EVENTS
-from gradcheck.hunt.running.crashes import fate
-from gradcheck.hunt.running.watch import ProcessRecorder
+from gradcheck.hunt.running.crashes import RerunOutcome, rerun
+from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
@@ -30,10 +30,16 @@ MORE = """A finding is a report's JSON or a file of reports/known. A folder stan
 `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
 is executed: it names operations of the catalogue and numbers.
 
-exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
-one or more are fixed, 2 if one or more cannot run."""
+exit codes: 0 right or fixed, 1 still wrong, 2 cannot tell, as of a report's script; for several findings the
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
 FORMATS = (json_report.FORMAT, records.FORMAT, deviation.FORMAT)
-CODES = {State.STILL: 0, State.FIXED: 1, State.CANNOT_RUN: 2}
+CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
+RERUNS = {
+    RerunOutcome.CRASHED: State.STILL,
+    RerunOutcome.HUNG: State.STILL,
+    RerunOutcome.ENDED: State.FIXED,
+    RerunOutcome.NOT_RUN: State.CANNOT_RUN,
+}
 NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
 
 
@@ -115,11 +121,12 @@ def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
     """Runs a graph that ended or held up its process once more, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
         recorder = ProcessRecorder(Path(folder, "graph.json"))
-        recorder.note(one.operation, one.order, one.graph)
-        again = fate(recorder.path, limit)
-        recorder.forget()
-    state = State.STILL if again.crashed or again.hung else State.FIXED if again.ended else State.CANNOT_RUN
-    return Replayed(str(place), NAMES[state], again.told, one.kind, one.name, one.operation, one.order, one.kind)
+        recorder.before(one.operation, one.order, one.taken, one.graph)
+        again = rerun(recorder.path, limit)
+        recorder.remove()
+    return Replayed(
+        str(place), NAMES[RERUNS[again.outcome]], again.message, one.kind, one.name, one.operation, one.order, one.kind
+    )
 
 
 def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
@@ -210,7 +217,7 @@ def _next(seen: Sequence[Replayed]) -> str:
             return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
     for one in seen:
         if one.state == NAMES[State.STILL] and one.source in ("crash", "hang"):
-            return f"python -m pytest tests/properties --gradcheck-ops={shlex.quote(str(one.operation))}"
+            return runs.hunt([str(one.operation)])
     for one in seen:
         if one.state == NAMES[State.CANNOT_RUN]:
             return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph_json import MAX_ELEMENTS
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.record_json import encode
 
 FORMAT = "gradcheck report"
@@ -39,6 +39,8 @@ def to_json(discovery: GraphFinding, confirmation: Confirmation | None = None) -
         "findings": encode(discovery.findings),
         "values": encode(discovery.values) if few else [],
         "nodes": encode(discovery.nodes),
+        "elements": encode(discovery.elements),
+        "curve": encode(discovery.curve),
         "environment": encode(discovery.environment),
         "confirmation": encode(confirmation),
     }

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import GraphFinding, NodeCheck, Signature
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, Signature, StepCurve
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_json import MAX_TEXT, Description, GraphFormatError, keys, parse
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import FORMAT, VERSION
 from gradcheck.hunt.report.record_json import decode
@@ -28,6 +29,8 @@ FIELDS: dict[str, Any] = {
     "findings": tuple[Finding, ...],
     "values": tuple[Input, ...],
     "nodes": tuple[NodeCheck, ...],
+    "elements": tuple[ElementCheck, ...],
+    "curve": StepCurve | None,
     "environment": Environment | None,
     "confirmation": Confirmation | None,
 }
@@ -92,6 +95,13 @@ def _hold(found: GraphFinding) -> None:
         raise GraphFormatError("$.values", Description(f"{len(found.values)} values"), f"none, or {graph.size}")
     if any(not first <= node.position < graph.size for node in found.nodes):
         raise GraphFormatError("$.nodes", Description("a position that is no node"), f"{first} to {graph.size - 1}")
+    count = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
+    compared = [element.coordinate for element in found.elements]
+    if compared != sorted(set(compared) & set(range(count))):
+        raise GraphFormatError("$.elements", Description("other coordinates"), f"some of 0 to {count - 1}, in order")
+    curve = found.curve
+    if curve is not None and not (curve.coordinate in compared and 0 < len(curve.steps) == len(curve.quotients)):
+        raise GraphFormatError("$.curve", Description("something else"), "one quotient a step, of an element")
     if any(not math.isfinite(abs(x)) for part in (found.cotangent, *found.direction) for x in part.values):
         raise GraphFormatError("$.cotangent", Description("a value that is not finite"), "finite numbers")
     result = CATALOGUE[graph.nodes[-1].op].result

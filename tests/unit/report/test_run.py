@@ -65,7 +65,7 @@ def test_the_counts_of_all_processes_are_added_up(tmp_path: Path, started: Start
 def test_a_finding_is_there_once_as_its_smallest_graph(started: Started, report: Report) -> None:
     found = report.discovery
     larger = Graph((Input((3,), (0.0, 2.0, 3.0)),), found.graph.nodes)
-    big = Report(replace(found, graph=larger, values=()))
+    big = Report(replace(found, graph=larger, values=(), elements=(), curve=None))
     for order in ([report, big, report], [big, report]):
         run = merge(map(FindingMade, order))
         assert [each.discovery.graph for each in run.findings] == [found.graph]

@@ -1,0 +1,60 @@
+"""Gradients that the caller computed, in the order of the sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.problem import given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError
+
+v = tf.Variable(2.0, dtype=tf.float64)
+
+
+def arranged(f: Any, inputs: tuple[Any, ...], gradient: Any, variables: Any = None) -> list[Any]:
+    function = open_function(f, inputs, variables)
+    parts = given_gradient(function, gradient)(function.tensors(function.point))
+    return [None if part is None else np.asarray(part).tolist() for part in parts]
+
+
+def test_the_order_of_the_arguments_becomes_that_of_the_sources() -> None:
+    # Sources: x, then the variables v (an input) and w (listed).
+    w = tf.Variable(5.0, dtype=tf.float64)
+    for gradient in ([1.0, 2.0, 3.0], lambda q, x: (1.0, 2.0, 3.0)):
+        assert arranged(lambda q, x: q * x * w, (v, 3.0), gradient, [w]) == [2.0, 1.0, 3.0]
+
+
+def test_integer_inputs_may_be_left_out_or_none() -> None:
+    inputs = (np.array([0, 1]), np.array([1.0, 2.0]))
+    for gradient in (np.array([3.0, 4.0]), [None, np.array([3.0, 4.0])]):
+        assert arranged(lambda ids, x: tf.gather(x, ids), inputs, gradient) == [[3.0, 4.0]]
+
+
+def test_dicts_go_by_their_keys() -> None:
+    assert arranged(lambda d: d["a"] * d["b"], ({"b": 1.0, "a": 2.0},), {"b": 2.0, "a": 1.0}) == [1.0, 2.0]
+
+
+def test_whole_numbers_and_real_numbers_fit() -> None:
+    assert arranged(tf.square, (3.0,), 6) == [6.0]
+    assert arranged(tf.math.real, (3 + 1j,), 1.0) == [1 + 0j]
+
+
+def test_slices_of_a_gather_become_dense() -> None:
+    def gradient(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.gather(x, [2, 2])
+        return tape.gradient(y, x)
+
+    assert arranged(lambda x: tf.gather(x, [2, 2]), (np.ones(3),), gradient) == [[0.0, 0.0, 2.0]]
+
+
+def test_what_the_callable_throws_is_distinguished_from_what_it_returns() -> None:
+    with pytest.raises(DerivativeRaisedError, match="IndexError"):
+        arranged(tf.sin, (1.0,), lambda x: [][1])
+    with pytest.raises(ValueError, match="gradient holds 2 tensors, 1 expected"):
+        arranged(tf.sin, (1.0,), lambda x: (x, x))
