@@ -16,11 +16,11 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.second_order import SecondExplanation, second_order
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
+from gradcheck.comparison.second_order import second_order
+from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
-from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
 
@@ -163,17 +163,11 @@ class _Inspection:
     def _first(self) -> OrderResult:
         tables = first_order(self._problem, self.tolerance, self.probes)
         notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(1, tables, Names.of(self.function.sources), notes=notes, explain=self._diagnosis.first)
+        return summarise(1, tables, self.function.sources, notes=notes, explain=self._diagnosis.first)
 
     def _second(self) -> OrderResult:
-        tables, alone = second_order(self._problem, self.tolerance, self.probes)
-        notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        triangulated = SecondExplanation(alone)
-
-        def explain(finding: Finding, coordinate: int | None) -> Finding:
-            return self._diagnosis.second(triangulated(finding, coordinate), coordinate)
-
-        return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
+        tables = second_order(self._problem, self.tolerance, self.probes)
+        return summarise(2, tables, self.function.sources, explain=self._diagnosis.second)
 
     @property
     def _diagnosis(self) -> CheckDiagnosis:

@@ -1,4 +1,4 @@
-"""What a verdict needs of a function: values for the differences, derivatives to hold against them."""
+"""What a comparison needs of a function: values for the estimates, and the derivatives to compare with them."""
 
 from __future__ import annotations
 
@@ -139,8 +139,15 @@ class Problem(Protocol):
     @property
     def smooth(self) -> bool: ...
 
-    def rounded(self, draw: int) -> Problem:
-        """The same function with other roundings of its inner values; itself where they are out of reach."""
+    def perturbed(self, draw: int) -> Problem:
+        """The same function with its inner values perturbed at random; itself where they are out of reach.
+
+        Random-rounding perturbation (CESTAC; Vignes 1993): each value moves by a unit in the last place, up or down.
+        """
+        ...
+
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        """The largest `steps` (k,) along directions (k, n), smaller where an input would leave its set."""
         ...
 
     def values(self, points: Array) -> Array:
@@ -157,6 +164,10 @@ class Problem(Protocol):
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""
+        ...
+
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """The gradients (k, n) in low precision less those of a float64 form of the function; None without one."""
         ...
 
 
@@ -193,9 +204,12 @@ class TapeProblem:
     def terms(self) -> float:
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
-    def rounded(self, draw: int) -> TapeProblem:
-        """Itself: what somebody's function computes inside is its own."""
+    def perturbed(self, draw: int) -> TapeProblem:
+        """Itself: what somebody's function computes inside is out of reach."""
         return self
+
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        return self.function.feasible_steps(directions, steps)
 
     def values(self, points: Array) -> Array:
         # Second order asks for the points of first order again, once for every cotangent.

@@ -179,7 +179,7 @@ class WrongShapeError(Exception):
 
 @dataclass(frozen=True)
 class Gradients:
-    """`values` (k, n): zero where TensorFlow said None; `connected` (k, n): False there."""
+    """`values` (k, n): zero where TensorFlow gives None; `connected` (k, n): False there."""
 
     values: Array
     connected: Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,14 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.first_order import settle, slope_estimate
-from gradcheck.comparison.observation import Lines, along, ulp_rounding
-from gradcheck.comparison.probes import SMALL, ComparisonTable
-from gradcheck.comparison.tables import AGREE, Tolerance
+from gradcheck.comparison.autodiff_rounding import ulp_rounding
+from gradcheck.comparison.lines import Lines, along, slope_estimate
+from gradcheck.comparison.probes import SMALL
+from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import DerivativeCall, SourceOrigin
 from gradcheck.explanation.replay import Code, SourceMove, replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -68,9 +69,17 @@ class CallProblem:
     def smooth(self) -> bool:
         return False
 
-    def rounded(self, draw: int) -> CallProblem:
-        """Itself: what somebody's code computes inside is its own."""
+    def perturbed(self, draw: int) -> CallProblem:
+        """Itself: what somebody's code computes inside is out of reach."""
         return self
+
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        """The steps as they are: the sources have no constraints."""
+        return steps
+
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """None: the code has no float64 form."""
+        return None
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
@@ -141,7 +150,7 @@ FEW = 3
 """So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
 
 
-def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> ComparisonTable | None:
+def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> Comparison | None:
     """The comparison along random directions if all of them agree at once, else None. Raises WrongShapeError."""
     count = FEW if problem.point.size <= SMALL else probes
     if problem.point.size <= FEW or problem.outputs > SMALL:
@@ -153,8 +162,9 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> C
     directions = probe_directions(np.random.default_rng(0), count, magnitudes(problem.point))
     estimate = slope_estimate(Lines(problem, directions, cotangents, tolerance).sample())
     autodiff = along(directions, gradients)
-    entries = settle(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
-    if not (entries.status == AGREE).all():
+    table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+    if not table.where(Verdict.AGREE).all():
         return None
     contribution = np.max(np.abs(directions[:, None, :] * gradients[None, :, :]), axis=2)
-    return ComparisonTable(entries, (None,) * count, tuple(range(problem.outputs)), contribution)
+    rows = tuple(range(problem.outputs))
+    return replace(table, columns=(None,) * count, rows=rows, contribution=contribution)

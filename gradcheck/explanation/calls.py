@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.probes import ComparisonTable, first_order
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import INCONCLUSIVE, Tolerance
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.call_problem import FEW, CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import (
     covering_gradient,
@@ -161,7 +161,7 @@ class _CallCheck:
         except WrongShapeError as error:
             return _Compared([broken(1, Kind.SHAPE, error.source, str(error))], {}, set())
         if table is not None:
-            return _Compared([summarise(1, [table], Names.of(problem.sources))], {}, set())
+            return _Compared([summarise(1, [table], problem.sources)], {}, set())
         if len(sources) == 1 or problem.point.size <= FEW:
             return self._compared_together(sources, problem)
         each = [self._compared([one]) for one in sources]
@@ -191,7 +191,7 @@ class _CallCheck:
         columns = {column for table in tables for column in _inconclusive_columns(table)}
         owners = {owner(column) for column in columns if column is not None}
         positions = {one.position for place, one in enumerate(sources) if None in columns or place in owners}
-        return _Compared([summarise(1, tables, Names.of(problem.sources), explain=explain)], findings, positions)
+        return _Compared([summarise(1, tables, problem.sources, explain=explain)], findings, positions)
 
     def _diagnosed(self, one: _CallSource, finding: Finding, coordinate: int | None) -> Finding:
         """The finding with its cause; what a wider tape or another step would give is a part that is lost."""
@@ -218,8 +218,8 @@ class _CallCheck:
         return "", Finding(Kind.MISSING, 1, one.name, None, None, None, None, None, None, reason, diagnosis)
 
 
-def _inconclusive_columns(table: ComparisonTable) -> set[int | None]:
-    lines = np.flatnonzero((table.entries.status == INCONCLUSIVE).any(axis=1))
+def _inconclusive_columns(table: Comparison) -> set[int | None]:
+    lines = np.flatnonzero(table.where(Verdict.INCONCLUSIVE).any(axis=1))
     return {table.columns[int(line)] for line in lines}
 
 

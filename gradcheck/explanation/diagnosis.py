@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
-from gradcheck.comparison.observation import observe
+from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
-from gradcheck.comparison.summary import Names
+from gradcheck.comparison.summary import element_of, estimate_text
 from gradcheck.explanation import path_rules, tape_rules
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.paths import dependency_path, path_breaks
@@ -153,7 +153,7 @@ def _largest_derivative(problem: CallProblem) -> _Largest | None:
     changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
     changes = np.where(np.isfinite(changes), changes, 0.0)
     line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
-    estimate = first_difference(observe(problem, lines[[line]], np.eye(1, problem.outputs, row)))
+    estimate = first_difference(sample_values(problem, lines[[line]], np.eye(1, problem.outputs, row)))
     if not estimate.conclusive[0, 0]:
         return None
     return _Largest(line, row, float(estimate.value[0, 0]), float(estimate.bound[0, 0]))
@@ -164,10 +164,9 @@ def _missing(problem: CallProblem, worst: _Largest | None) -> Finding:
     if worst is None:
         reason = f"autodiff gives {given}, small moves of it do not move the target, larger ones do"
         return Finding(Kind.MISSING, 1, problem.sources[0].name, None, None, None, None, None, None, reason)
-    name, index, _ = Names.of(problem.sources).place(worst.coordinate)
+    name, index, _ = element_of(problem.sources, worst.coordinate)
     row = None if problem.call.method == "gradient" else worst.row
-    estimate = f"the finite-difference estimate is {worst.value:.10g} (error at most {worst.bound:.1e})"
-    reason = f"autodiff gives {given}, {estimate}"
+    reason = f"autodiff gives {given}, {estimate_text(worst.value, worst.bound)}"
     return Finding(Kind.MISSING, 1, name, index, row, None, worst.value, worst.bound, None, reason)
 
 

@@ -13,8 +13,8 @@ from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.state import state_restored
-from gradcheck.comparison.probes import ComparisonTable, first_order
-from gradcheck.comparison.tables import MISMATCH, Tolerance
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.paths import differentiable, registered, states_written
 from gradcheck.explanation.record import (
     CodeRecord,
@@ -26,7 +26,7 @@ from gradcheck.explanation.record import (
 )
 from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient, number, place
-from gradcheck.result import Cause, Diagnosis, Finding
+from gradcheck.result import Cause, Diagnosis, Finding, Verdict
 
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """How the names of operations begin that keep what they are given."""
@@ -179,18 +179,18 @@ def wrong_formula(wrong: WrongGradient) -> Diagnosis | None:
         table = None if call is None else _mismatches(call)
         if call is None or table is None:
             continue
-        entries, name, defined = table.entries, call.function.__name__, definition_of(call.function)
-        worst = np.unravel_index(np.argmax(entries.excess()), entries.status.shape)
+        name, defined = call.function.__name__, definition_of(call.function)
+        worst = np.unravel_index(np.argmax(table.excess()), table.verdict.shape)
         evidence = (
             f"called alone{at(operation.line)}, the function {name} under tf.custom_gradient gives the derivative "
-            f"{entries.autodiff[worst]:.6g} where the finite-difference estimate is {entries.difference[worst]:.6g}"
+            f"{table.autodiff[worst]:.6g} where the finite-difference estimate is {table.difference[worst]:.6g}"
         )
         remedy = f"correct the gradient that {name}{at(defined)} returns"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), wrong.lost.size)
     return None
 
 
-def _mismatches(call: CustomGradientCall) -> ComparisonTable | None:
+def _mismatches(call: CustomGradientCall) -> Comparison | None:
     """The table with wrong entries of the function under tf.custom_gradient at the arguments of the call."""
 
     def again(*args: Any) -> Any:
@@ -201,7 +201,7 @@ def _mismatches(call: CustomGradientCall) -> ComparisonTable | None:
             tables = first_order(TapeProblem(open_function(again, call.args, None)), Tolerance(), 8)
     except Exception:  # a function that cannot be called by itself cannot be blamed
         return None
-    return next((table for table in tables if table.entries.any(MISMATCH)), None)
+    return next((table for table in tables if table.any(Verdict.MISMATCH)), None)
 
 
 def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:

@@ -110,9 +110,17 @@ class GraphProblem:
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
 
-    def rounded(self, draw: int) -> GraphProblem:
-        """The same function, its inner values rounded another way."""
+    def perturbed(self, draw: int) -> GraphProblem:
+        """The same function, its inner values perturbed at random."""
         return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
+
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        """The steps as they are: the inputs of a graph have no constraints."""
+        return steps
+
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """None: a graph has no other float64 form."""
+        return None
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gradcheck.autodiff.execution import ModeUnavailableError, values
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.observation import measured_rounding, ulp_rounding
+from gradcheck.comparison.autodiff_rounding import measured_rounding, ulp_rounding
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.hunt import trial

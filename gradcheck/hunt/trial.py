@@ -12,20 +12,12 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import FirstOrder, judge_first
-from gradcheck.comparison.observation import Lines, observe_gradient
-from gradcheck.comparison.probes import SMALL, ComparisonTable, first_order
-from gradcheck.comparison.second_order import (
-    SecondExplanation,
-    SecondOrder,
-    SecondOrderSamples,
-    compare_second,
-    judge_second,
-)
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import INCONCLUSIVE as UNKNOWN
-from gradcheck.comparison.tables import MISMATCH as WRONG
-from gradcheck.comparison.tables import Tolerance, code_of
+from gradcheck.comparison.first_order import compare_gradients
+from gradcheck.comparison.lines import Lines
+from gradcheck.comparison.probes import SMALL, first_order
+from gradcheck.comparison.second_order import compare_products, compare_second
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import blame, chained, squared
 from gradcheck.hunt.evaluation import TapedEvaluation, values_of
 from gradcheck.hunt.graph import Graph
@@ -41,8 +33,8 @@ Array = np.ndarray[Any, Any]
 
 def compare_both(
     problem: GraphProblem, direction: Array, cotangent: Array, tolerance: Tolerance
-) -> tuple[FirstOrder, SecondOrder]:
-    """Hold the first derivatives of <w, f> along the axes, and the second one along a direction, against differences.
+) -> tuple[Comparison, list[Comparison]]:
+    """Compare the first derivatives of <w, f> along the axes, and the second one along a direction, with estimates.
 
     `direction` (n,), `cotangent` w (m,). The gradient on trial is the one that autodiff's second derivative passes
     through. One batch holds the values on all lines, one tableau the differences of all values and of the gradient.
@@ -52,15 +44,15 @@ def compare_both(
     line, on_axes, on_line = direction[None, :], slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
     lines = Lines(problem, np.concatenate([axes(n), line]), cotangent[None, :], tolerance)
-    values, gradients = lines.sample(), observe_gradient(problem, line, cotangent)
+    values, gradients = lines.sample(), lines.some(on_line).sample_gradient()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)
-    bends = second_difference(sample, slopes, rounding)
-    first = judge_first(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
-    sharp = slopes.lines(slice(n + 1, None)).turned
-    seen = SecondOrderSamples(products, gradients, sharp, values.lines(on_line), bends.lines(on_line))
-    return first, judge_second(lines.some(on_line), seen)
+    curvatures = second_difference(sample, slopes, rounding)
+    first = compare_gradients(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
+    estimates = slopes.lines(slice(n + 1, None)).turned, curvatures.lines(on_line)
+    second = compare_products(lines.some(on_line), products, gradients, values.lines(on_line), estimates)
+    return replace(first, columns=tuple(range(n)), rows=(0,)), second
 
 
 Outcome = tuple[OrderResult, float]
@@ -207,20 +199,18 @@ class Bench:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
         first, second = compare_both(problem, vector, np.ones(1), Tolerance())
-        table = self._chained(ComparisonTable(first.entries, tuple(range(problem.point.size)), (0,)))
-        told = summarise(1, [table], Names.of(problem.sources))
-        return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
+        return {1: _outcome(1, problem, [self._chained(first)]), 2: _outcome(2, problem, second)}
 
     def _first(self) -> Outcome:
         problem = self.problem(projected=not self.stands.kinks)
         tables = [self._chained(table) for table in first_order(problem, Tolerance(), PROBES)]
-        result = summarise(1, tables, Names.of(problem.sources))
+        result, ratio = _outcome(1, problem, tables)
         if self.stands.elements > 1 and result.verdict == Verdict.MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
             return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
-        return result, _ratio(tables)
+        return result, ratio
 
-    def _chained(self, table: ComparisonTable) -> ComparisonTable:
+    def _chained(self, table: Comparison) -> Comparison:
         """The table without mismatches that the chain rule refutes.
 
         Where every node's own derivative agrees with differences, under the cotangent that reaches it, and their
@@ -228,21 +218,21 @@ class Bench:
         """
         columns = [column for column in table.columns if column is not None]
         plain = self.mode == PLAIN and self.stands.smooth and len(self.graph.nodes) > 1
-        if not (plain and table.entries.any(WRONG) and len(columns) == len(table.columns)):
+        if not (plain and table.any(Verdict.MISMATCH) and len(columns) == len(table.columns)):
             return table
         chain = chained(self.graph, self.values, self.row, _agreed)
         if chain is None:
             return table
-        entries, expected = table.entries, chain[columns][:, None]
-        gap = np.abs(expected - entries.difference)
-        refuted = (entries.status == WRONG) & (entries.code == code_of(Kind.WRONG_VALUE))
-        refuted &= np.abs(expected - entries.autodiff) <= NEARER * gap
-        return replace(table, entries=entries.marked(refuted, UNKNOWN, Reason.ILL_CONDITIONED))
+        expected = chain[columns][:, None]
+        gap = np.abs(expected - table.difference)
+        refuted = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+        refuted &= np.abs(expected - table.autodiff) <= NEARER * gap
+        return table.marked(refuted, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
     def _second(self) -> Outcome:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
-        return _told(problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()), vector)
+        return _outcome(2, problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()))
 
     def problem(self, *, projected: bool) -> GraphProblem:
         """The graph as a function, or, `projected`, its product with the cotangent."""
@@ -274,14 +264,6 @@ def _agreed(graph: Graph, weights: Array) -> Array | None:
     return row
 
 
-def _told(problem: GraphProblem, found: SecondOrder, vector: Array) -> Outcome:
-    way = vector[None, :]
-    tables = [ComparisonTable(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
-    if found.alone == "differences of function values":
-        tables.append(ComparisonTable(found.along.turned, (None,), (None,), directions=way))
-    explain = SecondExplanation(found.alone)
-    return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
-
-
-def _ratio(tables: list[ComparisonTable]) -> float:
-    return max(float(np.max(table.entries.excess(), initial=0.0)) for table in tables)
+def _outcome(order: int, problem: GraphProblem, tables: list[Comparison]) -> Outcome:
+    ratio = max(float(np.max(table.excess(), initial=0.0)) for table in tables)
+    return summarise(order, tables, problem.sources), ratio

@@ -16,15 +16,16 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.second_order import compare_second
-from gradcheck.comparison.tables import INCONCLUSIVE, MISMATCH, Comparison, Tolerance
+from gradcheck.comparison.summary import element_of
+from gradcheck.comparison.tables import Comparison, Tolerance, stacked
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_problem import GraphProblem, nonsmooth_nodes
 from gradcheck.numerics.probing import axes
+from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
 
-VERDICTS = ("agree", "agree at a kink", "inconclusive", "mismatch")
 MOST = 256
 """More elements than these are not looked at one by one."""
 
@@ -69,14 +70,13 @@ class ElementComparison:
         if count > MOST:
             raise ValueError(f"{count} elements were given; at most {MOST} are compared one by one")
         if self.direction is None:
-            table = compare_first(self.problem, axes(count), np.ones((1, 1)), Tolerance()).entries
-            return _flat(table)
-        return _flat(compare_second(self.problem, self.direction[None, :], np.ones(1), Tolerance()).entries)
+            return stacked([compare_first(self.problem, axes(count), np.ones((1, 1)), Tolerance())])
+        return stacked(compare_second(self.problem, self.direction[None, :], np.ones(1), Tolerance())[:1])
 
     @property
     def worst(self) -> int:
         """The coordinate whose error is the largest beside what is allowed, a wrong one where there is any."""
-        wrong = self.entries.status == MISMATCH
+        wrong = self.entries.where(Verdict.MISMATCH)
         return int(
             np.argmax(np.where(wrong, np.maximum(self.entries.excess(), 1.0), -1.0 / (1.0 + self.entries.excess())))
         )
@@ -84,23 +84,16 @@ class ElementComparison:
     @property
     def verdict(self) -> str:
         """The worst verdict of the entries."""
-        return VERDICTS[int(np.max(self.entries.status, initial=0))]
+        worst = Verdict.worst([Verdict.AGREE, *(verdict for verdict in Verdict if self.entries.any(verdict))])
+        return "agree at a kink" if worst == Verdict.AGREE and self.entries.at_kink.any() else worst.value
 
     @property
     def counts(self) -> tuple[int, int]:
         """How many entries are wrong, and how many were compared."""
-        status = self.entries.status
-        return int(np.sum(status == MISMATCH)), int(np.sum(status != INCONCLUSIVE))
+        wrong, inconclusive = (int(np.sum(self.entries.where(v))) for v in (Verdict.MISMATCH, Verdict.INCONCLUSIVE))
+        return wrong, self.entries.verdict.size - inconclusive
 
     def name(self, coordinate: int) -> str:
         """The element behind a coordinate, such as `input 0[1, 2]`."""
-        for source in self.problem.sources:
-            if coordinate < source.count:
-                name, index, _ = source.place(coordinate)
-                return f"{name}[{', '.join(map(str, index))}]" if index else name
-            coordinate -= source.count
-        raise IndexError(f"no input holds coordinate {coordinate}")
-
-
-def _flat(table: Comparison) -> Comparison:
-    return Comparison(*(np.ravel(part) for part in vars(table).values()))
+        name, index, _ = element_of(self.problem.sources, coordinate)
+        return f"{name}[{', '.join(map(str, index))}]" if index else name

@@ -24,7 +24,6 @@ from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import coordinate_steps
 from gradcheck.result import Verdict
 
-VERDICTS = (Verdict.AGREE, Verdict.AGREE, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 Array = np.ndarray[Any, Any]
 
 
@@ -40,8 +39,8 @@ def completed(found: GraphFinding) -> GraphFinding:
         comparison = ElementComparison.of(found.graph, found.cotangent, found.direction, found.taken)
         table = comparison.entries
         columns = (table.autodiff, table.difference, table.bound, table.allowed)
-        rows = zip(table.status.tolist(), *(column.tolist() for column in columns), strict=True)
-        found = replace(found, elements=tuple(ElementCheck(VERDICTS[status], *row) for status, *row in rows))
+        rows = zip(table.verdict.tolist(), *(column.tolist() for column in columns), strict=True)
+        found = replace(found, elements=tuple(ElementCheck(Verdict(verdict), *row) for verdict, *row in rows))
         found = replace(found, curve=_curve(comparison))
     return found
 
