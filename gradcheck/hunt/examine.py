@@ -18,12 +18,10 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
-from gradcheck.hunt import modes, monitor, trial
+from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
-from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.evidence import completed
 from gradcheck.hunt.trial import Trial
@@ -81,7 +79,7 @@ def examine(
         raise SkipTest("the time for hunting is over")
     now.begin(operation, order, mode)
     now.before(lambda: graph)
-    checked = trial.run(graph, (order,)) if mode == PLAIN else modes.run(graph, (order,), mode)
+    checked = trial.run(graph, (order,), mode=mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked)
@@ -128,8 +126,7 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
 def discovery(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
-    values = values_of(graph)
-    position = modes.culprit(graph, order, checked.mode)
+    position = trial.culprit(graph, order, checked.mode)
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
@@ -139,28 +136,29 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         findings,
         node.op,
         position,
-        trigger([values[parent] for parent in node.parents]),
-        _cotangent(values[-1], findings[0].output if checked.kinks else None),
-        _direction(graph, values[-1]) if order == 2 else (),
+        trigger([checked.values[parent] for parent in node.parents]),
+        _cotangent(checked, findings[0].output if checked.kinks else None),
+        _direction(checked),
         current(monitor.current().seed),
-        values=tuple(literal(value) for value in values),
+        values=tuple(literal(value) for value in checked.values),
         path=checked.mode.path,
         mode=checked.mode.mode,
     )
 
 
-def _cotangent(output: Array, element: int | None) -> Input:
-    count = coordinate_count(output.shape, str(output.dtype))
-    row = trial.cotangent(count) if element is None else np.eye(count)[element]
+def _cotangent(checked: Trial, element: int | None) -> Input:
+    output = checked.values[-1]
+    row = checked.cotangent if element is None else np.eye(checked.cotangent.size)[element]
     return literal(from_coordinates(row, output.shape, str(output.dtype)))
 
 
-def _direction(graph: Graph, output: Array) -> tuple[Input, ...]:
-    point = GraphProblem(graph, tuple(output.shape), str(output.dtype), smooth=True).point
-    vector, parts, start = trial.direction(point), [], 0
-    for value in graph.inputs:
+def _direction(checked: Trial) -> tuple[Input, ...]:
+    if checked.direction is None:
+        return ()
+    parts, start = [], 0
+    for value in checked.graph.inputs:
         stop = start + coordinate_count(value.shape, value.dtype)
-        parts.append(literal(from_coordinates(vector[start:stop], value.shape, value.dtype)))
+        parts.append(literal(from_coordinates(checked.direction[start:stop], value.shape, value.dtype)))
         start = stop
     return tuple(parts)
 
