@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 from unittest import SkipTest
 
@@ -20,10 +20,10 @@ from gradcheck.defects import known
 from gradcheck.defects.records import Defect
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
+from gradcheck.hunt.evidence import check_alone, completed, elements
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.evidence import completed
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -126,7 +126,8 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
 def discovery(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
-    position = trial.culprit(graph, order, checked.mode)
+    values = checked.values
+    position = trial.culprit(graph, order, partial(check_alone, mode=checked.mode))
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
@@ -136,31 +137,28 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         findings,
         node.op,
         position,
-        trigger([checked.values[parent] for parent in node.parents]),
-        _cotangent(checked, findings[0].output if checked.kinks else None),
-        _direction(checked),
+        trigger([values[parent] for parent in node.parents]),
+        _cotangent(checked, values[-1], findings[0].output),
+        () if checked.direction is None else _direction(graph, checked.direction),
         current(monitor.current().seed),
-        values=tuple(literal(value) for value in checked.values),
+        values=tuple(literal(value) for value in values),
+        elements=elements(checked, order),
         path=checked.mode.path,
         mode=checked.mode.mode,
     )
 
 
-def _cotangent(checked: Trial, element: int | None) -> Input:
-    output = checked.values[-1]
-    row = checked.cotangent if element is None else np.eye(checked.cotangent.size)[element]
+def _cotangent(checked: Trial, output: Array, element: int | None) -> Input:
+    """The trial's cotangent; at a kink, where the outputs are compared one by one, that of the one that is wrong."""
+    one_by_one = checked.kinks and element is not None
+    row = np.eye(checked.cotangent.size)[element] if one_by_one else checked.cotangent
     return literal(from_coordinates(row, output.shape, str(output.dtype)))
 
 
-def _direction(checked: Trial) -> tuple[Input, ...]:
-    if checked.direction is None:
-        return ()
-    parts, start = [], 0
-    for value in checked.graph.inputs:
-        stop = start + coordinate_count(value.shape, value.dtype)
-        parts.append(literal(from_coordinates(checked.direction[start:stop], value.shape, value.dtype)))
-        start = stop
-    return tuple(parts)
+def _direction(graph: Graph, vector: Array) -> tuple[Input, ...]:
+    stops = np.cumsum([coordinate_count(value.shape, value.dtype) for value in graph.inputs])
+    parts = zip(np.split(vector, stops[:-1]), graph.inputs, strict=True)
+    return tuple(literal(from_coordinates(part, value.shape, value.dtype)) for part, value in parts)
 
 
 def _text(checked: Trial) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.comparison.tables import Comparison
 from gradcheck.hunt.blame import blame, squared
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
@@ -23,21 +23,24 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out of checking a graph's derivatives in `mode`, and what they were checked with.
+    """What came out of checking a graph's derivatives in `mode`, order by order, and what they were checked with.
 
     `values` are those at all positions. `cotangent` (m,) and `direction` (n,; None without second order) are the
-    coordinates that the derivatives were taken with. `tables` are the comparisons of each order, none where nothing was
-    compared with an estimate.
+    coordinates that the derivatives were taken with.
     """
 
     graph: Graph
     mode: Mode
-    result: Result
+    orders: Mapping[int, OrderCheck]
     values: tuple[Array, ...]
     nonsmooth_nodes: NonsmoothNodes
     cotangent: Array
-    direction: Array | None = None
-    tables: Mapping[int, tuple[Comparison, ...]] = field(default_factory=dict)
+    direction: Array | None
+
+    @cached_property
+    def result(self) -> Result:
+        """The results of all orders."""
+        return Result({order: check.result for order, check in self.orders.items()})
 
     @property
     def kinks(self) -> int:
@@ -52,12 +55,8 @@ class Trial:
     @property
     def error_ratio(self) -> float:
         """The largest error over what is allowed, for a search that aims at it; 0 where nothing was compared."""
-        compared = (table for tables in self.tables.values() for table in tables)
+        compared = (table for check in self.orders.values() for table in check.tables)
         return max((float(np.max(table.excess(), initial=0.0)) for table in compared), default=0.0)
-
-    def of_order(self, order: int) -> Trial:
-        """The trial with one of its orders alone."""
-        return replace(self, result=Result({order: self.result.orders[order]}), tables={order: self.tables[order]})
 
 
 def run(
@@ -79,14 +78,17 @@ def run(
     """
     check = GraphCheck.at_inputs(graph, weights, vector, mode)
     if mode == PLAIN:
-        return _trial(check, mode, check.orders(orders))
-    (order,) = orders
-    contradicted, checked = check_in_mode(check, order)
-    return _trial(check, contradicted, {order: checked})
+        checked = check.orders(orders)
+    else:
+        (order,) = orders
+        mode, one = check_in_mode(check, order)
+        checked = {order: one}
+    direction = check.direction if 2 in checked and not check.empty else None
+    return Trial(graph, mode, checked, check.values, check.nonsmooth_nodes, check.cotangent, direction)
 
 
-def culprit(graph: Graph, order: int, mode: Mode = PLAIN) -> int | None:
-    """The position of the first node whose own derivative is wrong in a mode; None where only the whole is.
+def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
+    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is.
 
     At order 2 a node is tried with its square behind it, too: a linear operation shows a wrong second derivative only
     where what comes from above depends on the inputs.
@@ -94,19 +96,6 @@ def culprit(graph: Graph, order: int, mode: Mode = PLAIN) -> int | None:
 
     def wrong(node: Graph) -> bool:
         tried = (node, squared(node)) if order == 2 else (node,)
-        return any(run(one, (order,), mode=mode).result.verdict == Verdict.MISMATCH for one in tried)
+        return any(check(one, (order,)).result.verdict == Verdict.MISMATCH for one in tried)
 
     return blame(graph, values_of(graph), wrong)
-
-
-def _trial(check: GraphCheck, mode: Mode, checked: Mapping[int, OrderCheck]) -> Trial:
-    return Trial(
-        check.graph,
-        mode,
-        Result({order: one.result for order, one in checked.items()}),
-        check.values,
-        check.nonsmooth_nodes,
-        check.cotangent,
-        check.direction if 2 in checked else None,
-        {order: one.tables for order, one in checked.items()},
-    )
