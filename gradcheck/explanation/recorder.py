@@ -125,39 +125,19 @@ class CodeRecorder(Observer):
         if not self.ignores():
             self.cover(outputs if name == "Const" else ())
             self._known.update((id(tensor), tensor) for tensor in outputs)
-            self._note_operation(name, inputs, outputs, attrs)
+            self._note_operation(name, inputs, outputs, attrs=attrs)
         return outputs
 
     def gradient_defined(
         self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[..., Any], call: Any
     ) -> None:
         if not self.ignores():
-            made_by = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
-            self._note_operation(name, inputs, outputs, (), backward, made_by)
+            custom = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
+            self._note_operation(name, inputs, outputs, backward=backward, custom_gradient=custom)
 
-    def _note_operation(
-        self,
-        name: str,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        attrs: Any,
-        backward: Callable[..., Any] | None = None,
-        custom_gradient: CustomGradientCall | None = None,
-    ) -> None:
-        self.note(
-            RecordedOperation(
-                number=self.operations,
-                name=name,
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                attrs=attrs,
-                line=self.line(),
-                tapes=self._recording(),
-                derivative=self.derivative,
-                backward=backward,
-                custom_gradient=custom_gradient,
-            )
-        )
+    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
+        fields = {"line": self.line(), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        self.note(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
 
     def variable_accessed(self, variable: Any) -> None:
         if self.ignores():
@@ -234,12 +214,7 @@ class CodeRecorder(Observer):
         """A vectorized derivative counts as one operation."""
         outputs = tuple(part for part in call.results or () if part is not None)
         self._known.update((id(tensor), tensor) for tensor in outputs)
-        tapes = self._recording()
-        self.note(
-            RecordedOperation(
-                self.operations, call.method, call.targets, outputs, (), call.line, tapes, derivative=call.number
-            )
-        )
+        self._note_operation(call.method, call.targets, outputs, derivative=call.number)
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:

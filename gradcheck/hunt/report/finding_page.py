@@ -14,7 +14,7 @@ from gradcheck.hunt.report.finding_text import element_name, element_names, issu
 from gradcheck.hunt.report.rendering import excess, number, render
 from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import variables
-from gradcheck.result import Finding, Kind, Verdict
+from gradcheck.result import Finding, Verdict
 
 WIDEST = 32
 CELL = 30
@@ -41,7 +41,7 @@ def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) 
 
 def _facts(found: GraphFinding) -> Iterator[Fact]:
     worst = _worst(found)
-    if worst.kind in (Kind.RAISES, Kind.SHAPE):
+    if worst.difference is None:
         yield "what TensorFlow does", worst.reason, "wrong"
         return
     yield "autodiff", "None" if worst.autodiff is None else number(worst.autodiff), "wrong"

@@ -153,6 +153,7 @@ def view(found: GraphFinding, confirmation: Confirmation | None) -> dict[str, An
         "kind": found.signature.kind,
         "verdict": sentence(found, confirmation),
         "graph_text": "\n".join(graph_lines(found)),
+        "compared": any(wrong.difference is not None for wrong in found.findings),
         "elements": [(places[element.coordinate], element) for element in found.elements],
         "named": lambda place: element_name(found.graph, place),
         "nodes": [
