@@ -18,8 +18,8 @@ from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.python_state import UnrepeatableStepError
 from gradcheck.training.runner import StepRunner
+from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import OptimizerCall
 from gradcheck.training.step_run import StepRun
 
