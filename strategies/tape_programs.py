@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gradcheck.hunt.tapes.errors import RaisedError
 from gradcheck.hunt.tapes.model import Model, NoneTakenError
 from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
-from gradcheck.hunt.tapes.program import (
+from gradcheck.defects.tape_program import (
     Apply,
     Assign,
     Branch,

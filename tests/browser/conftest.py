@@ -17,7 +17,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.reading import Report, read
+from gradcheck.hunt.report.json_report import Report, read
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import write, write_run
 

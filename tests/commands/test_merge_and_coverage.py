@@ -26,7 +26,7 @@ from gradcheck.hunt.events import (
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.report.confirm import Confirmation
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from tests.machine import ELSEWHERE, MACHINE
 
 pytest_plugins = ["pytester"]

@@ -15,7 +15,7 @@ import pytest
 
 from gradcheck.hunt.events import Started
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report import reading
+from gradcheck.hunt.report import json_report
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.run import HuntRun, read
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from gradcheck.defects.deviation import Deviation
 from gradcheck.defects.known import deviations
 from gradcheck.hunt.tapes.interpreter import run
-from gradcheck.hunt.tapes.program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
+from gradcheck.defects.tape_program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import sample
 

@@ -11,7 +11,7 @@ from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
 from gradcheck.hunt.graph_json import GraphFormatError
-from gradcheck.hunt.tapes.program import (
+from gradcheck.defects.tape_program import (
     Apply,
     Assign,
     Branch,

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from gradcheck.hunt.tapes import program as form
+from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes.model import NoneTakenError, run
 from gradcheck.hunt.tapes.prediction_check import compare
-from gradcheck.hunt.tapes.program import (
+from gradcheck.defects.tape_program import (
     Apply,
     Assign,
     Branch,

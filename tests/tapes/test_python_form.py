@@ -13,7 +13,7 @@ from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
 from gradcheck.hunt.tapes import interpreter
-from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Open, Program, Stop, Structure, Tape, Variable, Watch
+from gradcheck.defects.tape_program import Apply, Derive, Literal, Open, Program, Stop, Structure, Tape, Variable, Watch
 from gradcheck.hunt.tapes.source_text import to_python
 
 NUMBERS = count()

@@ -11,7 +11,7 @@ ASK = "(please fill in)"
 
 def issue_title(found: GraphFinding) -> str:
     """The title of the issue."""
-    where = "" if found.trigger == "none" else f" ({found.trigger})"
+    where = "" if found.description == "none" else f" ({found.description})"
     return f"Gradient of order {found.order} of {found.culprit}: {found.signature.kind.value}{where}"
 
 

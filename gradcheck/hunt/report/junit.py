@@ -14,10 +14,10 @@ def properties(found: GraphFinding, confirmation: Confirmation | None = None) ->
     worst, signature = found.findings[0], found.signature
     pairs = {
         "name": found.name,
-        "operation": signature.culprit,
+        "operation": signature.operation,
         "order": signature.order,
-        "kind": signature.kind.value,
-        "trigger": signature.trigger,
+        "kind": signature.kind,
+        "description": found.description,
         "path": signature.path,
         "mode": signature.mode,
         "element": worst.element,
@@ -25,7 +25,7 @@ def properties(found: GraphFinding, confirmation: Confirmation | None = None) ->
         "difference": worst.difference,
         "bound": worst.bound,
         "allowed": worst.allowed,
-        "cause": None if worst.diagnosis is None else worst.diagnosis.cause.value,
+        "cause": None if worst.diagnosis is None else worst.diagnosis.cause,
         "remedy": None if worst.diagnosis is None else worst.diagnosis.remedy,
         "tensorflow": None if found.environment is None else found.environment.tensorflow,
         "confirmed": None if confirmation is None else str(confirmation.confirmed).lower(),

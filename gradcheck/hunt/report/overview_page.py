@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from gradcheck.hunt.events import Crash, Hang, State
 from gradcheck.hunt.report import coverage_section, known_section, run_section
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.markdown import over
 from gradcheck.hunt.report.markup import Markup, element, escaped
 from gradcheck.hunt.report.page import badge, fact, page, section
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
-from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.sentence import sentence
 

@@ -42,7 +42,7 @@ def sentence(
 registered for 'Sin'."
     """
     taken = "" if found.taken == PLAIN else f", taken as {text(str(found.taken))},"
-    where = "" if found.trigger == "none" else f" ({text(found.trigger)})"
+    where = "" if found.description == "none" else f" ({text(found.description)})"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     registered = ", ".join(map(code, functions))
     through = f"; its backward pass goes through the gradient registered for {registered}" if registered else ""

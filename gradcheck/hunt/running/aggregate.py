@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import files
-from gradcheck.defects import known
 from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.known_graphs import left_out
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.writer import write_run
 from gradcheck.hunt.running.configuration import RunConfiguration
@@ -23,7 +23,7 @@ def mention(discovery: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
     """What was found, and the files that say more."""
     signature = discovery.signature
     return {
-        "operation": signature.culprit,
+        "operation": signature.operation,
         "order": signature.order,
         "kind": signature.kind.value,
         "name": discovery.name,
@@ -73,7 +73,7 @@ def write_overview(run: HuntRun, folder: Path) -> Path:
     Raises OSError where the folder cannot be written to.
     """
     releases = {started.environment.tensorflow for started in run.started}
-    return write_run(run, folder, known.left_out(*releases))[0]
+    return write_run(run, folder, left_out(*releases))[0]
 
 
 FORMAT = "gradcheck turns"

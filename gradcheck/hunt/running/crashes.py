@@ -132,8 +132,8 @@ def casualty(path: Path, limit: float, returncode: int | None) -> CrashReport | 
 
 
 def _crash(recording: RunningExample, message: str) -> Crash:
-    return Crash(recording.operation, recording.order, recording.graph, message)
+    return Crash.of(recording.operation, recording.order, recording.graph, message)
 
 
 def _hang(recording: RunningExample, message: str) -> Hang:
-    return Hang(recording.operation, recording.order, recording.graph, message)
+    return Hang.of(recording.operation, recording.order, recording.graph, message)

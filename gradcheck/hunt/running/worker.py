@@ -14,8 +14,8 @@ from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirm import Confirmation, confirm
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.junit import properties
-from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.writer import ReportError, text, write
 from gradcheck.hunt.running import watch
 from gradcheck.hunt.running.aggregate import RUNNING, mention
@@ -99,7 +99,7 @@ class Process:
         What cannot be written is said in the text; the finding is all in it.
         """
         confirmation = _confirmation(discovery) if confirmed else None
-        self.journal.write(FindingMade(Report(discovery, confirmation)))
+        self.journal.write(FindingMade(Report.of(discovery, confirmation)))
         told = [text(discovery, confirmation), confirmation.output if confirmation else ""]
         files: tuple[Path, ...] = ()
         try:

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes import errors
-from gradcheck.hunt.tapes import program as form
 from gradcheck.hunt.tapes.errors import RaisedError
 from gradcheck.hunt.tapes.operations import OPERATIONS, ModelTensor, ModelVariable
 from gradcheck.hunt.tapes.recording import PredictedDerivative, Stage, TapeRecord, unseen

@@ -13,7 +13,7 @@ from gradcheck.defects.deviation import Deviation, from_json, to_json
 from gradcheck.hunt.events import State
 from gradcheck.hunt.graph_json import GraphFormatError
 from gradcheck.hunt.recheck import Recheck, of_deviation, of_known
-from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Program, Structure, Variable
+from gradcheck.defects.tape_program import Apply, Derive, Literal, Program, Structure, Variable
 from tests import forging
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "known"

@@ -12,7 +12,7 @@ from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirm import Confirmation
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place
 from tests.machine import MACHINE
 

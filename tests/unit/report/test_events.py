@@ -26,7 +26,7 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 
 README = Path(__file__).parents[3] / "reports" / "README.md"
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))

@@ -16,7 +16,7 @@ from gradcheck.hunt.report.evidence import PageEvidence, completed, evidence
 from gradcheck.hunt.report.finding_page import finding_page
 from gradcheck.hunt.report.issue_form import issue_form
 from gradcheck.hunt.report.junit import properties
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.step_curve import StepCurve
 from gradcheck.result import Finding, Kind
 

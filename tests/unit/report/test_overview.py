@@ -27,7 +27,7 @@ from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.overview_page import headline, overview_page, rate
 from gradcheck.hunt.report.reach import Grade, reaches
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, merge
 from gradcheck.hunt.report.summary import summary
 from gradcheck.hunt.report.writer import ReportError, write_run

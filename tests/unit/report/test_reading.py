@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gradcheck.hunt.report.json_report import json_text, to_json
-from gradcheck.hunt.report.reading import Report, from_json, read
+from gradcheck.hunt.report.json_report import Report, from_json, read
 from gradcheck.hunt.report.writer import write
 
 

@@ -25,7 +25,7 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, merge, read
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
