@@ -32,16 +32,22 @@ Real = float | Literal["nan", "inf", "-inf"]
 Text = Annotated[str, Meta(min_length=1, max_length=2000)]
 Count = Annotated[int, Meta(ge=0)]
 Identifier = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}")]
-WORDS = {
+PHRASES = {
+    r"`(array|str)` of length <=": "at most",
+    r"`(array|str)` of length >=": "at least",
+    r"`str` matching regex '\^\(\?:(.*)\)\(\?!\\\\n\)\$'": r"a text like '\1'",
+    r"Number out of range|`float`": "a finite number",
     "`array`": "a list",
     "`bool`": "true or false",
-    "`float`": "a finite number",
     "`int`": "an integer",
-    "`null`": "null",
     "`object`": "an object",
     "`str`": "a text",
+    "`null`": "null",
+    " <= ([0-9]+)": r" of at most \1",
+    " >= ([0-9]+)": r" of at least \1",
+    " > ([0-9]+)": r" of more than \1",
 }
-"""What msgspec calls the types of JSON, in the words of a message."""
+"""What msgspec calls the types of JSON and their limits, in the words of a message."""
 if TYPE_CHECKING:
     Order = int
 else:
@@ -154,7 +160,7 @@ def _limit(data: Any, place: str, depth: int = 0) -> None:
             raise DocumentError(place, Description(f"a list of {len(data)}"), limit)
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             _limit(key, place)
-            _limit(value, f"{place}.{ascii(key)[1:81]}" if isinstance(key, str) else f"{place}[{key}]", depth + 1)
+            _limit(value, f"{place}.{ascii(key)[1:-1][:80]}" if isinstance(key, str) else f"{place}[{key}]", depth + 1)
     elif isinstance(data, float) and not math.isfinite(data):
         raise DocumentError(place, data, "a finite number")
     elif isinstance(data, int) and abs(data) > EXACT:
@@ -179,14 +185,18 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
     if name:
         known = [one for schema in schemas[:1] for one in schema.get("properties", ())]
         return DocumentError(place, Description(f"the name {_shown(name[1])}"), f"only {', '.join(known)}")
-    choices = [str(choice) for schema in schemas for choice in schema.get("enum", ())]
-    if choices and isinstance(given, (str, int)) and told.startswith("Invalid"):
-        return DocumentError(place, given, f"one of {', '.join(choices)}")
+    if told.startswith("Invalid") or (schemas and all("enum" in schema for schema in schemas)):
+        choices = [str(choice) for schema in schemas for choice in schema.get("enum", ())]
+        number = "a finite number, or " if any(schema.get("type") == "number" for schema in schemas) else ""
+        return DocumentError(place, given, f"{number}one of {', '.join(choices)}")
+    if isinstance(given, (str, list)) and " of length " in told:
+        given = Description(
+            f"{f'a text of {len(given)} characters' if isinstance(given, str) else f'a list of {len(given)}'}"
+        )
     expected = told.removeprefix("Expected ").partition(", got ")[0].replace(" | ", "` or `")
-    for word, meaning in WORDS.items():
-        expected = expected.replace(word, meaning)
-    expected = expected.replace("matching regex '^(?:", "like '").replace("(?!\\\\n)$'", "'").replace(")'", "'")
-    return DocumentError(place, given, expected.replace("Number out of range", "a finite number"))
+    for phrase, meaning in PHRASES.items():
+        expected = re.sub(phrase, meaning, expected)
+    return DocumentError(place, given, expected)
 
 
 def _walk(data: Any, steps: list[str | int], kind: Any) -> tuple[Any, list[dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, shards, budgets, known defects, reports, the table.
 
 Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
-`discovery` attribute (a gradcheck.report.discovery.Discovery) is run in a fresh process and written to the folder of
+`discovery` attribute (a gradcheck.hunt.finding.GraphFinding) is run in a fresh process and written to the folder of
 reports. What a test counts in `gradcheck_coverage` becomes events of the run.
 """
 
@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard, deadline, selected
-from gradcheck.hunt.running.controller import SENT, Controller, asked_for
+from gradcheck.hunt.running import schedule
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline, selected
+from gradcheck.hunt.running.controller import SENT, Controller, hunts
 
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
-    from gradcheck.hunt.running.worker import Process
+    from gradcheck.hunt.running.worker import Worker
 
 START = time.time()
-ASKED: pytest.StashKey[RunConfiguration] = pytest.StashKey()
-PROCESS: pytest.StashKey[Process] = pytest.StashKey()
+CONFIGURATION: pytest.StashKey[RunConfiguration] = pytest.StashKey()
+WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 PROPERTIES = Path("tests", "properties")
 FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
@@ -37,6 +38,7 @@ OPTIONS = (
     ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
     ("minutes", "M", float, None, "hunt for so many minutes; tests that were not reached come first the next time"),
     ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
+    ("shrinking", "SECONDS", float, 60.0, "stop shrinking so long after a test's first failure (default: 60)"),
 )
 
 
@@ -49,45 +51,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads what was asked, and the known defects before anything is collected, if the properties are going to run."""
+    """Reads the options, and the known defects before anything is collected, if the properties are going to run."""
     config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
         runtime.set_known(known)
     try:
-        config.stash[ASKED] = asked(config)
+        config.stash[CONFIGURATION] = configuration(config)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
-    # pytest captures this descriptor later on; a hang has to be told on the one that the user sees.
+    # pytest captures this descriptor later on; a hang has to be reported on the one that the user sees.
     config.stash[STDERR] = os.dup(2)
     if not hasattr(config, "workerinput"):
-        hunts = asked_for(config, config.rootpath / PROPERTIES)
-        if hunts:
+        hunting = hunts(config, config.rootpath / PROPERTIES)
+        if hunting:
             _load_known_defects()
-        config.pluginmanager.register(Controller(config, config.stash[ASKED], hunts), "gradcheck-controller")
+        config.pluginmanager.register(Controller(config, config.stash[CONFIGURATION], hunting), "gradcheck-controller")
 
 
-def asked(config: pytest.Config) -> RunConfiguration:
-    """What the options say; a worker takes from its controller what the two have to share. Raises ValueError."""
-    minutes, limit = config.getoption("--gradcheck-minutes"), config.getoption("--gradcheck-limit")
-    for name, number in (("minutes", minutes), ("limit", limit)):
+def configuration(config: pytest.Config) -> RunConfiguration:
+    """What the options ask for; a worker takes from its controller what the two have to share. Raises ValueError."""
+    numbers = {name: config.getoption(f"--gradcheck-{name}") for name in ("minutes", "limit", "shrinking")}
+    for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
             raise ValueError(f"--gradcheck-{name} was {number}; expected a number above 0")
-    operations = config.getoption("--gradcheck-ops")
+    minutes, operations = numbers["minutes"], config.getoption("--gradcheck-ops")
     if operations is not None:
         from gradcheck.hunt.catalogue import CATALOGUE
 
         operations = selected(operations, CATALOGUE)
     shared = getattr(config, "workerinput", {}).get(SENT) or {
         "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
-        "deadline": deadline(minutes, START),
-        "turns": _turns(config) if minutes is not None else {},
+        "deadline": draw_deadline(minutes, START),
+        "schedule": {} if minutes is None else schedule.load(reports(config) / schedule.NAME),
     }
     return RunConfiguration(
         folder=reports(config),
         shard=Shard.parse(config.getoption("--gradcheck-shard")),
         operations=operations,
-        limit=limit,
+        limit=numbers["limit"],
+        shrink_seconds=numbers["shrinking"],
         minutes=minutes,
         seed=str(config.getoption("--hypothesis-seed", None) or "random"),
         **shared,
@@ -97,8 +100,8 @@ def asked(config: pytest.Config) -> RunConfiguration:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """A worker shares the run's name, its deadline and the order of its tests, however late it starts."""
-    given = node.config.stash[ASKED]
-    node.workerinput[SENT] = {"name": given.name, "deadline": given.deadline, "turns": dict(given.turns)}
+    given = node.config.stash[CONFIGURATION]
+    node.workerinput[SENT] = {"name": given.name, "deadline": given.deadline, "schedule": dict(given.schedule)}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -111,31 +114,31 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""
-    given = config.stash[ASKED]
+    given = config.stash[CONFIGURATION]
     kept = [item for item in items if given.shard.takes(item.nodeid) and _wanted(given, item)]
     taken = set(kept)
     left = [item for item in items if item not in taken]
     if left:
         config.hook.pytest_deselected(items=left)
-    items[:] = sorted(kept, key=lambda item: given.turns.get(item.nodeid, 0))
+    items[:] = sorted(kept, key=lambda item: given.schedule.get(item.nodeid, 0))
 
 
 @pytest.fixture(scope="session")
 def gradcheck_coverage(pytestconfig: pytest.Config) -> Coverage:
     """The counts of this process, for `coverage.count(...)`; the table at the end adds up all workers."""
-    return process(pytestconfig).coverage
+    return worker(pytestconfig).coverage
 
 
 @pytest.fixture(scope="session")
 def gradcheck_operations(pytestconfig: pytest.Config) -> tuple[str, ...] | None:
     """The operations of --gradcheck-ops; None for all."""
-    return pytestconfig.stash[ASKED].operations
+    return pytestconfig.stash[CONFIGURATION].operations
 
 
 @pytest.fixture(scope="session")
 def gradcheck_event(pytestconfig: pytest.Config) -> Any:
-    """A function that adds an event (gradcheck.report.events) to those of the run."""
-    return process(pytestconfig).journal.write
+    """A function that adds an event (gradcheck.hunt.events) to those of the run."""
+    return worker(pytestconfig).journal.write
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -143,15 +146,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """One thread a worker, as soon as something has loaded TensorFlow; nothing more once the time is over."""
     runtime.configure_if_loaded()
     if _over(item):
-        pytest.skip(f"the {item.config.stash[ASKED].minutes:g} minutes are over")
+        pytest.skip(f"the {item.config.stash[CONFIGURATION].minutes:g} minutes are over")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Counts what a hunting test does; Ctrl-C keeps what it has found."""
-    if PROCESS not in item.config.stash or not _hunts(item):
+    if WORKER not in item.config.stash or not _hunts(item):
         return (yield)
-    running = process(item.config)
+    running = worker(item.config)
     running.begin()
     try:
         return (yield)
@@ -164,66 +167,60 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """Writes the discoveries that a failing test's exception carries, and tells the controller."""
+    """Writes the discoveries that a failing test's exception carries, and sends the controller its counts."""
     report = yield
     if call.when == "setup" and report.skipped and _over(item):
         setattr(report, SENT, {})
     if call.when != "call":
         return report
     found = _discoveries(call.excinfo.value) if call.excinfo is not None else []
-    if found or (PROCESS in item.config.stash and _hunts(item)):
-        running = process(item.config)
-        for number, (told, properties) in enumerate(running.record_all(found), 1):
-            report.sections.append((f"gradcheck finding {number}", told))
+    if found or (WORKER in item.config.stash and _hunts(item)):
+        running = worker(item.config)
+        for number, (text, properties) in enumerate(running.record_all(found), 1):
+            report.sections.append((f"gradcheck finding {number}", text))
             # pytest's JUnit file takes the properties of the report on the teardown.
             item.user_properties.extend(properties)
             report.user_properties.extend(properties)
-        setattr(report, SENT, running.tell())
+        setattr(report, SENT, running.send())
     return report
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """This process has said all."""
-    if PROCESS in session.config.stash:
+    """This process writes its last event."""
+    if WORKER in session.config.stash:
         from gradcheck.hunt.events import Ending
 
-        over = time.time() >= session.config.stash[ASKED].deadline
+        over = time.time() >= session.config.stash[CONFIGURATION].deadline
         stopped = exitstatus == pytest.ExitCode.INTERRUPTED
-        process(session.config).finish(
+        worker(session.config).finish(
             Ending.INTERRUPTED if stopped else Ending.BUDGET_SPENT if over else Ending.COMPLETED
         )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leaves the process as it was."""
-    if PROCESS in config.stash:
-        config.stash[PROCESS].close()
-        del config.stash[PROCESS]
+    if WORKER in config.stash:
+        config.stash[WORKER].close()
+        del config.stash[WORKER]
     if STDERR in config.stash:
         os.close(config.stash[STDERR])
         del config.stash[STDERR]
 
 
-def process(config: pytest.Config) -> Process:
-    """This process's part of the run, begun when the first test asks for it."""
-    if PROCESS not in config.stash:
-        from gradcheck.hunt.running.worker import Process
+def worker(config: pytest.Config) -> Worker:
+    """This process's part of the run, begun when the first test needs it."""
+    if WORKER not in config.stash:
+        from gradcheck.hunt.running.worker import Worker
 
-        worker = getattr(config, "workerinput", {}).get("workerid", "main")
-        config.stash[PROCESS] = Process(config.stash[ASKED], worker, config.stash.get(STDERR, 2))
-    return config.stash[PROCESS]
+        name = getattr(config, "workerinput", {}).get("workerid", "main")
+        config.stash[WORKER] = Worker(config.stash[CONFIGURATION], name, config.stash.get(STDERR, 2))
+    return config.stash[WORKER]
 
 
 def reports(config: pytest.Config) -> Path:
     """The folder of the reports: --gradcheck-reports, or else `reports` in the root folder."""
     given = config.getoption("--gradcheck-reports")
     return config.rootpath / "reports" if given is None else config.invocation_params.dir / given
-
-
-def _turns(config: pytest.Config) -> dict[str, int]:
-    from gradcheck.hunt.running.aggregate import TURNS, load
-
-    return load(reports(config) / TURNS)
 
 
 def _wanted(given: RunConfiguration, item: pytest.Item) -> bool:
@@ -236,7 +233,7 @@ def _hunts(item: pytest.Item) -> bool:
 
 
 def _over(item: pytest.Item) -> bool:
-    return _hunts(item) and time.time() >= item.config.stash[ASKED].deadline
+    return _hunts(item) and time.time() >= item.config.stash[CONFIGURATION].deadline
 
 
 def _load_known_defects() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.hunt import monitor
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import count_on
-from gradcheck.hunt.running import watch
 
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Sequence[str]], str | None]
@@ -88,9 +88,7 @@ class Draft:
 
     def _evaluated(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
         spec, values = CATALOGUE[op], [argument.value for argument in arguments]
-        watching = watch.current()
-        if watching.recorder is not None:
-            watching.runs(self._with(op, arguments, attributes))
+        monitor.current().before(lambda: self._with(op, arguments, attributes))
         try:
             tensor = single(spec)(*(argument.tensor for argument in arguments), **attributes)
         except (tf.errors.OpError, ValueError):

@@ -12,9 +12,6 @@ import numpy as np
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from gradcheck.hunt.tapes.errors import RaisedError
-from gradcheck.hunt.tapes.model import Model, NoneTakenError
-from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
 from gradcheck.defects.tape_program import (
     Apply,
     Assign,
@@ -34,6 +31,9 @@ from gradcheck.defects.tape_program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.errors import RaisedError
+from gradcheck.hunt.tapes.model import Model, NoneTakenError
+from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
 
 from .program_operands import SHAPES, Operands, applied, literal, mapped
 from .values import Draw, index

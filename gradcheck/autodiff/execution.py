@@ -1,4 +1,4 @@
-"""Derivatives inside and around of `tf.function`, compiled with XLA or not.
+"""Taking derivatives in each mode: along a path, eagerly, in a `tf.function` or around one, compiled with XLA or not.
 
 Each call traces anew, tens of milliseconds, for the function of a drawn graph is used once. `get_concrete_function`
 traces without TensorFlow's warning of frequent retracing, which is about functions that are meant to be kept.
@@ -14,9 +14,16 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.forward import forward_over_reverse, forward_pullbacks, reverse_over_forward
-from gradcheck.autodiff.jacobian import jacobian_pullbacks, jacobian_second
 from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, dense
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Forward,
+    SecondPullbacks,
+    Tensors,
+    dense,
+    jacobian_pullbacks,
+    jacobian_second_pullbacks,
+)
 from gradcheck.autodiff.reverse import pullbacks as plain_pullbacks
 from gradcheck.autodiff.reverse import second_pullbacks as plain_second_pullbacks
 
@@ -24,13 +31,13 @@ NO_KERNEL = re.compile(r"(\w+) \(No registered '\w+' OpKernel for XLA")
 
 
 class ModeUnavailableError(Exception):
-    """The function itself, or its derivative as documented, cannot be had in a mode; the cause is chained."""
+    """A mode cannot run the function itself, or documents that it has no such derivative; the cause is chained."""
 
 
-def told(error: BaseException) -> str:
-    """What an error says, on one line; of what XLA cannot compile, the operations alone.
+def one_line(error: BaseException) -> str:
+    """The type and first line of an error; for what XLA cannot compile, the operations alone.
 
-    >>> told(ValueError("no such shape\\nin line 3"))
+    >>> one_line(ValueError("no such shape\\nin line 3"))
     'ValueError: no such shape'
     """
     kernels = sorted(set(NO_KERNEL.findall(str(error))))
@@ -39,7 +46,7 @@ def told(error: BaseException) -> str:
 
 
 def concrete(function: Callable[..., Any], arguments: Sequence[Any], *, jit: bool = False) -> Callable[..., Any]:
-    """The traced form of a function of tensors, for the shapes and dtypes of these.
+    """The function traced for tensors of the shapes and dtypes of the arguments.
 
     >>> float(concrete(tf.sin, [tf.constant(0.0)])(tf.constant(0.0)))
     0.0
@@ -49,8 +56,8 @@ def concrete(function: Callable[..., Any], arguments: Sequence[Any], *, jit: boo
     return traced
 
 
-def inside(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., Any]:
-    """The derivative-taking function, run as one traced function of the sources, the cotangents and the directions.
+def inside_function(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., Any]:
+    """`take` (a derivative) as one traced function of the sources, the cotangents and the directions.
 
     Raises ModeUnavailableError where the function to be differentiated cannot be traced or compiled,
     DerivativeRaisedError where only its derivative cannot.
@@ -61,13 +68,13 @@ def inside(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., 
 
         def body(*flat: Any) -> Any:
             taken = take(forward, *tf.nest.pack_sequence_as(arguments, flat))
-            return _plain(taken)
+            return _returnable(taken)
 
         try:
             flat = tf.nest.flatten(arguments)
             taken = concrete(body, flat, jit=jit)(*flat)
         except Exception as error:
-            called(forward, sources, jit=jit)
+            traced_outputs(forward, sources, jit=jit)
             cause = _cause(error)
             raise DerivativeRaisedError(order, cause) from cause
         return SecondPullbacks(*taken) if order == 2 else taken
@@ -75,14 +82,14 @@ def inside(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., 
     return run
 
 
-def around(take: Callable[..., Any], *, order: int) -> Callable[..., Any]:
-    """The derivative-taking function run eagerly on a function that is traced: a tape around a tf.function.
+def around_function(take: Callable[..., Any], *, order: int) -> Callable[..., Any]:
+    """`take` (a derivative) run eagerly on a traced function: a tape around a tf.function.
 
-    Raises as `inside` does.
+    Raises as `inside_function` does.
     """
 
     def run(forward: Forward, sources: Tensors, *given: Any) -> Any:
-        _, traced = called(forward, sources, jit=False)
+        _, traced = traced_outputs(forward, sources, jit=False)
         try:
             return take(lambda at: traced(*at), sources, *given)
         except DerivativeRaisedError:
@@ -94,20 +101,20 @@ def around(take: Callable[..., Any], *, order: int) -> Callable[..., Any]:
     return run
 
 
-def called(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Tensors, Callable[..., Any]]:
-    """The outputs, computed by the traced function, and that; raises ModeUnavailableError."""
+def traced_outputs(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Tensors, Callable[..., Any]]:
+    """The outputs of the traced function, and the traced function. Raises ModeUnavailableError."""
     try:
         traced = concrete(lambda *at: forward(list(at)), sources, jit=jit)
         return traced(*sources), traced
     except Exception as error:
-        raise ModeUnavailableError(told(error)) from error
+        raise ModeUnavailableError(one_line(error)) from error
 
 
-def _plain(taken: Any) -> Any:
+def _returnable(taken: Any) -> Any:
     """Lists of tensors and None, which a traced function may return."""
     if isinstance(taken, SecondPullbacks):
-        return _plain(taken.gradient), _plain(taken.products)
-    return [_plain(part) for part in taken] if isinstance(taken, list) else dense(taken)
+        return _returnable(taken.gradient), _returnable(taken.products)
+    return [_returnable(part) for part in taken] if isinstance(taken, list) else dense(taken)
 
 
 def _cause(error: Exception) -> BaseException:
@@ -122,38 +129,36 @@ PATHS: dict[tuple[str, int], Callable[..., Any]] = {
     ("forward over reverse", 2): forward_over_reverse,
     ("reverse over forward", 2): reverse_over_forward,
     (PFOR, 1): partial(jacobian_pullbacks, pfor=True),
-    (PFOR, 2): partial(jacobian_second, pfor=True),
+    (PFOR, 2): partial(jacobian_second_pullbacks, pfor=True),
     (LOOP, 1): partial(jacobian_pullbacks, pfor=False),
-    (LOOP, 2): partial(jacobian_second, pfor=False),
+    (LOOP, 2): partial(jacobian_second_pullbacks, pfor=False),
 }
-"""What takes the derivative of an order along a path."""
+"""The functions that take the derivative of an order along a path."""
 
-EXECUTIONS: dict[str, Callable[..., Callable[..., Any]]] = {
+RUNNERS: dict[str, Callable[..., Callable[..., Any]]] = {
     "eager": lambda take, order: take,
-    FUNCTION: lambda take, order: inside(take, order=order, jit=False),
-    AROUND: lambda take, order: around(take, order=order),
-    XLA: lambda take, order: inside(take, order=order, jit=True),
+    FUNCTION: lambda take, order: inside_function(take, order=order, jit=False),
+    AROUND: lambda take, order: around_function(take, order=order),
+    XLA: lambda take, order: inside_function(take, order=order, jit=True),
 }
-"""What runs it."""
+"""What runs such a function in a mode of execution."""
 
 DOCUMENTED = (LookupError, NotImplementedError)
-"""What TensorFlow raises for derivatives that it documents as not available: no gradient is registered, or its author
-says that it is not implemented."""
+"""What TensorFlow raises for derivatives that it documents as unavailable: no gradient is registered or implemented."""
 
-REFUSED = re.compile(
+UNSUPPORTED = re.compile(
     r"Detected unsupported operations when trying to compile graph|must be a compile-time constant"
     r"|XLA compilation requires a fixed tensor list size"
     r"|No pfor vectorization defined for|No converter defined for"
     r"|Output subscripts contain a label appearing more than once"
     r"|of a variable without handle data"
 )
-"""What it says of a kernel that XLA has not, of a loop in XLA without a largest number of iterations, of an operation
-that pfor does not vectorise (jacobian documents a ValueError then, as for the diagonal that an einsum puts back), and
-of the handle of a variable that is made inside, as the catalogue's are."""
+"""Messages about operations without an XLA kernel, loops without a static bound in XLA, operations that pfor cannot
+vectorize (tape.jacobian documents a ValueError then), and handles of variables that are made inside."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
-    """As `pullback.pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError.
+    """As `reverse.pullbacks`, in a mode. Raises DerivativeRaisedError, and ModeUnavailableError.
 
     >>> import tensorflow as tf
     >>> x = tf.constant([1.0, 2.0])
@@ -168,33 +173,33 @@ def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequen
 def second_pullbacks(
     mode: Mode, forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
-    """As `pullback.second_pullbacks`. Raises DerivativeRaisedError, and ModeUnavailableError."""
+    """As `reverse.second_pullbacks`, in a mode. Raises DerivativeRaisedError, and ModeUnavailableError."""
     second: SecondPullbacks = _taken(mode, 2, forward, sources, cotangent, directions)
     return second
 
 
 def values(mode: Mode, forward: Forward, sources: Tensors) -> Tensors:
-    """The outputs, as they are computed in the mode. Raises ModeUnavailableError."""
-    return forward(sources) if mode.mode == "eager" else called(forward, sources, jit=mode.mode == XLA)[0]
+    """The outputs in a mode of execution. Raises ModeUnavailableError."""
+    return forward(sources) if mode.mode == "eager" else traced_outputs(forward, sources, jit=mode.mode == XLA)[0]
 
 
 def _taken(mode: Mode, order: int, *given: Any) -> Any:
     if order not in mode.orders:
         raise ValueError(f"order was {order}; the path {mode.path!r} has {mode.orders}")
-    take = EXECUTIONS[mode.mode](PATHS[mode.path, order], order)
-    if mode == PLAIN:  # what it cannot take is always a finding
-        return take(*given)
+    take = RUNNERS[mode.mode](PATHS[mode.path, order], order)
     try:
         return take(*given)
     except DerivativeRaisedError as error:
+        if mode == PLAIN:  # what it cannot take is always a finding
+            raise
         cause = error.__cause__ or error
-        if isinstance(cause, DOCUMENTED) or any(REFUSED.search(str(one)) for one in _chain(cause)):
-            raise ModeUnavailableError(told(cause)) from error
+        if isinstance(cause, DOCUMENTED) or any(UNSUPPORTED.search(str(one)) for one in _chain(cause)):
+            raise ModeUnavailableError(one_line(cause)) from error
         raise
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what it was raised from: pfor wraps those of the operations that it converts."""
+    """An exception and those that it was raised from: pfor wraps those of the operations that it converts."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

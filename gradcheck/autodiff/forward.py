@@ -1,12 +1,12 @@
 """First and second derivatives with ForwardAccumulators: Jacobian-vector products, and their compositions with tapes.
 
-What they yield has the form of `pullback`, so that the two can be compared: gradients of <w, y>, and products of its
+They have the form of those in `reverse`, so that the two can be compared: gradients of <w, y>, and products of its
 second derivative with directions. None, where TensorFlow sees no connection, stays None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,11 +41,11 @@ def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[T
     Raises DerivativeRaisedError.
     """
     columns = [
-        [pushforward(partial(_beside, forward, sources, place), [source], [axis]) for axis in _axes(source)]
+        [pushforward(partial(_with_one_moving, forward, sources, place), [source], [axis]) for axis in _axes(source)]
         for place, source in enumerate(sources)
     ]
     return [
-        [_gathered(source, column, cotangent) for source, column in zip(sources, columns, strict=True)]
+        [_assembled(source, column, cotangent) for source, column in zip(sources, columns, strict=True)]
         for cotangent in cotangents
     ]
 
@@ -60,9 +60,14 @@ def forward_over_reverse(
 
     taken = gradient(sources)
     connected = [place for place, part in enumerate(taken) if part is not None]
+
+    def connected_gradient(inner: Tensors) -> Tensors:
+        parts = gradient(inner)
+        return [parts[place] for place in connected]
+
     products = []
     for direction in directions:
-        moves = _second(lambda at=direction: pushforward(lambda s: [gradient(s)[i] for i in connected], sources, at))  # type: ignore[misc]
+        moves = _as_second_order(partial(pushforward, connected_gradient, sources, direction))
         row: Tensors = [None] * len(sources)
         for place, move in zip(connected, moves, strict=True):
             row[place] = move
@@ -90,22 +95,22 @@ def reverse_over_forward(
             products.append([None] * len(sources))
             continue
         targets, weights = zip(*moving, strict=True)
-        products.append(_second(lambda: list(tape.gradient(list(targets), sources, output_gradients=list(weights)))))  # noqa: B023
+        derivative = partial(tape.gradient, list(targets), sources, output_gradients=list(weights))
+        products.append(_as_second_order(derivative))
     return SecondPullbacks(taken, products)
 
 
-def _second(take: Any) -> Tensors:
+def _as_second_order(take: Callable[[], Any]) -> Tensors:
     try:
-        taken: Tensors = take()
+        return list(take())
     except DerivativeRaisedError as error:
         cause = error.__cause__ or error
         raise DerivativeRaisedError(2, cause) from cause
     except Exception as error:
         raise DerivativeRaisedError(2, error) from error
-    return taken
 
 
-def _beside(forward: Forward, sources: Tensors, place: int, moving: Tensors) -> Tensors:
+def _with_one_moving(forward: Forward, sources: Tensors, place: int, moving: Tensors) -> Tensors:
     return forward([*sources[:place], *moving, *sources[place + 1 :]])
 
 
@@ -118,7 +123,7 @@ def _axes(source: Any) -> Iterator[Any]:
             yield tf.constant(moved)
 
 
-def _gathered(source: Any, column: Sequence[Tensors], cotangent: Tensors) -> Any:
+def _assembled(source: Any, column: Sequence[Tensors], cotangent: Tensors) -> Any:
     slopes = [_inner(tangents, cotangent) for tangents in column]
     known = [slope for slope in slopes if slope is not None]
     if not known:

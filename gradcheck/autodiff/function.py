@@ -14,12 +14,12 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.reverse import SecondPullbacks, pullbacks, second_pullbacks
-from gradcheck.autodiff.sources import Arguments, Source, SourceWithin, take_apart
+from gradcheck.autodiff.sources import Arguments, Source, take_apart
 
 Array = np.ndarray[Any, Any]
 
 HALVINGS = 40
-"""So many times a step is halved before a point counts as one at the edge of its set."""
+"""So many times a step is halved before the point counts as lying on the edge of its set."""
 
 
 @dataclass(frozen=True)
@@ -69,47 +69,48 @@ class Function:
     def values(self, points: Array) -> Array:
         """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m).
 
-        NaN outside of the sets of the sources, and where `f` throws or returns something of another size: such a point
-        lies outside of its domain.
+        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
         return np.stack([self._value_or_nan(point) for point in points])
 
     def value(self, point: Array) -> Array:
         """The outputs' coordinates at one point, shape (m,)."""
-        return _flat(self.called(self.tensors(point)))
+        return _flat(self.call(self.tensors(point)))
 
     def _value_or_nan(self, point: Array) -> Array:
         outside = np.full(self.output_parts[-1].stop, np.nan)
-        if not self.holds(point):
+        if not self.contains(point):
             return outside
         try:
             value = self.value(point)
-        except Exception:  # whatever it is that f throws, it says that f has no value here
+        except Exception:  # whatever f throws, it has no value here
             return outside
         return value if value.shape == outside.shape else outside
 
-    def holds(self, point: Array) -> bool:
-        """Whether every source lies in its set at a point."""
-        return all(source.holds(point[part]) for part, source in zip(self.parts, self.sources, strict=True))
+    def contains(self, point: Array) -> bool:
+        """Whether every source keeps its constraint at a point."""
+        return all(source.contains(point[part]) for part, source in zip(self.parts, self.sources, strict=True))
 
-    def inside(self, directions: Array, steps: Array) -> Array:
-        """The steps (k,) along directions (k, n), halved until both ends of every line lie in the sets of the sources.
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        """The steps (k,) along directions (k, n), halved until both ends of every line keep the constraints.
 
-        The sets are convex. A step that is not inside after HALVINGS stays as it was.
+        The sets are convex. A step that is still too long after HALVINGS stays as it was.
         """
-        if not any(isinstance(source, SourceWithin) for source in self.sources):
+        if not any(source.constrained for source in self.sources):
             return steps
-        return np.array([self._inside(*line) for line in zip(directions, steps, strict=True)])
+        return np.array([self._feasible_step(*line) for line in zip(directions, steps, strict=True)])
 
-    def _inside(self, direction: Array, step: float) -> float:
-        shorter = step * 0.5 ** np.arange(HALVINGS)
-        fits = (s for s in shorter if self.holds(self.point + s * direction) and self.holds(self.point - s * direction))
-        return float(next(fits, step))
+    def _feasible_step(self, direction: Array, step: float) -> float:
+        for shorter in step * 0.5 ** np.arange(HALVINGS):
+            ends = self.point + shorter * direction, self.point - shorter * direction
+            if all(map(self.contains, ends)):
+                return float(shorter)
+        return float(step)
 
     def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
         """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
         sources = self.tensors(self.point if point is None else point)
-        return pullbacks(self.called, sources, [self.cotangent(row) for row in cotangents])
+        return pullbacks(self.call, sources, [self.cotangent(row) for row in cotangents])
 
     def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> SecondPullbacks:
         """The gradient for one cotangent (m,), and its pullbacks along directions (k, n).
@@ -118,7 +119,7 @@ class Function:
         """
         vectors = [self.direction(row) for row in directions]
         sources = self.tensors(self.point if point is None else point)
-        return second_pullbacks(self.called, sources, self.cotangent(cotangent), vectors)
+        return second_pullbacks(self.call, sources, self.cotangent(cotangent), vectors)
 
     def cotangent(self, row: Array) -> list[Any]:
         """Coordinates (m,) as tensors of the outputs' shapes and dtypes."""
@@ -129,7 +130,9 @@ class Function:
 
     def direction(self, row: Array) -> list[Any]:
         """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""
-        return self._tensors([source.moved(row[part]) for part, source in zip(self.parts, self.sources, strict=True)])
+        return self._tensors(
+            [source.displacement(row[part]) for part, source in zip(self.parts, self.sources, strict=True)]
+        )
 
     def tensors(self, point: Array) -> list[Any]:
         """The sources at a point; variables are assigned, which the caller undoes."""
@@ -155,7 +158,7 @@ class Function:
     def _dtype(self, source: Source) -> str:
         return WIDE.get(source.dtype, source.dtype) if self.wide else source.dtype
 
-    def called(self, sources: list[Any]) -> list[Any]:
+    def call(self, sources: list[Any]) -> list[Any]:
         """The outputs, flat, for tensors (and the variables themselves) in the order of the sources."""
         perturbed = [tensor for tensor, source in zip(sources, self.sources, strict=True) if source.variable is None]
         result: list[Any] = tf.nest.flatten(self.f(*self.arguments.rebuilt(perturbed)))
@@ -204,7 +207,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
 def widened(function: Function) -> Function | None:
     """The same function on float64 copies of its inputs, where it accepts them; None otherwise.
 
-    It is held against the low-precision values: a function that computes something else in float64 is not used.
+    It is compared with the low-precision values: a function that computes something else in float64 is not used.
     """
     if not any(source.dtype in WIDE for source in function.sources):
         return None

@@ -1,6 +1,7 @@
-"""Other roundings of what a derivative is computed from: what changes with them is nothing but rounding.
+"""Random-rounding perturbation (CESTAC): a derivative computed again with its intermediate values an ulp up or down.
 
-Discrete stochastic arithmetic (Vignes 1993), one unit in the last place up or down.
+Digits that change are rounding error: J. Vignes, "A stochastic arithmetic for reliable scientific computation",
+Mathematics and Computers in Simulation 35 (1993).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ SELECTING = frozenset(
         *("TensorScatterMax", "TensorScatterMin"),
     )
 )
-"""Operations whose gradient looks for the output among the inputs: one that is moved is not found, and the gradient
-becomes 0 or NaN. What they select has lost no digits."""
+"""Operations whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
+What they select has lost no digits."""
 
 
 def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
-    """A tensor whose elements are one unit in the last place larger or smaller; what is not floating stays."""
+    """A tensor with elements that are at random one `unit` larger or smaller, relatively; others than floating stay."""
     if not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
     signs = generator.choice([-1.0, 1.0], size=value.shape[-1:])
@@ -36,18 +37,18 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) ->
 
 @contextmanager
 def perturbed_gradients(seed: int) -> Iterator[None]:
-    """Inside the block every gradient function has its operands and its results rounded another way.
+    """Perturb the operands and the results of every gradient function that runs in the block.
 
-    A gradient that is written in its operation's output, y * (1 - y) for one, has lost the digits that y has lost,
-    which no rounding of the inputs tells; parts of a sum that cancel leave what each of them was rounded by. Functions
-    that are traced meanwhile are left alone: they would keep it.
+    A gradient that is written in its operation's output, such as y * (1 - y), has lost the digits that y has lost,
+    which perturbed inputs do not show; terms of a sum that cancel leave the rounding of each. Functions that are traced
+    meanwhile are left alone, because they would keep the perturbation.
     """
     registry: dict[str, dict[str, Any]] = ops.gradient_registry._registry
     generator = np.random.default_rng(seed)
     kept = {name: entry["type"] for name, entry in registry.items()}
     for name, function in kept.items():
         if function is not None:
-            registry[name]["type"] = _rounding(function, generator, selecting=name in SELECTING)
+            registry[name]["type"] = _perturbed_gradient(function, generator, selecting=name in SELECTING)
     try:
         yield
     finally:
@@ -55,8 +56,10 @@ def perturbed_gradients(seed: int) -> Iterator[None]:
             registry[name]["type"] = function
 
 
-def _rounding(function: Callable[..., Any], generator: np.random.Generator, *, selecting: bool) -> Callable[..., Any]:
-    def rounded(op: Any, *cotangents: Any) -> Any:
+def _perturbed_gradient(
+    function: Callable[..., Any], generator: np.random.Generator, *, selecting: bool
+) -> Callable[..., Any]:
+    def gradient(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
@@ -66,4 +69,4 @@ def _rounding(function: Callable[..., Any], generator: np.random.Generator, *, s
         many = isinstance(parts, (list, tuple))
         return [perturbed(part, generator) for part in parts] if many else perturbed(parts, generator)
 
-    return rounded
+    return gradient

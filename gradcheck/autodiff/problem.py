@@ -238,9 +238,9 @@ class TapeProblem:
         return gradient_matrix(self.wide.pullbacks(cotangents, point), self.function.sources).values
 
     def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
-        """Beside the inputs given, NaN where the function throws or a source leaves its set: outside of the domain."""
+        """Beside the inputs given, NaN where the function throws or a constraint is violated: outside of the domain."""
         outside = Gradients.undefined(count, self.point.size)
-        if point is not None and not self.function.holds(point):
+        if point is not None and not self.function.contains(point):
             return outside
         try:
             taken = rows()

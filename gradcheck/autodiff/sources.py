@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.constraints import Set, Structured
+from gradcheck.autodiff.constraints import UNCONSTRAINED, Constrained, Constraint
 from gradcheck.autodiff.coordinates import coordinate_count, element_of, from_coordinates, to_coordinates
 
 Array = np.ndarray[Any, Any]
@@ -20,13 +20,14 @@ Array = np.ndarray[Any, Any]
 class Source:
     """A tensor or variable with its name for messages, its value and its dtype (TensorFlow's name for it).
 
-    It is perturbed in its real coordinates; what leaves it as a tensor is of float64 or complex128.
+    Its coordinates are the real ones that its constraint leaves free; tensors made of them are float64 or complex128.
     """
 
     name: str
     value: Array
     dtype: str
     variable: Any = None
+    constraint: Constraint = UNCONSTRAINED
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,74 +35,57 @@ class Source:
         return tuple(self.value.shape)
 
     @property
-    def count(self) -> int:
-        """The number of coordinates."""
-        return coordinate_count(self.value.shape, self.value.dtype)
-
-    def coordinates(self, tensor: Array) -> Array:
-        """The coordinates (count,) of a tensor of the source's shape."""
-        return to_coordinates(tensor)
-
-    def at(self, point: Array) -> Array:
-        """The tensor with coordinates (count,)."""
-        return from_coordinates(point, self.shape, np.complex128 if np.iscomplexobj(self.value) else np.float64)
-
-    def moved(self, move: Array) -> Array:
-        """How the tensor moves when its coordinates do, by (count,)."""
-        return self.at(move)
-
-    def pulled(self, gradient: Array) -> Array:
-        """The derivatives (count,) with respect to the coordinates, from a gradient of the source's shape."""
-        return self.coordinates(gradient)
-
-    def holds(self, point: Array) -> bool:
-        """Whether the tensor with coordinates (count,) is one that the function may be asked for."""
-        return True
-
-    def place(self, coordinate: int) -> tuple[str, tuple[int, ...], str]:
-        """The name (with the part of a complex number), the element behind a coordinate, and what moves with it."""
-        index, part = element_of(coordinate, self.shape, self.value.dtype)
-        return self.name + part, index, ""
-
-
-@dataclass(frozen=True)
-class SourceWithin(Source):
-    """A source that stays `within` a set; its coordinates are those that are free there."""
-
-    within: Set = field(kw_only=True)
+    def constrained(self) -> bool:
+        """Whether not every tensor near the value is one that the function may be called with."""
+        return self.constraint is not UNCONSTRAINED
 
     @property
     def count(self) -> int:
-        return int(self._free.size)
+        """The number of coordinates."""
+        return int(self._free.size) if self.constrained else coordinate_count(self.value.shape, self.value.dtype)
 
     def coordinates(self, tensor: Array) -> Array:
-        return super().coordinates(tensor)[self._free]
+        """The coordinates (count,) of a tensor of the source's shape."""
+        return to_coordinates(tensor)[self._free] if self.constrained else to_coordinates(tensor)
 
     def at(self, point: Array) -> Array:
-        return self._start + self.moved(point - self.coordinates(self._start))
+        """The tensor with coordinates (count,)."""
+        if not self.constrained:
+            return self._tensor(point)
+        return self._start + self.displacement(point - self.coordinates(self._start))
 
-    def moved(self, move: Array) -> Array:
-        whole = np.zeros(super().count)
-        whole[self._free] = move
-        return self.within.spread(self._start, super().at(whole))
+    def displacement(self, step: Array) -> Array:
+        """How the tensor moves for a step of its coordinates (count,)."""
+        if not self.constrained:
+            return self._tensor(step)
+        padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))
+        padded[self._free] = step
+        return self.constraint.tangent(self._start, self._tensor(padded))
 
-    def pulled(self, gradient: Array) -> Array:
-        return self.coordinates(self.within.fold(self._start, gradient))
+    def derivatives(self, gradient: Array) -> Array:
+        """The derivatives (count,) with respect to the coordinates, from a gradient of the source's shape."""
+        return self.coordinates(self.constraint.adjoint(self._start, gradient) if self.constrained else gradient)
 
-    def holds(self, point: Array) -> bool:
-        return self.within.holds(self.at(point))
+    def contains(self, point: Array) -> bool:
+        """Whether the tensor with coordinates (count,) keeps the constraint."""
+        return not self.constrained or self.constraint.contains(self.at(point))
 
     def place(self, coordinate: int) -> tuple[str, tuple[int, ...], str]:
-        name, index, _ = super().place(int(self._free[coordinate]))
-        return name, index, self.within.also(self.name, index)
+        """The name (with the part of a complex number), the element behind a coordinate, and what moves with it."""
+        element = int(self._free[coordinate]) if self.constrained else coordinate
+        index, part = element_of(element, self.shape, self.value.dtype)
+        return self.name + part, index, self.constraint.companions(self.name, index)
+
+    def _tensor(self, coordinates: Array) -> Array:
+        return from_coordinates(coordinates, self.shape, np.complex128 if np.iscomplexobj(self.value) else np.float64)
 
     @cached_property
     def _start(self) -> Array:
-        return super().at(to_coordinates(self.value))
+        return self._tensor(to_coordinates(self.value))
 
     @cached_property
     def _free(self) -> Array:
-        return np.flatnonzero(to_coordinates(self.within.marked(self._start)))
+        return np.flatnonzero(to_coordinates(self.constraint.free(self._start)))
 
 
 @dataclass(frozen=True)
@@ -139,8 +123,8 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
 
     Python floats, and lists of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep their dtype;
     integer, boolean and string leaves are handed through. Raises TypeError for a leaf that is no tensor and for a
-    variable that is not one, ValueError for NaN or Inf in a source, for a value outside of the set that it was given
-    with, and where nothing is floating.
+    variable that is not one, ValueError for NaN or Inf in a source, for a value that violates its
+    constraint, and where nothing is floating.
     """
     inputs = tuple(_numbers(value) for value in inputs)
     named = [
@@ -153,15 +137,15 @@ def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = (
     found: list[Source] = []
     held: list[tuple[int, Source]] = []
     for name, given in named:
-        leaf, within = _unwrapped(given)
+        leaf, constraint = _unwrapped(given)
         if isinstance(leaf, tf.Variable):
-            held.append((len(leaves), _variable_source(name, leaf, within)))
+            held.append((len(leaves), _variable_source(name, leaf, constraint)))
             leaves.append(leaf)
             continue
         tensor = _tensor(name, leaf)
-        if _differentiable(name, tensor, within):
+        if _differentiable(name, tensor, constraint):
             places.append(len(leaves))
-            found.append(_source(name, tensor.numpy(), tensor.dtype.name, None, within))
+            found.append(_source(name, tensor.numpy(), tensor.dtype.name, None, constraint))
         leaves.append(leaf if tensor is None else tensor)
     listed = _variable_sources(variables)
     held += [(len(leaves) + position, source) for position, source in enumerate(listed)]
@@ -206,15 +190,15 @@ def _nothing_floating(leaves: Sequence[Any]) -> ValueError:
     )
 
 
-def _unwrapped(leaf: Any) -> tuple[Any, Set | None]:
-    return (_numbers(leaf.value), leaf.within) if isinstance(leaf, Structured) else (leaf, None)
+def _unwrapped(leaf: Any) -> tuple[Any, Constraint]:
+    return (_numbers(leaf.value), leaf.constraint) if isinstance(leaf, Constrained) else (leaf, UNCONSTRAINED)
 
 
-def _differentiable(name: str, tensor: Any, within: Set | None) -> bool:
+def _differentiable(name: str, tensor: Any, constraint: Constraint) -> bool:
     floating = tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex)
-    if within is not None and not floating:
+    if constraint is not UNCONSTRAINED and not floating:
         kind = "None" if tensor is None else tensor.dtype.name
-        raise TypeError(f"{name} holds {kind}; an input that stays in a set has to be floating or complex (2.0, not 2)")
+        raise TypeError(f"{name} holds {kind}; a constrained input has to be floating or complex (2.0, not 2)")
     return floating
 
 
@@ -253,18 +237,18 @@ def _tensor(name: str, leaf: Any) -> Any:
 def _variable_sources(variables: Any) -> list[Source]:
     if variables is None:
         return []
-    if isinstance(variables, (tf.Variable, Structured)) or variable_of(variables) is not None:
+    if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
         variables = [variables]
     sources = []
     for position, given in enumerate(tf.nest.flatten(variables)):
-        item, within = _unwrapped(given)
+        item, constraint = _unwrapped(given)
         variable = variable_of(item)
         if variable is None:
             raise TypeError(
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
                 "(tensors go in as inputs: gradcheck.check(f, tensor))"
             )
-        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable, within))
+        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable, constraint))
     return sources
 
 
@@ -280,25 +264,23 @@ def _label(item: Any) -> str:
     return str(getattr(item, "path", None) or item.name)
 
 
-def _variable_source(name: str, variable: Any, within: Set | None = None) -> Source:
+def _variable_source(name: str, variable: Any, constraint: Constraint) -> Source:
     if not (variable.dtype.is_floating or variable.dtype.is_complex):
         raise TypeError(f"{name} has dtype {variable.dtype.name}; only floating and complex variables have derivatives")
-    return _source(name, variable.numpy(), variable.dtype.name, variable, within)
+    return _source(name, variable.numpy(), variable.dtype.name, variable, constraint)
 
 
-def _source(name: str, value: Array, dtype: str, variable: Any, within: Set | None) -> Source:
+def _source(name: str, value: Array, dtype: str, variable: Any, constraint: Constraint) -> Source:
     bad = ~np.isfinite(to_coordinates(value))
     if bad.any():
         raise ValueError(
             f"{name} holds {int(bad.sum())} NaN or Inf of {bad.size} coordinates; "
             "derivatives are checked at finite points only, give a finite one"
         )
-    if within is None:
-        return Source(name, value, dtype, variable)
-    complaint = within.complaint(name, value)
-    if complaint is not None:
-        raise ValueError(complaint)
-    return SourceWithin(name, value, dtype, variable, within=within)
+    violation = constraint.violation(name, value)
+    if violation is not None:
+        raise ValueError(violation)
+    return Source(name, value, dtype, variable, constraint)
 
 
 def _kind(leaf: Any) -> str:

@@ -103,7 +103,7 @@ def _sampled(
     """A sample on lines of which neither side leaves the sets of the inputs."""
     steps = shrink * largest_steps(problem.point, directions, stencil, eps=eps)
     if isinstance(problem, TapeProblem):
-        steps = problem.function.inside(directions, steps)
+        steps = problem.function.feasible_steps(directions, steps)
     return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
 
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
-from gradcheck.autodiff.sources import SourceWithin
 from gradcheck.comparison.second_order import SecondExplanation
 from gradcheck.explanation.call_problem import influence
 from gradcheck.explanation.case import Loss
@@ -63,7 +62,7 @@ class Checked:
         call, place = found
         origin = origin_of(code.record, call, call.sources[place])
         inside = coordinate - self.function.parts[position].start
-        whole = None if isinstance(source, SourceWithin) else covered(code, call, origin, 0, inside)
+        whole = None if source.constrained else covered(code, call, origin, 0, inside)
         element = finding.element if finding.index else ""
         loss = Loss(finding.autodiff, finding.difference, whole if finding.order == 1 else None, element=element)
         return diagnose(code, call, source.name, origin, influence(code, call, origin), loss)
@@ -94,7 +93,7 @@ class Checked:
         return Code(f, free, recorded(f, free))
 
     def _called(self, tensors: Tensors) -> Tensors:
-        return self.function.called(tensors)
+        return self.function.call(tensors)
 
 
 def _attempted(diagnosis: Callable[[], Diagnosis | None]) -> Diagnosis | None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import execute, record
 from tensorflow.python.framework import ops
 
-from gradcheck.explanation.interception import METHODS
+from gradcheck.explanation.interception import DERIVATIVES
 from gradcheck.explanation.record import Event, Exit, RecordedOperation, TapeChange, WatchEvent, key
 
 FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
@@ -30,7 +30,7 @@ def passes(operation: RecordedOperation, tensor: Any, numbers: set[int]) -> bool
     outputs = [operation.outputs[n] for n in numbers if differentiable(operation.outputs[n])]
     if not outputs or not (differentiable(tensor) or tensor.dtype == tf.resource):
         return False
-    if operation.name in METHODS:
+    if operation.name in DERIVATIVES:
         return True
     if operation.backward is None and not registered(operation.name):
         return False

@@ -12,7 +12,14 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.state import VariableSnapshot, state_restored
-from gradcheck.explanation.interception import intercepted, patched, run_eagerly, watched_exits, watched_tapes
+from gradcheck.explanation.interception import (
+    Observer,
+    functions_run_eagerly,
+    host_reads_observed,
+    operations_observed,
+    patched,
+    tapes_observed,
+)
 from gradcheck.explanation.places import Line, called, running_line
 from gradcheck.explanation.record import (
     CodeRecord,
@@ -42,7 +49,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     return recorder.record(tuple(tf.nest.flatten(inputs)), result, error)
 
 
-class CodeRecorder:
+class CodeRecorder(Observer):
     """Watches operations, exits and tapes of one thread."""
 
     def __init__(self) -> None:
@@ -80,7 +87,7 @@ class CodeRecorder:
         """Watch the block."""
         with self.covering:
             self._cover(inputs)
-            with intercepted(self), watched_exits(self.left), watched_tapes(self), self.discreet():
+            with operations_observed(self), host_reads_observed(self), tapes_observed(self), self.discreet():
                 yield
 
     @contextmanager
@@ -94,13 +101,13 @@ class CodeRecorder:
         with patched((VariableSnapshot, "note", note)):
             yield
 
-    def starts(self, name: str, inputs: list[Any]) -> list[Any]:
+    def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
         if not self._elsewhere():
             with self._apart():
                 self._cover(inputs)
         return inputs
 
-    def ran(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+    def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
         if not self._elsewhere():
             with self._apart():
                 self._cover(outputs if name == "Const" else ())
@@ -108,7 +115,7 @@ class CodeRecorder:
             self._add(name, inputs, outputs, attrs)
         return outputs
 
-    def brought(
+    def gradient_defined(
         self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[..., Any], call: Any
     ) -> None:
         if not self._elsewhere():
@@ -130,7 +137,7 @@ class CodeRecorder:
             RecordedOperation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function)
         )
 
-    def accessed(self, variable: Any) -> None:
+    def variable_accessed(self, variable: Any) -> None:
         if self._elsewhere():
             return
         line = self._line()
@@ -145,12 +152,12 @@ class CodeRecorder:
     def function_called(self) -> None:
         self.functions = True
 
-    def left(self, tensor: Any, method: str) -> Any:
+    def host_read(self, tensor: Any, method: str) -> Any:
         if not self._elsewhere():
             self.note(Exit(tensor, method, self._line()))
         return tensor
 
-    def turned(self, tape: Any, change: str) -> None:
+    def tape_changed(self, tape: Any, change: str) -> None:
         if self._elsewhere():
             return
         number = self._number(tape)
@@ -160,22 +167,24 @@ class CodeRecorder:
             self.active.remove(number)
         self.note(TapeChange(number, change, self._line()))
 
-    def watched(self, tape: Any, tensors: Any) -> None:
+    def tensors_watched(self, tape: Any, tensors: Any) -> None:
         if self._elsewhere():
             return
         line = self._line()
         for tensor in tf.nest.flatten(tensors):
             self.note(WatchEvent(self._number(tape), tensor, line))
 
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
+    def derivative_requested(
+        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
+    ) -> Any:
         if self._elsewhere() or self.call is not None:
-            return answer()
+            return compute()
         asked = DerivativeRequest(self.calls, len(self.events), self._number(tape), method, arguments, self._line())
         self.calls, self.call = self.calls + 1, self.calls
         result, error = None, None
         try:
             with nullcontext() if method == "gradient" else self._vectorized():
-                result = answer()
+                result = compute()
         except Exception as raised:
             error = raised
             raise
@@ -202,7 +211,7 @@ class CodeRecorder:
         """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
         detector = polymorphic_function._FrequentTracingDetectorManager
         silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
-        with self._apart(), run_eagerly(False), silent:
+        with self._apart(), functions_run_eagerly(False), silent:
             yield
 
     def _number(self, tape: Any) -> int:

@@ -11,7 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.interception import intercepted, run_eagerly, watched_exits, watched_tapes
+from gradcheck.explanation.interception import (
+    functions_run_eagerly,
+    host_reads_observed,
+    operations_observed,
+    tapes_observed,
+)
 from gradcheck.explanation.paths import written
 from gradcheck.explanation.places import Line, called
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, Exit, Origin, RecordedOperation, key
@@ -110,19 +115,19 @@ class Replay(CodeRecorder):
         """Watch the block: the tapes, and if `whole` the operations."""
         with ExitStack() as stack:
             if whole:
-                stack.enter_context(intercepted(self))
-                stack.enter_context(watched_exits(self.left))
+                stack.enter_context(operations_observed(self))
+                stack.enter_context(host_reads_observed(self))
             else:
-                stack.enter_context(run_eagerly())
-            stack.enter_context(watched_tapes(self))
+                stack.enter_context(functions_run_eagerly())
+            stack.enter_context(tapes_observed(self))
             stack.enter_context(self.discreet())
             yield
 
-    def starts(self, name: str, inputs: list[Any]) -> list[Any]:
-        inputs = super().starts(name, inputs)
+    def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
+        inputs = super().before_operation(name, inputs)
         return [self.captured.get(id(tensor), tensor) for tensor in inputs] if self.captured else inputs
 
-    def ran(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+    def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
         if not self._elsewhere():
             for position, tensor in enumerate(outputs):
                 delta = self.outputs.get((self.count, position))
@@ -130,27 +135,29 @@ class Replay(CodeRecorder):
                     with self._apart():
                         outputs[position] = tensor + delta
             self._shift(inputs)
-        return super().ran(name, inputs, outputs, attrs)
+        return super().after_operation(name, inputs, outputs, attrs)
 
-    def left(self, tensor: Any, method: str) -> Any:
-        return self.captured.get(id(super().left(tensor, method)), tensor)
+    def host_read(self, tensor: Any, method: str) -> Any:
+        return self.captured.get(id(super().host_read(tensor, method)), tensor)
 
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
+    def derivative_requested(
+        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
+    ) -> Any:
         if self._elsewhere() or self.call is not None:
-            return answer()
+            return compute()
         if self.calls != self.stop:
-            return self._passed(tape, method, arguments, answer)
+            return self._passed(tape, method, arguments, compute)
         self.target = tuple(tf.nest.flatten(arguments["target"]))
         if self.answer:
-            super().asked(tape, method, arguments, answer)
+            super().derivative_requested(tape, method, arguments, compute)
             (self.results,) = [event.results for event in self.events if isinstance(event, DerivativeCall)][-1:]
         raise Reached
 
-    def _passed(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
+    def _passed(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]) -> Any:
         """A derivative before the one in question; where that does not depend on it, the answer from before will do."""
         known = self.idle.get(self.calls)
         if known is None:
-            return super().asked(tape, method, arguments, answer)
+            return super().derivative_requested(tape, method, arguments, compute)
         self.calls += 1
         self.count += known.operations
         if not tape._persistent:

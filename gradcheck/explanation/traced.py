@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.interception import watched_tapes
+from gradcheck.explanation.interception import Observer, tapes_observed
 from gradcheck.explanation.places import called
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event
 from gradcheck.explanation.replay import Code
@@ -21,24 +21,20 @@ NAME = "the code with its tf.function traced"
 
 
 @dataclass
-class _Answers:
+class _Answers(Observer):
     """Watches tapes, and keeps the answers to the derivatives that somebody's own code asks for."""
 
     found: list[tuple[Any, ...]] = field(default_factory=list)
     asking: bool = False
 
-    def turned(self, tape: Any, change: str) -> None:
-        pass
-
-    def watched(self, tape: Any, tensors: Any) -> None:
-        pass
-
-    def asked(self, tape: Any, method: str, arguments: dict[str, Any], answer: Callable[..., Any]) -> Any:
+    def derivative_requested(
+        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
+    ) -> Any:
         if self.asking:
-            return answer()
+            return compute()
         self.asking = True
         try:
-            result = answer()
+            result = compute()
         finally:
             self.asking = False
         self.found.append(tuple(tf.nest.flatten(result)))
@@ -54,7 +50,7 @@ def as_traced(code: Code) -> tuple[Code, SourceResult | None]:
     if not code.record.functions or code.record.error is not None:
         return code, None
     answers = _Answers()
-    with state_restored(), watched_tapes(answers):
+    with state_restored(), tapes_observed(answers):
         try:
             result = called(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
         except Exception as error:

@@ -153,11 +153,16 @@ class Stopped(RunEvent, frozen=True):
         return Mode(self.path, self.mode)
 
     @property
+    def where(self) -> str:
+        """The order and, unless it is the plain one, the mode, in words."""
+        return f"order {self.order}" + ("" if self.taken == PLAIN else f" ({self.taken})")
+
+    @property
     def name(self) -> str:
         """A name for files that depends on the kind, the order, the mode and the graph's operations only."""
         operations = " ".join(sorted({node.op for node in self.document.nodes}))
         taken = "" if self.taken == PLAIN else f" {self.taken}"
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind}{taken} order{self.order} {operations}".lower())
+        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order}{taken} {operations}".lower())
         return f"{words[:80].strip('-')}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
 
 

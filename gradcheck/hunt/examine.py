@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 from unittest import SkipTest
 
@@ -18,7 +18,7 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects.records import Defect
 from gradcheck.defects.region import describe
-from gradcheck.hunt import modes, trial
+from gradcheck.hunt import modes, monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import GraphFinding, literal
@@ -26,7 +26,7 @@ from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.running import watch
+from gradcheck.hunt.report.evidence import completed
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -34,15 +34,20 @@ Array = np.ndarray[Any, Any]
 
 
 class Found(GradientMismatch):
-    """A mismatch in a drawn graph; `discovery` is what its report is written from."""
+    """A mismatch in a drawn graph; its report is written from `discovery`, which is completed when it is asked for."""
 
-    discovery: GraphFinding
+    found: GraphFinding
+
+    @cached_property
+    def discovery(self) -> GraphFinding:
+        """The finding with all that its report shows."""
+        return completed(self.found)
 
 
 @contextmanager
 def drawing(operation: str, order: int, coverage: Coverage) -> Iterator[None]:
     """Around the drawing of a graph, as an example of `operation`: counts one that is rejected, as invalid."""
-    watch.current().begin(operation, order)
+    monitor.current().begin(operation, order)
     try:
         yield
     except UnsatisfiedAssumption:
@@ -65,17 +70,18 @@ def examine(
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
     of the known `defects` (those of the installed TensorFlow, if None).
 
-    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then it checks only the
-    graphs that did, and returns None for others, so that Hypothesis comes to its end with what it has.
+    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then, and once the time
+    for shrinking is over, it checks only the graphs that did, and returns None for others, so that Hypothesis comes to
+    its end with what it has.
     """
-    watching = watch.current()
-    if watching.over and graph not in watching.failed:
-        if watching.failed:
+    now = monitor.current()
+    if now.expired and graph not in now.failed:
+        if now.failed:
             return None
         # Only now: Hypothesis takes a test that stops before it has drawn what it drew before for a flaky one.
         raise SkipTest("the time for hunting is over")
-    watching.begin(operation, order)
-    watching.runs(graph)
+    now.begin(operation, order, mode)
+    now.before(lambda: graph)
     checked = trial.run(graph, (order,)) if mode == PLAIN else modes.run(graph, (order,), mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
@@ -84,15 +90,15 @@ def examine(
     if verdict == CANNOT_RUN and checked.result.orders[order].notes:
         coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
-    watching.resolved(checked.result.orders[order].relative_resolution)
+    now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
         found = discovery(checked, order)
         if match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
                 _text(checked), checked.result
             )
-            failure.discovery = found
-            watching.failed[graph] = failure
+            failure.found = found
+            now.fail(graph, failure)
             raise failure from None
     return checked
 
@@ -137,7 +143,7 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         describe([values[parent] for parent in node.parents]),
         _cotangent(values[-1], findings[0].output if checked.kinks else None),
         _direction(graph, values[-1]) if order == 2 else (),
-        current(watch.current().seed),
+        current(monitor.current().seed),
         values=tuple(literal(value) for value in values),
         path=checked.mode.path,
         mode=checked.mode.mode,

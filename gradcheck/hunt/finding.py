@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from gradcheck.documents import Order
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.script import to_python
-from gradcheck.result import Finding, Kind
+from gradcheck.result import Finding, Kind, Verdict
 
 
 class Derivative(Protocol):
@@ -60,13 +61,40 @@ class NodeCheck:
 
 
 @dataclass(frozen=True)
+class ElementCheck:
+    """One coordinate of the derivative as the trial compared it; it may be off by `allowed` before that is noticed."""
+
+    verdict: Verdict
+    autodiff: float
+    difference: float
+    bound: float
+    allowed: float
+
+    @property
+    def excess(self) -> float:
+        """The error over what is allowed; NaN where autodiff or the estimate is not finite."""
+        gap = abs(self.autodiff - self.difference)
+        return gap / self.allowed if self.allowed else gap and math.inf
+
+
+@dataclass(frozen=True)
+class StepCurve:
+    """Plain central difference `quotients` of one coordinate of the derivative at `steps`, widest first."""
+
+    coordinate: int
+    steps: tuple[float, ...]
+    quotients: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class GraphFinding:
     """A minimal graph whose derivative is wrong.
 
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `description` says in a few
     words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
-    input. `values` are those at all positions, `nodes` what blaming found; both may be left out.
+    input. `values` are those at all positions, `nodes` what blaming found, `elements` the trial's comparison, one entry
+    a coordinate of the inputs, `curve` the step-size curve of the worst of them; all of these may be left out.
 
     >>> from gradcheck.hunt.graph import Node
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
@@ -86,6 +114,8 @@ class GraphFinding:
     environment: Environment | None = None
     values: tuple[Input, ...] = ()
     nodes: tuple[NodeCheck, ...] = ()
+    elements: tuple[ElementCheck, ...] = ()
+    curve: StepCurve | None = None
     path: str = "reverse"
     mode: str = "eager"
 

@@ -26,7 +26,7 @@ import os, signal, time
 import numpy as np
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.opspec import OpSpec
-from gradcheck.hunt.report import confirm
+from gradcheck.hunt.report import confirmation
 
 def confirmed(script):
     if os.environ.get("CTRL_C"):
@@ -35,7 +35,7 @@ def confirmed(script):
     return confirm.Confirmation(1, "WRONG")
 
 
-confirm.confirm = confirmed  # a process of its own for every finding takes long
+confirmation.confirm = confirmed  # a process of its own for every finding takes long
 
 
 def crash(x):
@@ -62,12 +62,21 @@ def crash_backwards(x):
     return run(x)
 
 
+def crash_traced(x):
+    import tensorflow as tf
+    if not tf.executing_eagerly():
+        os.abort()
+    return tf.identity(x)
+
+
 np.planted_crash, np.planted_hang, np.planted_crash_backwards = crash, hang, crash_backwards
+np.planted_crash_traced = crash_traced
 for name, source in {
     "planted_wrong": "tf.grad_pass_through(tf.square)({0})",
     "planted_wrong_too": "tf.grad_pass_through(tf.exp)({0})",
     "planted_crash": "np.planted_crash({0})",
     "planted_crash_backwards": "np.planted_crash_backwards({0})",
+    "planted_crash_traced": "np.planted_crash_traced({0})",
     "planted_hang": "np.planted_hang({0})",
 }.items():
     CATALOGUE[name] = OpSpec(name, "planted", source, ("Identity",), starts=((2,),))
@@ -90,8 +99,10 @@ import os
 import pytest
 from gradcheck.strategies.graphs import graphs
 from hypothesis import given, strategies as st
+from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt.examine import drawing, examine
 
+MODE = Mode(mode=os.environ.get("MODE", "eager"))
 CASES = [
     pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name))
     for name in os.environ["PLANTED"].split(",")
@@ -104,7 +115,7 @@ CASES = [
 def test_planted(gradcheck_coverage, operation, order, data):
     with drawing(operation, order, gradcheck_coverage):
         graph = data.draw(graphs(containing=operation, operations=[operation, "add"], order=order, max_nodes=2))
-    examine(graph, order, gradcheck_coverage, operation=operation, defects=())
+    examine(graph, order, gradcheck_coverage, operation=operation, defects=(), mode=MODE)
 """
 
 
@@ -124,10 +135,16 @@ class Suite:
 
     def run(self, planted: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Runs pytest with these operations to its end; at most five minutes."""
+        return self.call(planted, self.command(*arguments), **options)
+
+    def call(
+        self, planted: str, command: list[str], mode: str = "eager", **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """The same for any command line; `mode` is that of the derivatives that the suite takes."""
         return subprocess.run(
-            self.command(*arguments),
+            command,
             cwd=self.root,
-            env=self.environment(planted),
+            env={**self.environment(planted), "MODE": mode},
             text=True,
             capture_output=True,
             timeout=300,
@@ -159,13 +176,13 @@ class Suite:
     def findings(self) -> dict[str, str]:
         """The JSON reports by name."""
         return {
-            path.name: path.read_text() for path in sorted(self.reports.glob("*.json")) if path.name != "turns.json"
+            path.name: path.read_text() for path in sorted(self.reports.glob("*.json")) if path.name != "schedule.json"
         }
 
     def whole(self, *, killed: bool = False) -> bool:
         """Whether every report and event can be read; unless a process was `killed`, no temporary file is left."""
         for path in self.reports.glob("*order1*.json"):
-            reading.read(path)
+            json_report.read(path)
         left = [path for path in self.reports.rglob("*") if path.suffix in (".tmp", ".new")]
         return killed or not (left or self.told.remarks)
 

@@ -14,7 +14,7 @@ import pytest
 
 from gradcheck.hunt.events import Crash, EventFile, KnownReplayed, State
 from gradcheck.hunt.report.run import read
-from gradcheck.hunt.running.aggregate import load
+from gradcheck.hunt.running.schedule import load
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,8 +45,8 @@ def test_a_night_in_small_keeps_its_budget_and_remembers_whose_turn_it_was(tmp_p
     assert {name for name in operations if not name.startswith("(")} <= {"exp", "tan"}
     assert run.known
     assert {event.seed for event in run.started} >= {"3"}
-    turns = load(tmp_path / "night" / "turns.json")
-    assert {event.name for event in run.known} <= {name.rpartition("[")[2].rstrip("]") for name in turns}
+    schedule = load(tmp_path / "night" / "schedule.json")
+    assert {event.name for event in run.known} <= {name.rpartition("[")[2].rstrip("]") for name in schedule}
     merged = script("merge", str(tmp_path), str(tmp_path / "merged"), GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
     assert merged.returncode == 0, merged.stdout + merged.stderr
     assert "operations" in (tmp_path / "summary.md").read_text()
@@ -63,7 +63,7 @@ def night(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / f"night{number}"
         with EventFile(folder / "events", "main", started()) as file:
             for name in names:
-                file.write(Crash(name, 1, example(name), "killed by SIGABRT `rm` <b>"))
+                file.write(Crash.of(name, 1, example(name), "killed by SIGABRT `rm` <b>"))
             file.write(KnownReplayed("old-defect", State.STILL, "2.21.0"))
             file.write(KnownReplayed("gone-defect", State.FIXED, "2.21.0"))
         return folder

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.reliability.conftest import TWO, Suite
+import json
+import sys
+from dataclasses import replace
+
+from gradcheck.autodiff.mode import FUNCTION, Mode
+from gradcheck.hunt.events import Crash, EventFile
+from tests.reliability.conftest import TWO, Suite, started
 
 OTHERS = "sin,cos"
 
@@ -34,13 +40,33 @@ def test_an_example_that_hangs_is_ended_at_its_limit_and_the_run_goes_on(suite: 
     assert not list((suite.reports / "running").glob("*"))
 
 
-def test_without_workers_the_next_run_tells_of_the_crash(suite: Suite) -> None:
-    result = suite.run("planted_crash")
+def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(suite: Suite) -> None:
+    """The operation aborts only where it is traced: run eagerly, the graph would come to its end."""
+    operation = "planted_crash_traced"
+    result = suite.call(operation, suite.command(), mode=FUNCTION)
     assert result.returncode == -6
     assert list((suite.reports / "running").glob("*.json"))
     result = suite.run("sin")
     (crash,) = suite.told.crashes
-    assert crash.operation == "planted_crash"
-    assert "killed by SIGABRT at" in crash.message
+    assert crash.operation == operation
+    assert crash.taken == Mode(mode=FUNCTION)
+    assert f"killed by SIGABRT at the derivative of order 1 ({crash.taken})" in crash.message
     assert f"new crash: {crash.name}" in result.stdout
+    assert "tf-function" in crash.name
+    assert f"order 1 ({crash.taken})" in (suite.reports / "summary.md").read_text()
     assert not list((suite.reports / "running").glob("*"))
+    assert [replayed(suite, crash), replayed(suite, replace(crash, mode="eager"))] == [
+        (1, "still wrong", f"killed by SIGABRT at the derivative of order 1 ({crash.taken})"),
+        (0, "fixed", "it came to its end"),
+    ]
+
+
+def replayed(suite: Suite, crash: Crash) -> tuple[int, str, str]:
+    """The exit code of `gradcheck replay` of a folder with one crash, and what it says of it."""
+    folder = suite.root / f"replayed-{crash.mode}"
+    with EventFile(folder / "events", "main", started()) as file:
+        file.write(crash)
+    command = [sys.executable, "-m", "gradcheck", "replay", "--json", str(folder)]
+    done = suite.call(crash.operation, command)
+    (one,) = json.loads(done.stdout)["findings"]
+    return done.returncode, one["state"], one["message"]

@@ -9,8 +9,6 @@ import sys
 import pytest
 
 from gradcheck.defects import tape_program as form
-from gradcheck.hunt.tapes.model import NoneTakenError, run
-from gradcheck.hunt.tapes.prediction_check import compare
 from gradcheck.defects.tape_program import (
     Apply,
     Assign,
@@ -31,6 +29,8 @@ from gradcheck.defects.tape_program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.model import NoneTakenError, run
+from gradcheck.hunt.tapes.prediction_check import compare
 from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS
 
 X = Variable("x", Literal((2,), (3.0, 0.7)))

@@ -13,7 +13,7 @@ import pytest
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.report.run import read
-from gradcheck.hunt.running.aggregate import load
+from gradcheck.hunt.running.schedule import load
 from tests.machine import ELSEWHERE
 from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
 
@@ -24,7 +24,7 @@ MANY = """
     import time
     from dataclasses import replace
     import pytest
-    from gradcheck.pytest_plugin import ASKED
+    from gradcheck.pytest_plugin import CONFIGURATION
 
     @pytest.mark.parametrize("name", [
         pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in ("exp", "sin", "sinh", "tan")
@@ -32,9 +32,9 @@ MANY = """
     def test_hunt(gradcheck_coverage, gradcheck_operations, name, pytestconfig):
         print("ran", name, gradcheck_operations)
         gradcheck_coverage.count(name, 1)
-        asked = pytestconfig.stash[ASKED]
-        if name == "sin" and asked.minutes == 5:  # the time is over from now on
-            pytestconfig.stash[ASKED] = replace(asked, deadline=0.0)
+        configuration = pytestconfig.stash[CONFIGURATION]
+        if name == "sin" and configuration.minutes == 5:  # the time is over from now on
+            pytestconfig.stash[CONFIGURATION] = replace(configuration, deadline=0.0)
         time.sleep(0.3)
 
     def test_other():
@@ -81,11 +81,11 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     result = run(pytester, "-v", "--gradcheck-minutes=5", *workers)
     result.assert_outcomes(passed=3, skipped=2)
     result.stdout.fnmatch_lines(["*minutes are over: all that was found is in reports. To go on: python -m pytest *"])
-    turns = load(pytester.path / "reports" / "turns.json")
-    assert [name.partition("[")[2] for name in sorted(turns)] == ["exp]", "sin]"]
+    schedule = load(pytester.path / "reports" / "schedule.json")
+    assert [name.partition("[")[2] for name in sorted(schedule)] == ["exp]", "sin]"]
     result = run(pytester, "-s", "--gradcheck-minutes=100")
     assert ran(result) == ["sinh", "tan", "other", "exp", "sin"]
-    assert {*load(pytester.path / "reports" / "turns.json").values()} == {2}
+    assert {*load(pytester.path / "reports" / "schedule.json").values()} == {2}
 
 
 @pytest.mark.parametrize("option", ["minutes=0", "minutes=nan", "limit=-1", "minutes=inf"])

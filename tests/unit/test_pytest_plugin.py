@@ -25,11 +25,11 @@ FINDING = """
     import pytest
     from gradcheck.result import Finding, Kind
     from gradcheck.hunt.graph import Graph, Input, Node
-    from gradcheck.hunt.report import confirm
-    from gradcheck.hunt.report.confirm import Confirmation
+    from gradcheck.hunt.report import confirmation
+    from gradcheck.hunt.report.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding, literal
 
-    confirm.confirm = lambda script: Confirmation(1, "WRONG")
+    confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 
     class Wrong(AssertionError):
         pass
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_written_the_finding_is_printed_in_full(pytester: p
     assert "NOT WRITTEN: the report sin-order1" in output
     assert "--gradcheck-reports=DIR" in output
     assert "def function(x):" in output
-    assert "autodiff 2.0, difference 1.0" in output
+    assert "autodiff 2.0, finite-difference estimate 1.0" in output
     assert "new finding: sin, wrong value at order 1: not written" in output
 
 

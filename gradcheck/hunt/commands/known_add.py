@@ -19,16 +19,13 @@ from gradcheck.defects.records import NAME, Defect, Releases, Values
 from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, special
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
-from gradcheck.hunt.admission import admit
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, known_folder, subcommand, tensorflow
-from gradcheck.hunt.derivative import STEP, close, differences, values
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Node
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.opspec import Choice
-from gradcheck.hunt.recheck import of_report, taken
 from gradcheck.hunt.report import json_report
 
 CLOSE = 1e-5
@@ -50,6 +47,8 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
     """
+    from gradcheck.hunt.recheck import taken
+
     _refuse_right(found)
     try:
         made = Defect(
@@ -88,6 +87,8 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
     Raises CommandError where they cannot be computed.
     """
+    from gradcheck.hunt.admission import admit
+
     try:
         at = admit(found.graph)
     except Exception as error:
@@ -97,6 +98,8 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
 
 def _refuse_right(found: GraphFinding) -> None:
+
+    from gradcheck.hunt.recheck import of_report
 
     seen = of_report(found)
     if seen.state is State.CANNOT_RUN:
@@ -127,6 +130,8 @@ def _region(found: GraphFinding, wide: bool) -> Region:
 
 def _right(found: GraphFinding, given: Values | None) -> Values:
     """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
+
+    from gradcheck.hunt.derivative import STEP, close, differences, values
 
     one, other = (values(differences(found, step=step)) for step in (STEP, STEP / 4))
     told = [list(part or ()) for part in one]
@@ -187,8 +192,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    """Adds the defect asked for, once everything about it has been looked at."""
-
+    """Adds the defect asked for, once everything about it has been compared."""
     found, folder = _report(asked.finding), known_folder(asked.folder)
     release, found = tensorflow(), with_values(found)
     name = name_of(found) if asked.name is None else asked.name

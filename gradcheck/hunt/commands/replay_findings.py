@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import documents
-from gradcheck.defects.records import Defect, Known, TapeDefect
+from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, subcommand, table, tensorflow
@@ -20,8 +20,8 @@ from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import EVENTS
-from gradcheck.hunt.running.crashes import fate
-from gradcheck.hunt.running.watch import ProcessRecorder
+from gradcheck.hunt.running.crashes import RerunOutcome, rerun
+from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
@@ -30,9 +30,15 @@ MORE = """A finding is a report's JSON or a file of reports/known. A folder stan
 `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
 is executed: it names operations of the catalogue and numbers.
 
-exit codes: 0 still wrong, 1 fixed, 2 cannot run; for several findings the highest: 0 if all are still wrong, 1 if
-one or more are fixed, 2 if one or more cannot run."""
-CODES = {State.STILL: 0, State.FIXED: 1, State.CANNOT_RUN: 2}
+exit codes: 0 right or fixed, 1 still wrong, 2 cannot tell, as of a report's script; for several findings the
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
+CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
+RERUNS = {
+    RerunOutcome.CRASHED: State.STILL,
+    RerunOutcome.HUNG: State.STILL,
+    RerunOutcome.ENDED: State.FIXED,
+    RerunOutcome.NOT_RUN: State.CANNOT_RUN,
+}
 NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
 
 
@@ -114,11 +120,12 @@ def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
     """Runs a graph that ended or held up its process once more, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
         recorder = ProcessRecorder(Path(folder, "graph.json"))
-        recorder.note(one.operation, one.order, one.graph)
-        again = fate(recorder.path, limit)
-        recorder.forget()
-    state = State.STILL if again.crashed or again.hung else State.FIXED if again.ended else State.CANNOT_RUN
-    return Replayed(str(place), NAMES[state], again.told, one.kind, one.name, one.operation, one.order, one.kind)
+        recorder.before(one.operation, one.order, one.taken, one.graph)
+        again = rerun(recorder.path, limit)
+        recorder.remove()
+    return Replayed(
+        str(place), NAMES[RERUNS[again.outcome]], again.message, one.kind, one.name, one.operation, one.order, one.kind
+    )
 
 
 def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
@@ -138,7 +145,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     try:
-        found: Defect | TapeDefect | Report = documents.read(path, Defect | TapeDefect | Report)  # type: ignore[arg-type]
+        found: Known | Report = documents.read(path, Known | Report)  # type: ignore[arg-type]  # a union is no type
         if isinstance(found, Report):
             return _report(path, found.discovery, defects)
         known_graphs.check(found)
@@ -154,10 +161,8 @@ def _known(path: Path, found: Known, release: str) -> Replayed:
     seen, name = of_known(found), found.name if found.covers(release) else None
     if isinstance(found, Defect):
         return _told(path, seen, "known", found, found.kind, name)
-    state = NAMES[seen.state]
-    return Replayed(
-        str(path), state, seen.message, "known", found.name, kind=found.kind, known=name, changed=seen.changed
-    )
+    state, kind = NAMES[seen.state], found.kind
+    return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
 
 
 def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Replayed:
@@ -203,7 +208,7 @@ def _next(seen: Sequence[Replayed]) -> str:
             return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
     for one in seen:
         if one.state == NAMES[State.STILL] and one.source in ("crash", "hang"):
-            return f"python -m pytest tests/properties --gradcheck-ops={shlex.quote(str(one.operation))}"
+            return runs.hunt([str(one.operation)])
     for one in seen:
         if one.state == NAMES[State.CANNOT_RUN]:
             return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"

@@ -66,9 +66,10 @@ def missing_shards(started: Iterable[Started]) -> list[str]:
 
 
 def hunt(operations: Iterable[str]) -> str:
-    """The command that hunts with these operations, at most twelve of them."""
-    names = list(dict.fromkeys(operations))[:SHOWN]
-    return f"python -m pytest tests/properties {shlex.quote('--gradcheck-ops=' + ','.join(names))}"
+    """The command that hunts with these operations, at most twelve of them; with all, if only groups are named."""
+    names = [name for name in dict.fromkeys(operations) if not name.startswith("(")][:SHOWN]
+    chosen = f" {shlex.quote('--gradcheck-ops=' + ','.join(names))}" if names else ""
+    return f"python -m pytest tests/properties --hypothesis-profile=dev{chosen}"
 
 
 def _events(folder: Path) -> Path:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.report.markup import Markup, element
 from gradcheck.hunt.script import variables
+from gradcheck.result import Verdict
 
 HIGH = 46
 GAP_X = 26
@@ -34,32 +34,54 @@ class Box:
     width: float
 
 
-def drawing(found: GraphFinding) -> Markup:
-    """An SVG drawing; the culprit, and nodes whose own derivative is wrong, are marked by colour and by a word."""
+@dataclass(frozen=True)
+class NodeBox:
+    """A position, drawn: a rectangle around the middle `x`, with its lines of text and their ordinates."""
+
+    mark: str
+    x: float
+    left: float
+    top: float
+    width: float
+    lines: list[tuple[str, float]]
+    height: int = HIGH
+
+    @property
+    def rounding(self) -> int:
+        """The radius of the corners."""
+        return HIGH // 2 if self.mark == "input" else 8
+
+
+@dataclass(frozen=True)
+class GraphDrawing:
+    """A graph as its template draws it; `edges` are the paths of SVG."""
+
+    label: str
+    width: int
+    height: int
+    nodes: list[NodeBox]
+    edges: list[str]
+
+
+def drawing(found: GraphFinding) -> GraphDrawing:
+    """The graph; the culprit, and nodes whose own derivative is wrong, are marked by colour and by a word."""
     graph = found.graph
-    wrong = {node.position for node in found.nodes if node.verdict.startswith("mismatch")}
+    wrong = {node.position for node in found.nodes if node.verdict.startswith(Verdict.MISMATCH)}
     marks = [_kind(position, found, wrong) for position in range(graph.size)]
     texts = [(first, second + WORDS.get(mark, "")) for (first, second), mark in zip(labels(graph), marks, strict=True)]
     places = layout(graph, [LETTER * max(map(len, text)) + 24 for text in texts])
     boxes = [places[position] for position in range(graph.size)]
-    width = max(box.x + box.width / 2 for box in places.values()) + MARGIN
-    height = max(box.y for box in boxes) + HIGH / 2 + MARGIN
     depths = layers(graph)
-    edges = [
-        _edge([places[key] for key in way(parent, position, depths)], number, len(node.parents))
-        for position, node in graph.positions()
-        for number, parent in enumerate(node.parents)
-    ]
-    nodes = [_node(box, text, mark) for box, text, mark in zip(boxes, texts, marks, strict=True)]
-    return element(
-        "svg",
-        *edges,
-        *nodes,
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        width=f"{width:.0f}",
-        role="img",
-        class_="graph",
-        aria_label=f"graph of {len(graph.inputs)} inputs and {len(graph.nodes)} operations; culprit: {found.culprit}",
+    return GraphDrawing(
+        f"graph of {len(graph.inputs)} inputs and {len(graph.nodes)} operations; culprit: {found.culprit}",
+        round(max(box.x + box.width / 2 for box in places.values()) + MARGIN),
+        round(max(box.y for box in boxes) + HIGH / 2 + MARGIN),
+        [_node(box, text, mark) for box, text, mark in zip(boxes, texts, marks, strict=True)],
+        [
+            _edge([places[key] for key in way(parent, position, depths)], number, len(node.parents))
+            for position, node in graph.positions()
+            for number, parent in enumerate(node.parents)
+        ],
     )
 
 
@@ -132,25 +154,13 @@ def _kind(position: int, found: GraphFinding, wrong: set[int]) -> str:
     return "input" if position < len(found.graph.inputs) else "operation"
 
 
-def _node(box: Box, text: tuple[str, str], mark: str) -> Markup:
-    middle = {"text_anchor": "middle", "x": f"{box.x:.1f}"}
-    return element(
-        "g",
-        element(
-            "rect",
-            x=f"{box.x - box.width / 2:.1f}",
-            y=f"{box.y - HIGH / 2:.1f}",
-            width=f"{box.width:.1f}",
-            height=HIGH,
-            rx=HIGH / 2 if mark == "input" else 8,
-        ),
-        element("text", text[0], y=f"{box.y - 4:.1f}", class_="name", **middle),
-        element("text", text[1], y=f"{box.y + 13:.1f}", **middle),
-        class_=f"node {mark}",
-    )
+def _node(box: Box, text: tuple[str, str], mark: str) -> NodeBox:
+    lines = [(text[0], round(box.y - 4, 1)), (text[1], round(box.y + 13, 1))]
+    left, top = round(box.x - box.width / 2, 1), round(box.y - HIGH / 2, 1)
+    return NodeBox(mark, round(box.x, 1), left, top, round(box.width, 1), lines)
 
 
-def _edge(places: Sequence[Box], number: int, count: int) -> Markup:
+def _edge(places: Sequence[Box], number: int, count: int) -> str:
     """A line from the first place down to the `number`-th of `count` entries of the last one."""
     end = places[-1]
     entry = end.x + (number - (count - 1) / 2) * min(18, end.width / (count + 1))
@@ -162,5 +172,4 @@ def _edge(places: Sequence[Box], number: int, count: int) -> Markup:
         path += f"C{above.x:.1f} {middle:.1f} {x:.1f} {middle:.1f} {x:.1f} {bottom:.1f}"
         path += "" if below is end else f"V{below.y + HIGH / 2:.1f}"
     tip = end.y - HIGH / 2
-    path += f"M{entry - 4:.1f} {tip - 7:.1f}L{entry:.1f} {tip:.1f}L{entry + 4:.1f} {tip - 7:.1f}"
-    return element("path", d=path, class_="edge")
+    return path + f"M{entry - 4:.1f} {tip - 7:.1f}L{entry:.1f} {tip:.1f}L{entry + 4:.1f} {tip - 7:.1f}"

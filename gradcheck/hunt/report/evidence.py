@@ -6,7 +6,7 @@ A diagram that cannot be computed is left out, with the reason; it never costs t
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,51 +16,45 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.report.comparison import ElementComparison
-from gradcheck.hunt.report.heat_map import HeatMap, heat_maps
-from gradcheck.hunt.report.step_curve import StepCurve, step_curve
+from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.sampling import coordinate_steps
 from gradcheck.result import Verdict
 
+VERDICTS = (Verdict.AGREE, Verdict.AGREE, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class PageEvidence:
-    """How many elements are wrong of those compared, the step-size curve, the heat maps; or why there are none."""
-
-    wrong: int = 0
-    compared: int = 0
-    curve: StepCurve | None = None
-    maps: tuple[HeatMap, ...] = ()
-    problem: str = ""
-
-
-def evidence(found: GraphFinding) -> PageEvidence:
-    """The evidence for a discovery. Whatever is raised on the way becomes its `problem`."""
-    comparison = ElementComparison.of(found.graph, found.cotangent, found.direction, found.taken)
-    try:
-        wrong, compared = comparison.counts
-        maps = heat_maps(comparison)
-    except Exception as error:
-        return PageEvidence(problem=_told(error))
-    try:
-        return PageEvidence(wrong, compared, step_curve(comparison), maps)
-    except Exception as error:
-        return PageEvidence(wrong, compared, None, maps, _told(error))
-
-
 def completed(found: GraphFinding) -> GraphFinding:
-    """The discovery with the values at all positions and every node's own derivative, where it came without them."""
+    """The finding with the nodes' own derivatives, the elements' comparison and the step-size curve.
+
+    What cannot be computed is left out; it never costs the finding.
+    """
     with contextlib.suppress(Exception):
-        values = values_of(found.graph)
-        if not found.values:
-            found = replace(found, values=tuple(literal(value) for value in values))
-        if not found.nodes:
-            found = replace(found, nodes=own_derivatives(found.graph, values, found.order, found.taken))
+        nodes = own_derivatives(found.graph, values_of(found.graph), found.order, found.taken)
+        found = replace(found, nodes=nodes)
+    with contextlib.suppress(Exception):
+        comparison = ElementComparison.of(found.graph, found.cotangent, found.direction, found.taken)
+        table = comparison.entries
+        columns = (table.autodiff, table.difference, table.bound, table.allowed)
+        rows = zip(table.status.tolist(), *(column.tolist() for column in columns), strict=True)
+        found = replace(found, elements=tuple(ElementCheck(VERDICTS[status], *row) for status, *row in rows))
+        found = replace(found, curve=_curve(comparison))
     return found
+
+
+def _curve(comparison: ElementComparison) -> StepCurve:
+    """The curve at the worst element: of function values at order 1, of autodiff's first derivative at order 2."""
+    worst, problem, along = comparison.worst, comparison.problem, comparison.direction
+    point = problem.point
+    if along is None:
+        largest = float(coordinate_steps(point)[worst])
+        return step_curve(lambda at: problem.values(at)[:, 0], point, np.eye(point.size)[worst], largest, worst)
+    largest = float(np.min((coordinate_steps(point) / np.abs(along))[along != 0]))
+    return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, worst], point, along, largest, worst)
 
 
 def own_derivatives(graph: Graph, values: list[Array], order: int, mode: Mode = PLAIN) -> tuple[NodeCheck, ...]:

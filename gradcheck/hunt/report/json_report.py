@@ -9,15 +9,17 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from gradcheck import documents
+from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.defects.graph_document import MAX_NODES, ComputedTensor, GraphDocument, Tensor
 from gradcheck.defects.records import Signature
 from gradcheck.documents import MAX_ITEMS, MAX_WORDS, Count, Description, Document, DocumentError, Order, Real
+from gradcheck.files import FileRefusedError
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import GraphFinding, NodeCheck
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph_json import from_document, to_computed, to_document, to_input, to_tensor
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
 
 FORMAT = "gradcheck report"
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
@@ -69,13 +71,33 @@ class NodeCheckDocument(Document, frozen=True):
     bound: Real | None = None
 
 
+class ElementDocument(Document, frozen=True):
+    """An `ElementCheck`: one coordinate of the derivative as the trial compared it."""
+
+    verdict: Verdict
+    autodiff: Real
+    difference: Real
+    bound: Real
+    allowed: Real
+
+
+class CurveDocument(Document, frozen=True):
+    """A `StepCurve`: difference quotients of one coordinate of the derivative."""
+
+    coordinate: Count
+    steps: tuple[Real, ...]
+    quotients: tuple[Real, ...]
+
+
 RECORDS: dict[type[Document], type[Any]] = {
     PlaceDocument: Place,
     DiagnosisDocument: Diagnosis,
     FindingDocument: Finding,
     NodeCheckDocument: NodeCheck,
+    ElementDocument: ElementCheck,
+    CurveDocument: StepCurve,
 }
-NUMBERS = ("lost", "autodiff", "difference", "bound", "allowed")
+NUMBERS = ("lost", "autodiff", "difference", "bound", "allowed", "steps", "quotients")
 
 
 class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True, dict=True):
@@ -96,6 +118,8 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
     findings: Annotated[tuple[FindingDocument, ...], Meta(min_length=1)]
     values: tuple[ComputedTensor, ...]
     nodes: tuple[NodeCheckDocument, ...]
+    elements: tuple[ElementDocument, ...]
+    curve: CurveDocument | None
     environment: Environment | None
     confirmation: Confirmation | None
 
@@ -115,6 +139,8 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
             findings=findings,
             values=tuple(map(to_computed, found.values)) if few else (),
             nodes=documents.convert(documents.plain(found.nodes), tuple[NodeCheckDocument, ...]),
+            elements=documents.convert(documents.plain(found.elements), tuple[ElementDocument, ...]),
+            curve=None if found.curve is None else documents.convert(documents.plain(found.curve), CurveDocument),
             environment=found.environment,
             confirmation=confirmation,
         )
@@ -135,6 +161,14 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
             raise DocumentError("$.values", Description(f"{len(self.values)} values"), f"none, or {graph.size}")
         if any(not first <= node.position <= last for node in self.nodes):
             raise DocumentError("$.nodes", Description("a position that is no node"), f"{first} to {last}")
+        count = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
+        if len(self.elements) not in (0, count):
+            raise DocumentError("$.elements", Description(f"{len(self.elements)} elements"), f"none, or {count}")
+        curve = self.curve
+        if curve is not None and not (
+            curve.coordinate < len(self.elements) and 0 < len(curve.steps) == len(curve.quotients)
+        ):
+            raise DocumentError("$.curve", Description("something else"), "one quotient a step, of an element")
         result = getattr(CATALOGUE.get(graph.nodes[-1].op), "result", "complex128")
         if self.cotangent.dtype.startswith("complex") and not result.startswith("complex"):
             raise DocumentError("$.cotangent.dtype", self.cotangent.dtype, f"the output's, {result}")
@@ -156,6 +190,8 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
             self.environment,
             tuple(map(to_input, self.values)),
             _records(self.nodes),
+            _records(self.elements),
+            _records(self.curve),
             self.signature.path,
             self.signature.mode,
         )
@@ -185,14 +221,15 @@ def read(path: Path) -> Report:
     """
     try:
         return documents.read(path, Report)
-    except DocumentError as error:
-        raise ValueError(f"{path}: not a report of this project: {error}") from None
+    except (DocumentError, FileRefusedError) as error:
+        told = str(error).removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: not a report of this project: {told}") from None
 
 
 def _records(document: Any, name: str = "") -> Any:
     """The records that documents of them stand for, with numbers for those that JSON does not know."""
     if isinstance(document, tuple):
-        return tuple(map(_records, document))
+        return tuple(_records(part, name) for part in document)
     if type(document) in RECORDS:
         names = type(document).__struct_fields__
         return RECORDS[type(document)](**{each: _records(getattr(document, each), each) for each in names})

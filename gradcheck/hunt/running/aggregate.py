@@ -1,8 +1,7 @@
-"""A finding as the terminal mentions it: plain data, which a worker can send to its controller."""
+"""What the processes of a run send, added up: counts, findings, crash reports, remarks, the page of the whole run."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,22 +10,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck import files
-from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.known_graphs import left_out
-from gradcheck.hunt.report.run import HuntRun
-from gradcheck.hunt.report.writer import write_run
+from gradcheck.hunt.running import schedule
 from gradcheck.hunt.running.configuration import RunConfiguration
 
+if TYPE_CHECKING:
+    from gradcheck.hunt.coverage import Coverage
+    from gradcheck.hunt.events import Crash, Hang, Journal
+    from gradcheck.hunt.finding import GraphFinding
+    from gradcheck.hunt.report.run import HuntRun
 
-def mention(discovery: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
-    """What was found, and the files that say more."""
-    signature = discovery.signature
+STALE = 3600.0
+
+
+def summary_line(found: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
+    """A finding as the terminal names it, with the files that say more: plain data, which a worker can send."""
+    signature = found.signature
     return {
         "operation": signature.operation,
         "order": signature.order,
         "kind": signature.kind.value,
-        "name": discovery.name,
+        "name": found.name,
         "files": [str(path) for path in files],
     }
 
@@ -67,72 +70,18 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def write_overview(run: HuntRun, folder: Path) -> Path:
-    """Writes index.html and summary.md of what a run's processes told into a folder, and returns the former's path.
-
-    Raises OSError where the folder cannot be written to.
-    """
-    releases = {started.environment.tensorflow for started in run.started}
-    return write_run(run, folder, left_out(*releases))[0]
-
-
-FORMAT = "gradcheck turns"
-VERSION = 1
-LIMIT = 10_000_000
-
-
-def load(path: Path) -> dict[str, int]:
-    """For each test, the number of the last run that finished it; empty where there is no file yet.
-
-    Raises ValueError, which says what to do, for anything else in its place.
-    """
-    try:
-        data = json.loads(files.read(path, LIMIT))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(_refusal(path, str(error))) from None
-    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-        raise ValueError(_refusal(path, ascii(data)[:80]))
-    turns = data.get("turns")
-    if not isinstance(turns, dict) or not all(type(run) is int and run > 0 for run in turns.values()):
-        raise ValueError(_refusal(path, ascii(turns)[:80]))
-    return turns
-
-
-def save(path: Path, done: Iterable[str]) -> None:
-    """Gives the tests that were finished the number of a new run, later than all before.
-
-    Raises ValueError as `load` does, and OSError where nothing can be written.
-    """
-    turns = load(path)
-    latest = max(turns.values(), default=0) + 1
-    data: dict[str, Any] = {"format": FORMAT, "version": VERSION, "turns": {**turns, **dict.fromkeys(done, latest)}}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def _refusal(path: Path, given: str) -> str:
-    return f"{path}: not the turns of earlier runs: {given}. Delete the file; all tests then have an equal turn"
-
-
-if TYPE_CHECKING:
-    from gradcheck.hunt.coverage import Coverage
-    from gradcheck.hunt.events import Crash, Hang, Journal
-    from gradcheck.hunt.report.run import HuntRun
-
-TURNS, RUNNING = "turns.json", "running"
-STALE = 3600.0
-
-
 class Aggregate:
-    """Adds up what the tests told. `casualties` are graphs that ended a process, `remarks` what else is to be said."""
+    """Adds up what the tests sent.
 
-    def __init__(self, asked: RunConfiguration) -> None:
-        self.asked = asked
-        self.progress = Progress(asked.deadline)
+    `findings` are summary lines by name, `crashes` the events of graphs that ended a process, `remarks` (in their
+    order) what else is to be printed.
+    """
+
+    def __init__(self, configuration: RunConfiguration) -> None:
+        self.configuration = configuration
+        self.progress = Progress(configuration.deadline)
         self.findings: dict[str, dict[str, Any]] = {}
-        self.casualties: dict[str, Crash | Hang] = {}
+        self.crashes: dict[str, Crash | Hang] = {}
         self.remarks: dict[str, None] = {}
         self.cut_short = False
         self.page: Path | None = None
@@ -140,16 +89,16 @@ class Aggregate:
         self._finished: set[str] = set()
         self._journal: Journal | None = None
 
-    def add(self, nodeid: str, told: dict[str, Any], *, skipped: bool) -> None:
-        """What a hunting test told when it ended; `skipped` if the time was over first."""
+    def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
+        """What a hunting test sent when it ended; `skipped` if the time was over first."""
         self.cut_short |= skipped
-        outcomes = told.get("outcomes", [])
+        outcomes = sent.get("outcomes", [])
         self._outcomes += outcomes
         self.progress.examples += sum(count for *_, count in outcomes)
-        self.findings.update({finding["name"]: finding for finding in told.get("findings", [])})
+        self.findings.update({finding["name"]: finding for finding in sent.get("findings", [])})
         self.progress.findings = len(self.findings)
-        if told.get("problem"):
-            self.remarks[told["problem"]] = None
+        if sent.get("problem"):
+            self.remarks[sent["problem"]] = None
         if not skipped:
             self._finished.add(nodeid)
 
@@ -163,90 +112,87 @@ class Aggregate:
             coverage.outcomes[operation, order, outcome] += count
         return coverage
 
-    def look_into(self, recordings: Iterable[Path], returncode: int | None = None) -> None:
-        """Makes crashes and hangs of what dead processes recorded, and takes the recordings away."""
-        from gradcheck.hunt.running.crashes import casualty
+    def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
+        """Makes crashes and hangs of what dead processes recorded, and takes the records away."""
+        from gradcheck.hunt.running.crashes import crash_report
 
-        for path in recordings:
-            found = casualty(path, self.asked.limit, returncode)
-            if found is not None and found.event is not None:
-                self.casualties[found.event.name] = found.event
-                self._opened().write(found.event)
-                if self._opened().problem:
-                    self.remarks[str(self._opened().problem)] = None
+        for path in records:
+            report = crash_report(path, self.configuration.limit, returncode)
+            if report is not None and report.event is not None:
+                self.crashes[report.event.name] = report.event
+                journal = self._opened()
+                journal.write(report.event)
+                if journal.problem:
+                    self.remarks[journal.problem] = None
                     continue
-            elif found is not None:
-                self.remarks[found.remark] = None
+            elif report is not None:
+                self.remarks[report.remark] = None
             path.unlink(missing_ok=True)
 
-    def node_down(self, worker: str, returncode: int | None) -> None:
-        """A worker has died."""
-        self.look_into([self._running / f"{self.asked.name}-{worker}.json"], returncode)
+    def worker_died(self, worker: str, returncode: int | None) -> None:
+        """A worker's process has ended before it was told to."""
+        self.report_crashes([self.configuration.record(worker)], returncode)
 
-    def earlier_runs(self) -> None:
+    def recover(self) -> None:
         """Looks into what runs before this one left when they were killed."""
-        try:
-            from gradcheck.hunt.running.watch import remains
-        except ImportError:  # no fcntl here, so that nothing was recorded
-            return
-        self.look_into(remains(self._running))
-        for path in self.asked.folder.glob(".*.tmp"):
+        from gradcheck.hunt.running.process_recorder import abandoned
+
+        with suppress(ImportError):  # no fcntl here, so that nothing was recorded
+            self.report_crashes(abandoned(self.configuration.running))
+        for path in self.configuration.folder.glob(".*.tmp"):
             with suppress(OSError):  # another run may be as quick
                 if time.time() - path.stat().st_mtime > STALE:
                     path.unlink()
 
-    def interrupted(self, seconds: float) -> None:
-        """Ctrl-C: workers that were told to stop early cannot know it, nor tell of what they have kept."""
+    def interrupt(self, seconds: float) -> None:
+        """Ctrl-C: workers that were stopped early cannot know it, nor send what they have kept."""
         if not self._began:
             return
         from gradcheck.hunt.events import Ending, Finished
 
-        self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.asked.shard)))
+        self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.configuration.shard)))
         with suppress(OSError, ValueError):  # the page says why
-            for found in self._told.findings:
-                name = found.discovery.name
-                files = sorted(self.asked.folder.glob(f"{name}.*"))
-                self.findings.setdefault(name, mention(found.discovery, files))
+            for report in self._run.findings:
+                name = report.discovery.name
+                files = sorted(self.configuration.folder.glob(f"{name}.*"))
+                self.findings.setdefault(name, summary_line(report.discovery, files))
 
     def close(self) -> None:
-        """Ends the journal, writes the run's page, and remembers which tests had their turn."""
+        """Ends the journal, writes the run's page, and remembers which tests were finished."""
         if self._journal is not None:
             self._journal.close()
         try:
-            self.page = self._page()
+            self.page = self._written() if self._began else None
         except (OSError, ValueError) as error:
             self.remarks[f"the page of the run was not written: {error}"] = None
-        if self.asked.minutes is None:
+        if self.configuration.minutes is None:
             return
         try:
-            save(self.asked.folder / TURNS, self._finished)
+            schedule.save(self.configuration.folder / schedule.NAME, self._finished)
         except (OSError, ValueError) as error:
-            self.remarks[f"whose turn it was could not be kept: {error}"] = None
+            self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 
-    def _page(self) -> Path | None:
-        if not self._began:
-            return None
+    def _written(self) -> Path:
+        from gradcheck.hunt.known_graphs import left_out
+        from gradcheck.hunt.report.writer import write_run
 
-        return write_overview(self._told, self.asked.folder)
+        releases = {started.environment.tensorflow for started in self._run.started}
+        return write_run(self._run, self.configuration.folder, left_out(*releases))[0]
 
     @cached_property
-    def _told(self) -> HuntRun:
-        """What all processes told; read once they have ended."""
+    def _run(self) -> HuntRun:
+        """The events of all processes; read once they have ended."""
         from gradcheck.hunt.report.run import read
 
-        return read(self.asked.events, pattern=self.asked.pattern)
+        return read(self.configuration.events, pattern=self.configuration.pattern)
 
     def _opened(self) -> Journal:
         from gradcheck.hunt.events import journal
 
-        self._journal = self._journal or journal(self.asked, "main")
+        self._journal = self._journal or journal(self.configuration, "main")
         return self._journal
 
     @property
     def _began(self) -> bool:
-        """Whether a process of the run has told anything."""
-        return any(self.asked.events.glob(self.asked.pattern))
-
-    @property
-    def _running(self) -> Path:
-        return self.asked.folder / RUNNING
+        """Whether a process of the run has written an event."""
+        return any(self.configuration.events.glob(self.configuration.pattern))

@@ -1,4 +1,4 @@
-"""A share of a run: each machine of N takes its own tests, without asking the others."""
+"""What a run was asked to do: which tests and operations, how long, where its results go."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
     ('exp', 'sin', 'sinh')
     """
     known = tuple(names)
-    asked = patterns.replace(",", " ").split()
-    if not asked:
+    wanted = patterns.replace(",", " ").split()
+    if not wanted:
         raise ValueError(f"operations were {patterns!r}; expected names or globs, such as sin,reduce_*")
-    for pattern in asked:
+    for pattern in wanted:
         if not any(fnmatchcase(name, pattern) for name in known):
             near = get_close_matches(pattern, known, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint}")
-    return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in asked))
+    return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in wanted))
 
 
-EVENTS = "events"
+EVENTS, RUNNING = "events", "running"
 RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
 
 
@@ -69,8 +69,9 @@ RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
 class RunConfiguration:
     """`name` is the run's, `folder` that of its reports; `operations` None means all of the catalogue.
 
-    `limit` is the seconds an example may take, `deadline` a time.time() at which drawing ends, `turns` the numbers of
-    the last runs that finished each test, empty without a budget.
+    `limit` is the seconds an example may take, `shrink_seconds` those that a test may take from its first failure on,
+    `deadline` a time.time() at which drawing ends, `schedule` the numbers of the last runs that finished each test,
+    empty without a budget.
     """
 
     name: str
@@ -78,9 +79,10 @@ class RunConfiguration:
     shard: Shard
     operations: tuple[str, ...] | None
     limit: float
+    shrink_seconds: float
     minutes: float | None
     deadline: float
-    turns: Mapping[str, int]
+    schedule: Mapping[str, int]
     seed: str
 
     @property
@@ -93,11 +95,20 @@ class RunConfiguration:
         """What the names of this run's files of events look like."""
         return f"{self.name}-*.jsonl"
 
+    @property
+    def running(self) -> Path:
+        """The folder of what all processes are running."""
+        return self.folder / RUNNING
 
-def deadline(minutes: float | None, start: float) -> float:
+    def record(self, worker: str) -> Path:
+        """The file with the graph that a worker is running."""
+        return self.running / f"{self.name}-{worker}.json"
+
+
+def draw_deadline(minutes: float | None, start: float) -> float:
     """The time at which drawing ends, a little before the budget does, so that the run can end within it.
 
-    >>> deadline(10.0, start=0.0)
+    >>> draw_deadline(10.0, start=0.0)
     576.0
     """
     if minutes is None:

@@ -19,43 +19,43 @@ EVERY = 0.2
 
 
 class Controller:
-    """Shows a run. `asked_for` says whether the properties are among the tests."""
+    """Shows a run. `hunts` says whether the properties are among the tests."""
 
-    def __init__(self, config: pytest.Config, asked: RunConfiguration, asked_for: bool) -> None:
+    def __init__(self, config: pytest.Config, configuration: RunConfiguration, hunts: bool) -> None:
         self.config = config
-        self.whole = Aggregate(asked)
-        self._asked_for = asked_for
+        self.aggregate = Aggregate(configuration)
+        self._hunts = hunts
         self._shown = 0.0
         self._interrupted = False
 
     def pytest_sessionstart(self) -> None:
         """Looks into what killed runs left behind."""
-        if self._asked_for:
-            self.whole.earlier_runs()
+        if self._hunts:
+            self.aggregate.recover()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Knows the number of tests, where this process runs them itself."""
-        self.whole.progress.total = len(session.items)
+        self.aggregate.progress.total = len(session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Knows the number of tests from a worker."""
-        self.whole.progress.total = len(ids)
+        self.aggregate.progress.total = len(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Adds up what a test told."""
-        told = getattr(report, SENT, None)
-        if told is not None:
-            self.whole.add(report.nodeid, told, skipped=report.skipped)
+        """Adds up what a test sent."""
+        sent = getattr(report, SENT, None)
+        if sent is not None:
+            self.aggregate.add(report.nodeid, sent, skipped=report.skipped)
         if report.when == "teardown":
-            self.whole.progress.done += 1
+            self.aggregate.progress.done += 1
             self._show()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """A worker that died has left what it was running."""
         if error:
-            self.whole.node_down(node.gateway.id, _returncode(node))
+            self.aggregate.worker_died(node.gateway.id, _returncode(node))
 
     def pytest_keyboard_interrupt(self) -> None:
         """Ctrl-C."""
@@ -65,8 +65,8 @@ class Controller:
     def pytest_sessionfinish(self) -> None:
         """The run is over."""
         if self._interrupted:
-            self.whole.interrupted(time.time() - self.whole.progress.began)
-        self.whole.close()
+            self.aggregate.interrupt(time.time() - self.aggregate.progress.began)
+        self.aggregate.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -77,29 +77,30 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The table and what else is to be said, if properties ran."""
-        whole = self.whole
-        findings = [self._near(finding) for _, finding in sorted(whole.findings.items())]
-        if not (whole.coverage or findings or whole.casualties or whole.remarks or whole.page):
+        aggregate = self.aggregate
+        findings = [self._near(finding) for _, finding in sorted(aggregate.findings.items())]
+        if not (aggregate.coverage or findings or aggregate.crashes or aggregate.remarks or aggregate.page):
             return
         from gradcheck.hunt.coverage import table
 
         terminalreporter.section("gradcheck")
-        terminalreporter.write_line(table(whole.coverage, findings))
-        for name, event in sorted(whole.casualties.items()):
+        terminalreporter.write_line(table(aggregate.coverage, findings))
+        for name, event in sorted(aggregate.crashes.items()):
             terminalreporter.write_line(f"new {event.kind}: {name}: {event.message}")
             terminalreporter.write_line("\n".join(f"  {line}" for line in str(event.graph).split("\n")))
-        for remark in whole.remarks:
+        for remark in aggregate.remarks:
             terminalreporter.write_line(f"note: {remark}")
-        if whole.page is not None:
-            terminalreporter.write_line(f"report: {self._relative(str(whole.page))}")
-        if self._interrupted or whole.cut_short:
+        if aggregate.page is not None:
+            terminalreporter.write_line(f"report: {self._relative(str(aggregate.page))}")
+        if self._interrupted or aggregate.cut_short:
             terminalreporter.write_line(self._advice())
 
     def _advice(self) -> str:
         command = shlex.join(["python", "-m", "pytest", *self.config.invocation_params.args])
-        why = "interrupted" if self._interrupted else f"the {self.whole.asked.minutes:g} minutes are over"
+        configuration = self.aggregate.configuration
+        why = "interrupted" if self._interrupted else f"the {configuration.minutes:g} minutes are over"
         return (
-            f"{why}: all that was found is in {self._relative(str(self.whole.asked.folder))}. To go on: {command} "
+            f"{why}: all that was found is in {self._relative(str(configuration.folder))}. To go on: {command} "
             f"(examples that failed are tried first)"
         )
 
@@ -120,10 +121,10 @@ class Controller:
 
     def _show(self) -> None:
         now = time.monotonic()
-        if self.whole.progress.examples and self._line and now - self._shown >= EVERY:
+        if self.aggregate.progress.examples and self._line and now - self._shown >= EVERY:
             self._shown = now
             reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-            reporter.rewrite(self.whole.progress.line(), erase=True)
+            reporter.rewrite(self.aggregate.progress.line(), erase=True)
 
 
 def _returncode(node: Any) -> int | None:
@@ -134,7 +135,7 @@ def _returncode(node: Any) -> int | None:
     return None
 
 
-def asked_for(config: pytest.Config, folder: Path) -> bool:
+def hunts(config: pytest.Config, folder: Path) -> bool:
     """Whether the arguments ask for tests in this folder."""
     if not folder.is_dir():
         return False

@@ -10,52 +10,58 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.confirm import Confirmation, confirm
+from gradcheck.hunt.monitor import Monitor
+from gradcheck.hunt.report.confirmation import Confirmation, confirm
+from gradcheck.hunt.report.finding_text import properties, text
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.report.junit import properties
-from gradcheck.hunt.report.writer import ReportError, text, write
-from gradcheck.hunt.running import watch
-from gradcheck.hunt.running.aggregate import RUNNING, mention
+from gradcheck.hunt.report.writer import ReportError, write
+from gradcheck.hunt.running.aggregate import summary_line
 from gradcheck.hunt.running.configuration import RunConfiguration
-from gradcheck.hunt.running.watch import ProcessWatch, Watchdog
+from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 
 Properties = tuple[tuple[str, str], ...]
 
 
-class Process:
-    """`worker` names it within the run; `stderr` is the file descriptor on which a hanging example is reported."""
+class Worker:
+    """`name` is its own within the run; `stderr` is the file descriptor on which a hanging example is reported."""
 
-    def __init__(self, asked: RunConfiguration, worker: str, stderr: int) -> None:
-        self.asked = asked
+    def __init__(self, configuration: RunConfiguration, name: str, stderr: int) -> None:
+        self.configuration = configuration
         self.coverage = Coverage()
-        self.journal = journal(asked, worker)
+        self.journal = journal(configuration, name)
+        self.monitor = Monitor(
+            [Watchdog(configuration.limit, stderr)],
+            deadline=configuration.deadline,
+            shrink_seconds=configuration.shrink_seconds,
+            seed=configuration.seed,
+        )
+        self._record = configuration.record(name)
+        self._recorder: ProcessRecorder | None = None
+        self._monitor_before: Monitor | None = None
         self._began = time.time()
-        self._findings: list[dict[str, Any]] = []
-        self._counted: Counter[tuple[str, int, str]] = Counter()
-        self._told: dict[str, Any] = {}
         self._test_began = 0.0
-        self.watch = ProcessWatch(deadline=asked.deadline, seed=asked.seed, watchdog=Watchdog(asked.limit, stderr))
-        self._recording = asked.folder / RUNNING / f"{asked.name}-{worker}.json"
-        self._before: ProcessWatch | None = None
+        self._counted: Counter[tuple[str, int, str]] = Counter()
+        self._outcomes: list[list[Any]] = []
+        self._findings: list[dict[str, Any]] = []
 
     def begin(self) -> None:
         """A test begins."""
-        if self.watch.recorder is None:
+        if self._recorder is None:
             with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
-                from gradcheck.hunt.running.watch import ProcessRecorder
-
-                self.watch.recorder = ProcessRecorder(self._recording)
-        self._before = watch.install(self.watch)
+                self._recorder = ProcessRecorder(self._record)
+                self.monitor.listeners.append(self._recorder)
+        self._monitor_before = monitor.install(self.monitor)
         self._test_began = time.monotonic()
         self._counted = Counter(self.coverage.outcomes)
 
     def end(self) -> None:
         """A test has ended: its counts become events, one an operation and order."""
-        if self._before is not None:
-            watch.install(self._before)
+        if self._monitor_before is not None:
+            monitor.install(self._monitor_before)
         seconds = time.monotonic() - self._test_began
         new = self.coverage.outcomes - self._counted
         subjects = sorted({(operation, order) for operation, order, _ in new})
@@ -69,17 +75,17 @@ class Process:
                     attempts=sum(counts.values()),
                     rejected=counts.get(INVALID, 0),
                     seconds=seconds / len(subjects),
-                    resolution=self.watch.resolutions.get((operation, order)),
+                    resolution=self.monitor.resolutions.get((operation, order)),
                 )
             )
-        self._told = {"outcomes": [[*key, count] for key, count in sorted(new.items())]}
-        self.watch.rest()
+        self._outcomes = [[*key, count] for key, count in sorted(new.items())]
+        self.monitor.rest()
 
-    def tell(self) -> dict[str, Any]:
+    def send(self) -> dict[str, Any]:
         """What the controller has to know of the test that has just ended, as plain data."""
-        told, self._told = {**self._told, "findings": self._findings, "problem": self.journal.problem}, {}
-        self._findings = []
-        return told
+        sent = {"outcomes": self._outcomes, "findings": self._findings, "problem": self.journal.problem}
+        self._outcomes, self._findings = [], []
+        return sent
 
     def record_all(self, discoveries: Sequence[GraphFinding]) -> list[tuple[str, Properties]]:
         """Records a failing test's discoveries; Ctrl-C, while one is run again or written, loses none of them."""
@@ -100,23 +106,21 @@ class Process:
         """
         confirmation = _confirmation(discovery) if confirmed else None
         self.journal.write(FindingMade(Report.of(discovery, confirmation)))
-        told = [text(discovery, confirmation), confirmation.output if confirmation else ""]
+        lines = [text(discovery, confirmation), confirmation.output if confirmation else ""]
         files: tuple[Path, ...] = ()
         try:
-            files = write(discovery, self.asked.folder, confirmation)
-            told += ["", *(f"written: {path}" for path in files)]
+            files = write(discovery, self.configuration.folder, confirmation)
+            lines += ["", *(f"written: {path}" for path in files)]
         except Exception as error:  # whatever a page cannot show, the finding is not lost
-            told += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
-        self._findings.append(mention(discovery, files))
-        return "\n".join(told), properties(discovery, confirmation)
+            lines += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
+        self._findings.append(summary_line(discovery, files))
+        return "\n".join(lines), properties(discovery, confirmation)
 
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
         smallest: dict[type, Any] = {}
-        for graph, failure in self.watch.failed.items():
-            kept = smallest.get(type(failure))
-            if kept is None or graph.size < kept.discovery.graph.size:
-                smallest[type(failure)] = failure
+        for _, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
+            smallest.setdefault(type(failure), failure)
         for failure in smallest.values():
             self.record(failure.discovery, confirmed=False)
 
@@ -125,15 +129,15 @@ class Process:
         if self.journal.opened:
             seconds = time.time() - self._began
             examples = self.coverage.valid()
-            self.journal.write(Finished(how, examples, seconds, str(self.asked.shard)))
+            self.journal.write(Finished(how, examples, seconds, str(self.configuration.shard)))
         self.journal.close()
 
     def close(self) -> None:
         """Takes away what only a running process has."""
-        if self.watch.recorder is not None:
-            self.watch.recorder.forget()
+        if self._recorder is not None:
+            self._recorder.remove()
             with contextlib.suppress(OSError):
-                os.rmdir(self.watch.recorder.path.parent)
+                os.rmdir(self._recorder.path.parent)
 
 
 def _confirmation(discovery: GraphFinding) -> Confirmation:

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve, literal
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report.confirm import Confirmation
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
 from tests.machine import MACHINE
 
 
@@ -34,7 +34,7 @@ def report() -> Report:
     wrong = Finding(
         Kind.NON_FINITE, 1, "x", (0,), None, float("nan"), 9.0, 2e-12, 3e-11, "NaN instead of 9", why, "x[1]"
     )
-    return Report(
+    return Report.of(
         GraphFinding(
             graph,
             1,
@@ -45,6 +45,11 @@ def report() -> Report:
             literal(np.ones(2)),
             environment=MACHINE,
             values=(literal([0.0, 2.0]), literal([0.0, np.sin(2.0)]), literal([0.0, np.inf])),
+            elements=(
+                ElementCheck(Verdict.MISMATCH, float("nan"), 9.0, 2e-12, 3e-11),
+                ElementCheck(Verdict.AGREE, 0.0, 0.0, 1e-15, 1e-14),
+            ),
+            curve=StepCurve(0, (1.0, 0.1, 0.01), (10.0, 9.1, 9.01)),
             nodes=(NodeCheck(1, "agree", 1.0, 1.0, 1e-12), NodeCheck(2, "mismatch", float("nan"), 9.0, 2e-12)),
         ),
         Confirmation(1, "x[0] nan 9 <- wrong\nWRONG"),

@@ -10,6 +10,7 @@ import pytest
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.rendering import render
 
 ONE = Input((1,), (1.0,))
 GRAPHS = {
@@ -63,7 +64,7 @@ def test_parents_side_by_side_do_not_cross() -> None:
 
 
 def test_the_drawing_names_everything_and_marks_the_culprit(report: Report, parsed: Callable[[str], Any]) -> None:
-    page = parsed(drawing(report.discovery))
+    page = parsed(render("graph.svg.j2", graph=drawing(report.discovery)))
     assert page.text == "x float64 [2] sin y1 cumprod y2 · culprit"
     assert [group["class"] for group in page.named("g")] == ["node input", "node operation", "node culprit"]
     assert len([path for path in page.named("path") if path["class"] == "edge"]) == 2
@@ -71,7 +72,7 @@ def test_the_drawing_names_everything_and_marks_the_culprit(report: Report, pars
 
 def test_a_wrong_node_that_is_not_the_culprit_is_marked_too(report: Report, parsed: Callable[[str], Any]) -> None:
     first = dataclasses.replace(report.discovery.nodes[0], verdict="mismatch")
-    page = parsed(drawing(dataclasses.replace(report.discovery, nodes=(first,))))
+    page = parsed(render("graph.svg.j2", graph=drawing(dataclasses.replace(report.discovery, nodes=(first,)))))
     assert [group["class"] for group in page.named("g")] == ["node input", "node wrong", "node culprit"]
     assert page.text == "x float64 [2] sin y1 · wrong cumprod y2 · culprit"
 

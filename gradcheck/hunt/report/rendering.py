@@ -1,0 +1,96 @@
+"""Filling the templates: whatever they are given is escaped, and a name that they are not given is an error.
+
+The end of a template's name says what it makes, and with that how a text from outside is made harmless: it is escaped
+in HTML, SVG and Markdown, and stands as it is in plain text. No template marks a text as safe; only the filters of
+Markdown give back markup of their own.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gradcheck.result import Finding
+
+UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+MARKS = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")
+SPACES = re.compile(r"\s+")
+
+
+def render(template: str, **values: Any) -> str:
+    """The text that a template makes of these values; raises jinja2.UndefinedError where it needs another one."""
+    return ENVIRONMENTS[template.split(".")[-2]].get_template(template).render(values)
+
+
+def excess(finding: Finding) -> float | None:
+    """The error over what is allowed; None where one of them is missing or not finite."""
+    if finding.autodiff is None or finding.difference is None or not finding.allowed:
+        return None
+    ratio = abs(finding.autodiff - finding.difference) / finding.allowed
+    return None if math.isnan(ratio) else ratio
+
+
+def number(value: float | None, digits: int = 6) -> str:
+    """A number with so many significant digits, a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things, in words.
+
+    >>> counted(2, "crash", "crashes")
+    '2 crashes'
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def visible(value: object) -> str:
+    """A text without the characters that control or turn it (NUL, escapes, right-to-left marks): they become �."""
+    return value if isinstance(value, Markup) else UNSEEN.sub("\ufffd", str(value))
+
+
+def escape(value: object) -> str:
+    """A text from outside, harmless in Markdown and HTML, on one line."""
+    if isinstance(value, Markup):
+        return value
+    return MARKS.sub(r"\\\1", html.escape(SPACES.sub(" ", visible(value)), quote=False))
+
+
+def code(text: str) -> Markup:
+    """A text as code within a line of Markdown."""
+    return Markup("`{}`").format(Markup(" ".join(visible(text).split()).replace("`", "'").replace("|", "\\|")))
+
+
+def fenced(text: str, language: str = "text") -> Markup:
+    """A text as a block of Markdown, within a fence that is longer than any in it."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return Markup(f"{fence}{language}\n{visible(text).rstrip()}\n{fence}")
+
+
+def _sentence(parts: Sequence[tuple[str, bool]]) -> Markup:
+    return Markup("".join(code(text) if is_code else escape(text) for text, is_code in parts))
+
+
+def _environment(**options: Any) -> Environment:
+    loader = PackageLoader("gradcheck.hunt.report")
+    options |= {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    made = Environment(loader=loader, undefined=StrictUndefined, **options)
+    made.filters.update(number=number, excess=excess)
+    return made
+
+
+ENVIRONMENTS = {
+    "html": _environment(autoescape=True, finalize=visible),
+    "md": _environment(autoescape=False, finalize=escape),
+    "txt": _environment(autoescape=False),
+}
+ENVIRONMENTS["svg"] = ENVIRONMENTS["html"]
+ENVIRONMENTS["md"].filters.update(
+    code=code, fenced=fenced, sentence=_sentence, number=lambda value, digits=6: Markup(number(value, digits))
+)

@@ -1,0 +1,196 @@
+"""The pages of a whole run, in HTML and Markdown: findings, known defects, what was tested and how sharply."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.coverage import ENOUGH, table
+from gradcheck.hunt.events import KnownReplayed, State
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.report.finding_text import Sentence, sentence
+from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.reach import Grade, Reach, reaches
+from gradcheck.hunt.report.rendering import counted, excess, number, render
+from gradcheck.hunt.report.run import HuntRun
+
+LeftOut = Mapping[tuple[str, int], str]
+"""(operation, order) to the known defect that leaves it no use."""
+
+SIGNS = {Grade.GREEN: "✓", Grade.YELLOW: "~", Grade.RED: "✗", Grade.KNOWN: "K", Grade.NONE: "·"}
+MEANINGS = {
+    Grade.GREEN: f"tested: {ENOUGH} comparisons or more",
+    Grade.YELLOW: "hardly tested",
+    Grade.RED: "never compared",
+    Grade.KNOWN: "left out, known to be wrong everywhere",
+    Grade.NONE: "not asked for, or no derivative of this order",
+}
+COLOURS = {State.STILL: "known", State.CANNOT_RUN: "doubt", State.FIXED: "right"}
+SHOWN = 40
+FINEST, COARSEST = -16, 0
+
+
+@dataclass(frozen=True)
+class FindingItem:
+    """A finding in the list of a run."""
+
+    found: GraphFinding
+    verdict: Sentence
+
+    @staticmethod
+    def of(report: Report) -> FindingItem:
+        """The item of a report."""
+        return FindingItem(report.discovery, sentence(report.discovery, report.confirmation))
+
+    @property
+    def ratio(self) -> float | None:
+        """The error over the allowed one."""
+        return excess(self.found.findings[0])
+
+    @property
+    def facts(self) -> list[str]:
+        """What stands below the sentence."""
+        facts = [f"order {self.found.order}", counted(len(self.found.graph.nodes), "operation")]
+        return facts + ([f"error {number(self.ratio, 3)} times the allowed one"] if self.ratio else [])
+
+
+def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
+    """The HTML page; findings link to the pages `<name>.html` beside it. Imports no TensorFlow."""
+    reached, known = reaches(run, left_out), list(_known(run))
+    return render(
+        "run.html.j2",
+        **_view(run, reached),
+        facts=list(_facts(run, reached)),
+        releases=_releases(run),
+        changed=[(name, states) for name, states, same in known if not same],
+        unchanged=[(name, states) for name, states, same in known if same],
+        families=list(_families(reached)),
+        resolutions=list(_resolutions(reached)),
+        machines=sorted({each.environment.rows() for each in run.started}),
+        signs=SIGNS,
+        meanings=MEANINGS,
+        colours=COLOURS,
+        shown=SHOWN,
+        cell_title=_cell_title,
+    )
+
+
+def summary(run: HuntRun, left_out: LeftOut | None = None) -> str:
+    """The Markdown page, such as for the summary that GitHub shows of a step. Imports no TensorFlow."""
+    reached, states, speed = reaches(run, left_out), latest(run), rate(run)
+    green = Counter(each.order for each in reached if each.grade is Grade.GREEN)
+    tested = [f"{green[order]} at order {order}" for order in (1, 2)]
+    counts = [f"{examples(run):,} examples", f"operations tested: {', '.join(tested)}"]
+    counts += [f"{speed:.3g} examples a second"] if speed is not None else []
+    counts += [f"known defects: {states[State.STILL]} still there, {states[State.FIXED]} fixed"] if run.known else []
+    return render(
+        "run.md.j2",
+        **_view(run, reached),
+        counts="; ".join(counts) + ".",
+        news=[each for each in run.known if each.state is not State.STILL],
+        table=table(run.coverage),
+    )
+
+
+def headline(run: HuntRun) -> str:
+    """The outcome in a few words."""
+    parts = [counted(len(run.findings), "new finding")] if run.findings else ["No new finding"]
+    parts += [counted(len(run.crashes), "crash", "crashes")] if run.crashes else []
+    parts += [counted(len(run.hangs), "hang")] if run.hangs else []
+    fixed = latest(run)[State.FIXED]
+    parts += [f"{fixed} known fixed"] if fixed else []
+    return ", ".join(parts)
+
+
+def examples(run: HuntRun) -> int:
+    """The examples that all processes checked, those of processes that were killed included."""
+    return max(sum(sum(done.counts.values()) for done in run.operations), sum(each.examples for each in run.finished))
+
+
+def rate(run: HuntRun) -> float | None:
+    """Examples a second of a process: all examples over the time that all processes took together."""
+    seconds = sum(each.seconds for each in run.finished)
+    return sum(each.examples for each in run.finished) / seconds if seconds > 0 else None
+
+
+def latest(run: HuntRun) -> Counter[State]:
+    """How many known defects are in which state, on the newest release that each was tried on."""
+    newest: dict[str, KnownReplayed] = {}
+    for each in sorted(run.known, key=lambda each: _version(each.release)):
+        newest[each.name] = each
+    return Counter(each.state for each in newest.values())
+
+
+def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
+    """What both templates have in common."""
+    weak = [each for each in reached if each.grade in (Grade.RED, Grade.YELLOW)]
+    return {
+        "run": run,
+        "headline": headline(run),
+        "findings": [FindingItem.of(report) for report in run.ranked],
+        "stopped": [*run.crashes, *run.hangs],
+        "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
+    }
+
+
+def _facts(run: HuntRun, reached: Sequence[Reach]) -> Iterator[tuple[str, object, str]]:
+    speed, states = rate(run), latest(run)
+    yield "new findings", len(run.findings), "wrong" if run.findings else "right"
+    yield "known, still there", states[State.STILL], ""
+    yield "known, fixed", states[State.FIXED], "right" if states[State.FIXED] else ""
+    for order in (1, 2):
+        wanted = [each for each in reached if each.order == order and each.grade is not Grade.NONE]
+        tested = sum(each.grade is Grade.GREEN for each in wanted)
+        yield f"tested at order {order}", f"{tested} of {len(wanted)}", ""
+    yield "examples", f"{examples(run):,}", ""
+    if speed is not None:
+        yield "examples a second", f"{speed:.3g}", ""
+
+
+def _releases(run: HuntRun) -> list[str]:
+    return sorted({each.release for each in run.known}, key=_version)
+
+
+def _known(run: HuntRun) -> Iterator[tuple[str, list[KnownReplayed | None], bool]]:
+    """Every known defect with its state on each release, and whether it is still there on all that were tried."""
+    states = {(each.name, each.release): each for each in run.known}
+    for name in sorted({each.name for each in run.known}):
+        row = [states.get((name, release)) for release in _releases(run)]
+        yield name, row, all(each is None or each.state is State.STILL for each in row)
+
+
+def _version(release: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in release.split("."))
+
+
+def _families(reached: Sequence[Reach]) -> Iterator[tuple[str, list[list[Reach]]]]:
+    """The families of the catalogue, each with the orders of its operations."""
+    pairs = [list(pair) for _, pair in groupby(reached, key=lambda each: each.operation)]
+    families: dict[str, list[list[Reach]]] = {}
+    for pair in pairs:
+        families.setdefault(CATALOGUE[pair[0].operation].family, []).append(pair)
+    yield from families.items()
+
+
+def _cell_title(each: Reach) -> str:
+    counts = f"{each.compared} compared, {each.lost} inconclusive, {each.rejected} of {each.attempts} rejected"
+    return f"order {each.order}: {each.reason or 'tested'}" + (f" ({counts})" if each.attempts else "")
+
+
+def _resolutions(reached: Sequence[Reach]) -> Iterator[tuple[int, int, int]]:
+    """How many pairs of operation and order have a resolution of up to 1e-12, 1e-11, …, and the bar's length."""
+    counts = Counter(_decade(each.resolution) for each in reached if each.resolution is not None)
+    if counts:
+        largest = max(counts.values())
+        for decade in range(min(counts), max(counts) + 1):
+            yield decade, counts[decade], round(100 * counts[decade] / largest)
+
+
+def _decade(value: float) -> int:
+    """The power of ten that a resolution lies below."""
+    return min(max(math.ceil(math.log10(value)) if value > 0 else FINEST, FINEST), COARSEST)

@@ -1,0 +1,123 @@
+"""Random-rounding perturbation of a backward pass: what it moves, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from gradcheck.autodiff.perturbation import SELECTING, UNIT, perturbed, perturbed_gradients
+
+
+def slope(x: tf.Tensor, f: Callable[[tf.Tensor], tf.Tensor] = tf.sigmoid) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    return tape.gradient(y, x)
+
+
+def entries() -> dict[str, object]:
+    return {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()}
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.complex128])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
+def test_every_element_moves_by_a_unit_and_zeros_stay(shape: tuple[int, ...], dtype: tf.DType) -> None:
+    unit = 1e-6
+    value = tf.ones(shape, dtype)
+    change = np.abs((perturbed(value, np.random.default_rng(0), unit) - value).numpy())
+    np.testing.assert_allclose(change, np.full(shape, unit), rtol=0.1)
+    assert not np.any(perturbed(0 * value, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("value", [tf.constant([1, 2]), tf.constant([True]), tf.constant("a"), None, 3.0])
+def test_what_is_not_floating_stays(value: object) -> None:
+    assert perturbed(value, np.random.default_rng(0)) is value
+
+
+def test_digits_that_an_output_has_lost_show_up() -> None:
+    x = tf.constant([34.0, 1.0], tf.float64)
+    plain = slope(x)
+    with perturbed_gradients(0):
+        rounded = slope(x)
+    change = np.abs((rounded / plain - 1).numpy())
+    assert change[0] > 0.01
+    assert 0 < change[1] < 100 * UNIT
+
+
+def test_parts_of_a_sum_that_cancel_show_up() -> None:
+    def difference(x: tf.Tensor) -> tf.Tensor:
+        return 1e9 * x - tf.exp(np.log(1e9) + tf.math.log(x))
+
+    x = tf.constant([2.0], tf.float64)
+    plain, change = slope(x, difference), 0.0
+    for seed in range(4):
+        with perturbed_gradients(seed):
+            change = max(change, float(np.abs(slope(x, difference) - plain)[0]))
+    assert 1e-8 < change < 1e-4
+
+
+SEGMENTS = tf.constant([0, 0, 1])
+SELECTIONS = {
+    "Max": tf.reduce_max,
+    "Min": tf.reduce_min,
+    "NthElement": lambda x: tf.raw_ops.NthElement(input=x, n=1),
+    "SegmentMax": lambda x: tf.math.segment_max(x, SEGMENTS),
+    "SegmentMin": lambda x: tf.math.segment_min(x, SEGMENTS),
+    "TensorScatterMax": lambda x: tf.tensor_scatter_nd_max(x, [[0], [1]], x[1:]),
+    "TensorScatterMin": lambda x: tf.tensor_scatter_nd_min(x, [[0], [1]], x[1:]),
+    "UnsortedSegmentMax": lambda x: tf.math.unsorted_segment_max(x, SEGMENTS, 2),
+    "UnsortedSegmentMin": lambda x: tf.math.unsorted_segment_min(x, SEGMENTS, 2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SELECTING))
+def test_a_gradient_still_finds_what_was_selected(name: str) -> None:
+    x = tf.constant([0.3, 0.1, 0.7], tf.float64)
+    plain = slope(x, SELECTIONS[name]).numpy()
+    assert plain.any()
+    with perturbed_gradients(0):
+        np.testing.assert_allclose(slope(x, SELECTIONS[name]), plain, rtol=100 * UNIT)
+
+
+def test_every_gradient_that_compares_its_output_is_known_as_selecting() -> None:
+    comparing = re.compile(r"equal\([^)]*op\.outputs|MinOrMaxGrad\(|equal\(\s*(y|gathered_outputs|output)\b")
+    sources = {name: source(function) for name, function in entries().items()}
+    found = {name for name, text in sources.items() if comparing.search(text)}
+    assert found - {"Merge"} <= SELECTING  # which looks for the branch that ran
+    assert {"Max", "TensorScatterMin", "UnsortedSegmentMax"} <= found
+
+
+def source(function: object) -> str:
+    """The text of a gradient function, empty where there is none."""
+    try:
+        return inspect.getsource(function)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+
+
+def test_the_registry_is_put_back_whatever_happens() -> None:
+    before = entries()
+
+    def interrupted() -> None:
+        with perturbed_gradients(0):
+            assert entries() != before
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert entries() == before
+
+
+def test_a_function_that_is_traced_meanwhile_keeps_nothing() -> None:
+    traced = tf.function(slope)
+    x = tf.constant([34.0], tf.float64)
+    with perturbed_gradients(0):
+        inside = traced(x)
+    np.testing.assert_array_equal(inside, slope(x))
+    np.testing.assert_array_equal(traced(x), slope(x))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+from unittest import SkipTest
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import UnsatisfiedAssumption
+
+from gradcheck.autodiff.mode import PLAIN, XLA, Mode
+from gradcheck.hunt import monitor, trial
+from gradcheck.hunt.coverage import Coverage
+from gradcheck.hunt.examine import Found, drawing, examine
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.monitor import Monitor
+from gradcheck.hunt.running.process_recorder import ProcessRecorder, read
+
+RIGHT = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
+WRONG = Graph((Input((2,), (0.0, 2.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Monitor:
+    """A monitor of this test's own, installed, with a clock that the test sets."""
+    made = Monitor(clock=clock)
+    monkeypatch.setattr(monitor, "_monitor", made)
+    return made
+
+
+def test_unless_a_run_installs_another_nothing_is_kept_or_stopped() -> None:
+    assert not monitor.current().expired
+    assert monitor.current().listeners == []
+    assert monitor.current().shrink_seconds == math.inf
+
+
+def test_a_graph_is_made_for_listeners_only(own: Monitor) -> None:
+    def fail() -> Graph:
+        raise AssertionError("nobody listens")
+
+    own.before(fail)
+
+
+def test_what_runs_is_on_disk_before_it_runs(own: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    own.listeners.append(ProcessRecorder(tmp_path / "a.json"))
+
+    def run(graph: Graph, orders: tuple[int, ...], mode: Mode = PLAIN) -> Any:
+        seen.append(read(tmp_path / "a.json"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gradcheck.hunt.trial.run", run)
+    monkeypatch.setattr("gradcheck.hunt.modes.run", run)
+    for mode in (PLAIN, Mode(mode=XLA)):
+        with pytest.raises(KeyboardInterrupt):
+            examine(RIGHT, 2, Coverage(), operation="sin", mode=mode)
+    assert [(one.operation, one.order, one.mode, one.graph) for one in seen] == [
+        ("sin", 2, PLAIN, RIGHT),
+        ("sin", 2, Mode(mode=XLA), RIGHT),
+    ]
+    own.rest()
+    assert read(tmp_path / "a.json") is None
+
+
+def test_a_rejected_draw_is_counted(own: Monitor) -> None:
+    coverage = Coverage()
+    with pytest.raises(UnsatisfiedAssumption), drawing("sin", 1, coverage):
+        raise UnsatisfiedAssumption
+    assert (coverage.examples("sin"), coverage.valid("sin")) == (1, 0)
+
+
+def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(own: Monitor, clock: Clock) -> None:
+    coverage = Coverage()
+
+    @settings(database=None, deadline=None)
+    @given(st.lists(st.floats(1, 2), min_size=2, max_size=5))
+    def hunt(values: list[float]) -> None:
+        with drawing("sin", 1, coverage):
+            graph = Graph((Input((len(values),), tuple(values)),), RIGHT.nodes)
+        examine(graph, 1, coverage, operation="sin")
+        if coverage.examples() == 5:
+            own.deadline = clock.now
+
+    with pytest.raises(SkipTest, match="the time for hunting is over"):
+        hunt()
+    assert coverage.examples() == 5
+
+
+@pytest.mark.parametrize(("deadline", "shrink_seconds"), [(60.0, math.inf), (math.inf, 60.0)])
+def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(
+    own: Monitor, clock: Clock, deadline: float, shrink_seconds: float
+) -> None:
+    """When the time for hunting is over, and when that for shrinking is."""
+    own.deadline, own.shrink_seconds = deadline, shrink_seconds
+    checked: list[float] = []
+
+    @settings(database=None, deadline=None)
+    @given(st.floats(2, 1e6))
+    def hunt(value: float) -> None:
+        with drawing("cumprod", 1, Coverage()):
+            graph = Graph((Input((2,), (0.0, value)),), WRONG.nodes)
+        try:
+            if examine(graph, 1, Coverage(), operation="cumprod", defects=()) is not None:
+                raise AssertionError("it is wrong")
+        finally:
+            clock.now += 61.0
+
+    def run(graph: Graph, orders: tuple[int, ...]) -> Any:
+        checked.append(graph.inputs[0].values[1].real)
+        return right(graph, orders=orders)
+
+    right = trial.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "run", run)
+        with pytest.raises(Found) as raised:
+            hunt()
+    assert len({*checked}) == 1, "what failed in time was checked, again to raise it, and nothing else"
+    assert raised.value.discovery.graph.inputs[0].values[1] == checked[0]
+    own.rest()
+    assert not own.failed

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from gradcheck.hunt.report.confirmation import LIMIT, confirm
+
+
+def test_a_script_that_finds_it_wrong_confirms() -> None:
+    done = confirm("import sys\nprint('x 0 9')\nprint('WRONG')\nsys.exit(1)")
+    assert (done.returncode, done.output, done.confirmed) == (1, "x 0 9\nWRONG", True)
+
+
+@pytest.mark.parametrize("script", ["print('RIGHT')", "import sys\nprint('CANNOT TELL')\nsys.exit(2)"])
+def test_anything_else_does_not(script: str) -> None:
+    assert not confirm(script).confirmed
+
+
+def test_a_script_that_fails_is_no_confirmation_although_python_exits_with_1() -> None:
+    done = confirm("import no_such_module_here")
+    assert done.returncode == 1
+    assert not done.confirmed
+    assert "ModuleNotFoundError" in done.output
+
+
+def test_time_over() -> None:
+    done = confirm("import time\ntime.sleep(60)", timeout=0.5)
+    assert (done.returncode, done.confirmed) == (None, False)
+    assert "0.5 s" in done.output
+
+
+def test_flags_are_passed_on_and_search_paths_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    told = confirm("import os\nprint(os.environ['TF_ENABLE_ONEDNN_OPTS'], os.environ.get('PYTHONPATH'))").output
+    assert told == "1 None"
+
+
+def test_the_output_is_bounded_and_keeps_its_end() -> None:
+    assert confirm("print('a' * 100_000 + 'end')").output == "a" * (LIMIT - 3) + "end"

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.events import (
+    Crash,
+    Ending,
+    Event,
+    FindingMade,
+    Finished,
+    Hang,
+    KnownReplayed,
+    OperationDone,
+    Started,
+    State,
+)
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.reach import Grade, reaches
+from gradcheck.hunt.report.run import HuntRun, merge
+from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
+from gradcheck.hunt.report.writer import ReportError, write_run
+from gradcheck.result import Kind
+
+Parsed = Callable[[str], Any]
+SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
+NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|"
+
+
+@pytest.fixture
+def run(machine: Environment, report: Report) -> HuntRun:
+    """A run with something of everything."""
+    worse = dataclasses.replace(report.discovery.findings[0], kind=Kind.RAISES, autodiff=None)
+    events: list[Event] = [
+        Started(machine, "dev", "7", "1/2", ("sin", "cos", "tanh", "exp", "log", "cumprod")),
+        Started(machine, "dev", "8", "2/2", ("sin", "cos", "tanh", "exp", "log", "cumprod")),
+        OperationDone("sin", 1, {"agree": 30}, 30, 0, 1.0, 1e-12),
+        OperationDone("sin", 2, {"inconclusive": 3, "composed kink": 1}, 9, 5, 1.0),
+        OperationDone("cos", 1, {"agree": 6, "inconclusive": 20}, 26, 0, 1.0, 1e-9),
+        OperationDone("tanh", 1, {"agree": 6}, 40, 34, 1.0, 1e-3),
+        OperationDone("exp", 1, {"agree": 2}, 2, 0, 1.0, 0.0),
+        FindingMade(report),
+        FindingMade(Report.of(dataclasses.replace(report.discovery, findings=(worse,)))),
+        Crash.of("sin", 1, SIN, "killed by SIGABRT"),
+        Hang.of("cos", 2, SIN, "no end within 60 s"),
+        KnownReplayed("xlogy-zero-order1", State.STILL, "2.9.0"),
+        KnownReplayed("xlogy-zero-order1", State.FIXED, "2.21.0"),
+        KnownReplayed("tile-rank3-order2", State.STILL, "2.21.0"),
+        KnownReplayed("cumprod-zero-order1", State.CANNOT_RUN, "2.21.0", "no kernel"),
+        Finished(Ending.COMPLETED, 60, 10.0, "1/2"),
+        Finished(Ending.INTERRUPTED, 39, 8.0, "2/2"),
+    ]
+    return dataclasses.replace(merge(events), remarks=("gw1.jsonl: line 3 is half-written; its process was killed",))
+
+
+def test_grades(run: HuntRun) -> None:
+    told = {(each.operation, each.order): each for each in reaches(run, {("log", 1): "log-order1"})}
+    assert len(told) == 2 * len(CATALOGUE)
+    grades = {pair: (each.grade, each.reason) for pair, each in told.items()}
+    assert grades["sin", 1] == (Grade.GREEN, "")
+    assert grades["sin", 2] == (Grade.RED, "never compared")
+    assert grades["cos", 1] == (Grade.YELLOW, "mostly inconclusive")
+    assert grades["cos", 2] == (Grade.RED, "never reached")
+    assert grades["tanh", 1] == (Grade.YELLOW, "mostly rejected")
+    assert grades["exp", 1] == (Grade.YELLOW, "fewer than 5 comparisons")
+    assert grades["log", 1] == (Grade.KNOWN, "left out: log-order1")
+    assert grades["matmul", 1] == (Grade.NONE, "not asked for")
+    without = next(name for name, spec in CATALOGUE.items() if 2 not in spec.orders)
+    assert grades[without, 2] == (Grade.NONE, "has no derivative of this order")
+    assert (told["sin", 2].compared, told["sin", 2].lost, told["sin", 2].rejected) == (0, 4, 5)
+
+
+def test_a_run_without_a_word_on_operations_was_asked_for_all() -> None:
+    assert {each.grade for each in reaches(HuntRun())} == {Grade.RED, Grade.NONE}
+
+
+def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Parsed) -> None:
+    page = parsed(run_page(run, {("log", 1): "log-order1"}))
+    for part in (
+        "2 new findings, 1 crash, 1 hang, 1 known fixed",
+        "known, still there 1",
+        "known, fixed 1",
+        "tested at order 1 1 of 6",
+        "tested at order 2 0 of 6",
+        "examples 99",
+        "examples a second 5.5",
+        "Findings, the most severe first cumprod raises",
+        "killed by SIGABRT at order 1: sin",
+        "no end within 60 s at order 2",
+        "defect 2.9.0 2.21.0 cumprod-zero-order1 – cannot run xlogy-zero-order1 still fixed",
+        "1 still there on every release that was tried",
+        "operation order why compared inconclusive rejected cos 2 never reached 0 0 0 of 0",
+        "sin 2 never compared 0 4 5 of 9",
+        "operations were never compared at second order",
+        "up to pairs 1e-16 1",
+        "gw1.jsonl: line 3 is half-written",
+        "seed operations minutes TensorFlow 1/2 dev 7 6 – 2.21.0 on a processor 2/2 dev 8",
+        "1/2 completed 60 10.0 6",
+        "2/2 interrupted 39 8.0 4.88",
+    ):
+        assert part in page.text, part
+
+
+def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
+    links = [place["href"] for place in parsed(run_page(run)).named("a")]
+    assert links == [f"{report.discovery.name}.html" for report in run.ranked]
+    assert all(re.fullmatch(r"[a-z0-9_-]+\.html", link) for link in links)
+    assert run.ranked[0].discovery.signature.kind is Kind.RAISES
+
+
+def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:
+    cells = [place for place in parsed(run_page(run)).named("i") if place.get("title")]
+    assert len(cells) == 2 * len(CATALOGUE)
+    assert {place["aria-label"] for place in cells} == {place["title"] for place in cells}
+    assert "order 2: never compared (0 compared, 4 inconclusive, 5 of 9 rejected)" in {p["title"] for p in cells}
+
+
+def test_an_empty_run_has_a_page(parsed: Parsed) -> None:
+    page = parsed(run_page(HuntRun()))
+    assert "No new finding" in page.text
+    assert "Nothing new is wrong." in page.text
+    assert rate(HuntRun()) is None
+
+
+def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -> None:
+    machine = structs.replace(run.started[0].environment, processor=NASTY, tensorflow=NASTY)
+    evil = dataclasses.replace(
+        run,
+        started=(structs.replace(run.started[0], environment=machine, profile=NASTY, seed=NASTY), run.started[1]),
+        crashes=(structs.replace(run.crashes[0], message=NASTY),),
+        known=(*run.known, KnownReplayed(NASTY, State.CANNOT_RUN, NASTY, NASTY)),
+        remarks=(NASTY,),
+    )
+    text = run_page(evil, {("log", 1): NASTY})
+    assert "<script" not in text
+    assert "<img" not in text
+    page = parsed(text)
+    assert {"script", "img", "link"} & {tag for tag, _ in page.elements} == set()
+    assert [name for _, found in page.elements for name in found if name.startswith("on")] == []
+    told = summary(evil, {("log", 1): NASTY})
+    assert "<script" not in told
+    assert "<img" not in told
+
+
+def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> None:
+    told = summary(run)
+    assert told.startswith("# gradcheck: 2 new findings, 1 crash, 1 hang, 1 known fixed\n")
+    assert "99 examples; operations tested: 1 at order 1, 0 at order 2; 5.5 examples a second" in told
+    assert told.index("throws, although") < told.index("is not finite")
+    assert "- `xlogy-zero-order1` on 2.21.0: fixed" in told
+    assert "- `sin` at order 2: never compared" in told
+    assert "**crash** of `sin` at order 1: killed by SIGABRT" in told
+    assert headline(run) in told
+    assert "<details><summary>Every operation</summary>\n\n```text\n" in told
+    assert re.search(r"^tanh +6 ", told, re.MULTILINE)
+
+
+def test_a_run_is_written_whole(run: HuntRun, tmp_path: Path) -> None:
+    paths = write_run(run, tmp_path / "new")
+    assert [path.name for path in paths] == ["index.html", "summary.md"]
+    assert paths[0].read_text() == run_page(run)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.html", "summary.md"]
+    (tmp_path / "file").touch()
+    with pytest.raises(ReportError, match="the report of the run could not be written to"):
+        write_run(run, tmp_path / "file")
+
+
+def test_the_report_of_a_run_needs_no_tensorflow(tmp_path: Path) -> None:
+    code = (
+        "import sys; from gradcheck.hunt.report.run import HuntRun\n"
+        "from gradcheck.hunt.report.writer import write_run\n"
+        f"write_run(HuntRun(), {str(tmp_path)!r}); sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.hunt.finding import ElementCheck, StepCurve
+from gradcheck.hunt.report.rendering import render
+from gradcheck.hunt.report.step_curve import CurvePlot, plot, step_curve
+from gradcheck.result import Verdict
+
+Parsed = Callable[[str], Any]
+
+
+def curve_of(function: Callable[[Any], Any], at: float) -> StepCurve:
+    """The curve of a function of one coordinate."""
+    return step_curve(lambda points: function(points[:, 0]), np.array([at]), np.array([1.0]), 0.25, 0)
+
+
+def test_the_curve_of_a_right_derivative_is_a_v() -> None:
+    curve = curve_of(np.sin, 0.5)
+    far = np.abs(np.array(curve.quotients) - math.cos(0.5))
+    steps = np.array(curve.steps)
+    slope = np.polyfit(np.log(steps[1:8]), np.log(far[1:8]), 1)[0]
+    assert slope == pytest.approx(2.0, abs=0.2)  # truncation falls with the square of the step
+    lowest = int(np.argmin(far))
+    assert 8 < lowest < len(far) - 8
+    assert far[lowest] < 1e-9 < far[0]
+    assert np.median(far[-5:]) > 100 * far[lowest]  # and rounding rises again
+
+
+def drawn(curve: StepCurve, autodiff: float, estimate: float, bound: float) -> CurvePlot:
+    """The plot of a curve beside what a trial found."""
+    return plot("x[0]", curve, ElementCheck(Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
+
+
+def test_a_wrong_derivative_ends_in_a_flat_floor_and_the_right_one_falls() -> None:
+    right, wrong = drawn(curve_of(np.exp, 0.0), 0.0, 1.0, 1e-12).lines
+    assert (right.kind, wrong.kind) == ("estimate", "autodiff")
+    assert len(right.points) == len(wrong.points) == 44
+    floor = [y for _, y in wrong.points[8:30]]
+    assert max(floor) == min(floor)
+    assert right.points[20][1] - right.points[0][1] > 100  # downwards, in pixels
+
+
+def test_every_place_lies_within_the_axes_and_wide_steps_lie_to_the_right() -> None:
+    plotted = drawn(curve_of(np.exp, 0.0), 0.0, 1.0, 1e-12)
+    for line in plotted.lines:
+        assert all(plotted.left <= x <= plotted.right and plotted.top <= y <= plotted.bottom for x, y in line.points)
+        assert [x for x, _ in line.points] == sorted((x for x, _ in line.points), reverse=True)
+    for ticks in (plotted.x_ticks, plotted.y_ticks):
+        assert 4 <= len(ticks) <= 10
+        assert len({power for _, power in ticks}) == len(ticks)
+    (low, bottom), (high, top) = plotted.y_ticks[-1], plotted.y_ticks[0]
+    assert (low > high) == (bottom < top)
+
+
+def test_distances_are_drawn_down_to_the_error_bound() -> None:
+    plotted = drawn(StepCurve(0, (1.0, 0.1), (1.0, 1.0)), 2.0, 1.0, 1e-6)
+    assert [power for _, power in plotted.y_ticks][-1] == -6
+    assert plotted.rows == [(1.0, 1.0, 1.0, 0.0), (0.1, 1.0, 1.0, 0.0)]
+
+
+def test_a_derivative_that_is_not_finite_has_no_distance() -> None:
+    plotted = drawn(StepCurve(0, (1.0, 0.1), (0.0, 0.0)), math.nan, 0.0, 0.0)
+    assert [line.kind for line in plotted.lines] == ["estimate"]
+    assert plotted.rows[0] == (1.0, 0.0, None, 0.0)
+
+
+def test_quotients_that_are_not_finite_are_left_out(parsed: Parsed) -> None:
+    for quotients in ((math.nan, 1.5, math.inf), (math.nan, math.nan, math.inf)):
+        plotted = drawn(StepCurve(0, (1.0, 0.1, 0.01), quotients), 2.0, 1.0, 1e-6)
+        finite = sum(map(math.isfinite, quotients))
+        assert [len(line.points) for line in plotted.lines] == [finite, finite]
+        page = parsed(render("step_curve.svg.j2", curve=plotted))
+        assert len(page.named("circle")) == finite + 1  # and one in the legend
+        assert not any("nan" in (value or "") for _, found in page.elements for value in found.values())

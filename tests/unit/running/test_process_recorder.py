@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from gradcheck.autodiff.mode import MODES, PLAIN
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.running.process_recorder import ProcessRecorder, abandoned, read
+
+SMALL = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
+LARGE = Graph((Input((64,), tuple(map(float, range(64)))),), (Node.of("sin", 0), Node.of("mul", 1, 0)))
+COMPLEX = Graph((Input((1,), (2.0 + 1.0j,), "complex128"),), (Node.of("complex_square", 0),))
+
+
+def test_the_last_record_is_read_back_whole(tmp_path: Path) -> None:
+    recorder = ProcessRecorder(tmp_path / "running" / "a.json")
+    assert read(recorder.path) is None
+    for mode, graph in zip((PLAIN, *MODES), itertools.cycle((SMALL, LARGE, COMPLEX)), strict=False):
+        before = time.time()
+        recorder.before("sin", 2, mode, graph)
+        example = read(recorder.path)
+        assert example is not None
+        assert (example.operation, example.order, example.mode, example.graph) == ("sin", 2, mode, graph)
+        assert before <= example.since <= time.time()
+    recorder.rest()
+    assert read(recorder.path) is None
+    recorder.remove()
+    assert not recorder.path.exists()
+    recorder.before("sin", 1, PLAIN, SMALL)
+    assert not recorder.path.exists()
+
+
+@pytest.mark.parametrize("damage", ["half", "forged", "no such mode", "empty", "garbage", "link", "missing"])
+def test_a_damaged_record_is_none(tmp_path: Path, damage: str) -> None:
+    recorder = ProcessRecorder(tmp_path / "a.json")
+    recorder.before("sin", 1, PLAIN, SMALL)
+    path, text = recorder.path, recorder.path.read_text()
+    match damage:
+        case "half":
+            path.write_text(text[: len(text) // 2])
+        case "forged":
+            path.write_text(text.replace('"sin"', '"cos"', 1))
+        case "no such mode":
+            data = text.partition(" ")[2].strip().replace('"eager"', '"swift"')
+            path.write_text(f"{zlib.crc32(data.encode()):08x} {data}\n")
+        case "empty":
+            path.write_text("")
+        case "garbage":
+            path.write_bytes(b"\xff\xfe\x00")
+        case "link":
+            path.rename(tmp_path / "b")
+            path.symlink_to(tmp_path / "b")
+        case "missing":
+            path.unlink()
+    assert read(path) is None
+
+
+def test_only_what_a_dead_process_left_is_abandoned(tmp_path: Path) -> None:
+    alive = ProcessRecorder(tmp_path / "alive.json")
+    alive.before("sin", 1, PLAIN, SMALL)
+    code = f"""
+import os, signal
+from pathlib import Path
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.hunt.running.process_recorder import ProcessRecorder
+recorder = ProcessRecorder(Path({str(tmp_path)!r}, "dead.json"))
+recorder.before("exp", 1, PLAIN, Graph((Input((1,), (2.0,)),), (Node.of("exp", 0),)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    (left,) = abandoned(tmp_path)
+    assert left.name == "dead.json"
+    example = read(left)
+    assert example is not None
+    assert example.operation == "exp"
+    alive.remove()
+    assert list(abandoned(tmp_path / "missing")) == []
+
+
+def test_where_the_disk_is_full_nothing_more_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    recorder = ProcessRecorder(tmp_path / "a.json")
+    monkeypatch.setattr(os, "pwrite", full)
+    recorder.before("sin", 1, PLAIN, SMALL)
+    assert not recorder.path.exists()
+
+
+def test_the_watchdog_ends_what_never_gives_the_interpreter_back() -> None:
+    code = """
+import sys, time
+from gradcheck.hunt.running.process_recorder import Watchdog
+dog = Watchdog(1.0, sys.stderr)
+dog.feed(); time.sleep(0.5); dog.feed(); time.sleep(0.8); dog.rest(); time.sleep(1.2)
+print("fed", flush=True)
+dog.feed()
+sum(range(10**12))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == "fed\n"
+    assert "Timeout (0:00:01)!" in done.stderr
