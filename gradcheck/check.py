@@ -16,10 +16,10 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.second_order import SecondExplanation, second_order
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
+from gradcheck.comparison.second_order import second_order
+from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.checked import Checked, Explanation, SecondDiagnosis
+from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
@@ -155,7 +155,7 @@ class _Inspection:
         except DerivativeRaisedError as error:
             result = broken(number, Kind.RAISES, "the inputs", str(error))
             (finding,) = result.findings
-            answer = Checked(self.function, self.gradient).error(number)
+            answer = self._diagnosis.error(number)
             return replace(result, findings=(replace(finding, diagnosis=answer),))
         except WrongShapeError as error:
             return broken(number, Kind.SHAPE, error.source, str(error))
@@ -163,15 +163,15 @@ class _Inspection:
     def _first(self) -> OrderResult:
         tables = first_order(self._problem, self.tolerance, self.probes)
         notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(
-            1, tables, Names.of(self.function.sources), notes=notes, explain=Explanation(self.function, self.gradient)
-        )
+        return summarise(1, tables, self.function.sources, notes=notes, explain=self._diagnosis.first)
 
     def _second(self) -> OrderResult:
-        tables, alone = second_order(self._problem, self.tolerance, self.probes)
-        notes = () if alone is None else (f"of the three estimates {alone} stands alone",)
-        explain = SecondDiagnosis(self.function, self.gradient, SecondExplanation(alone))
-        return summarise(2, tables, Names.of(self.function.sources), notes=notes, explain=explain)
+        tables = second_order(self._problem, self.tolerance, self.probes)
+        return summarise(2, tables, self.function.sources, explain=self._diagnosis.second)
+
+    @property
+    def _diagnosis(self) -> CheckDiagnosis:
+        return CheckDiagnosis(self.function, self.gradient)
 
     @cached_property
     def _problem(self) -> TapeProblem:

@@ -1,18 +1,18 @@
-"""Why is my gradient None, zero or only a part? `explain` answers for code that is not under test."""
+"""Why is my gradient None, zero or only a part? `explain` says so for code that is not under test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from gradcheck.autodiff.function import parameter_names
-from gradcheck.autodiff.sources import as_tensors, variable_of
+from gradcheck.autodiff.sources import as_tensors, paths, variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
-from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.calls import Explained, explained_call, merged, own_call
+from gradcheck.explanation.calls import CallExplanation, explained_call, merged
+from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
@@ -30,12 +30,12 @@ def explain(
 ) -> Result:
     """Say of every derivative that `f` takes, source by source, whether it is right, and if not, why.
 
-    `f` may open its own tapes: every call of gradient, jacobian and batch_jacobian that it makes is held against
-    differences of the call's target, and what is lost is traced to the line that lost it. It may be a training step,
-    such as a Keras model's train_step. If it takes no derivative it has to return a tensor (or a nested structure of
-    them); then the gradient of the sum of what it returns is explained, with respect to the floating inputs and
-    `variables`, or, where it takes no floating inputs, to the trainable variables that it reads. Inputs are those of
-    `check`. `rtol`, `atol` and `probes` are those of `check`, too.
+    `f` may open its own tapes: every call of gradient, jacobian and batch_jacobian that it makes is compared with
+    finite differences of the call's target, and what is lost is traced to the line that lost it. It may be a training
+    step, such as a Keras model's train_step. If it takes no derivative it has to return a tensor (or a nested structure
+    of them); then the gradient of the sum of what it returns is explained, with respect to the floating inputs and
+    `variables`, or, where it takes no floating inputs, to the trainable variables that it reads. Inputs, `rtol`, `atol`
+    and `probes` are those of `check`.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
@@ -60,29 +60,23 @@ def explain(
             "the derivatives that it takes"
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
-    held = _variables(variables)
+    listed = _listed(variables)
     with state_restored():
-        return _explained(f, inputs, held, tolerance, probes)
-
-
-def _explained(
-    f: Callable[..., Any], inputs: tuple[Any, ...], variables: list[Any], tolerance: Tolerance, probes: int
-) -> Result:
-    parameters = parameter_names(f)
-    given = as_tensors(inputs, parameters)
-    code, names = Code(f, given, recorded(f, given)), None
-    _refuse_raised(code.record)
-    if not code.record.derivatives:
-        code, names = own_call(code, variables, parameters)
-    code, complaint = as_traced(code)
-    calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
-    found = [explained_call(code, call, tolerance, probes, names) for call in calls]
+        parameters = parameter_names(f)
+        given = as_tensors(inputs, parameters)
+        code, names = Code(f, given, recorded(f, given)), None
+        _refuse_raised(code.record)
+        if not code.record.derivatives:
+            code, names = _differentiated(code, listed, parameters)
+        code, complaint = as_traced(code)
+        calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
+        found = [explained_call(code, call, tolerance, probes, names) for call in calls]
     if complaint is not None and complaint.finding is not None:
-        found.append(Explained(OrderResult(1, Verdict.MISMATCH, (complaint.finding,)), (complaint,)))
+        found.append(CallExplanation(OrderResult(1, Verdict.MISMATCH, (complaint.finding,)), (complaint,)))
     return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))
 
 
-def _variables(variables: Any) -> list[Any]:
+def _listed(variables: Any) -> list[Any]:
     """The variables that were listed, flat. Raises TypeError for anything else."""
     if variables is None:
         return []
@@ -98,9 +92,51 @@ def _variables(variables: Any) -> list[Any]:
 
 def _refuse_raised(record: CodeRecord) -> None:
     """What `f` raises by itself is no derivative that failed."""
-    asked = [call.error for call in record.derivatives]
-    if record.error is not None and not any(record.error is error for error in asked):
+    error = record.error
+    if error is not None and not any(error is call.error for call in record.derivatives):
         raise RuntimeError(
-            f"f raised {type(record.error).__name__}: {record.error}; "
-            "it has to run before its gradients can be explained"
-        ) from record.error
+            f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
+        ) from error
+
+
+def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[str]) -> tuple[Code, list[str]]:
+    """Code that takes the gradient of the sum of what the function returns, and the names of its sources.
+
+    Raises ValueError where there is nothing to differentiate with respect to, TypeError where there is no tensor to
+    differentiate.
+    """
+    leaves = []
+    for position, value in enumerate(code.inputs):
+        leaves += paths(parameters[position] if position < len(parameters) else f"inputs[{position}]", value)
+    floating = [position for position, (_, leaf) in enumerate(leaves) if tf.is_tensor(leaf) and differentiable(leaf)]
+    held = list(variables)
+    if not floating and not held:
+        held = [variable for variable in code.record.variables.values() if variable.trainable]
+    if not floating and not held:
+        raise ValueError(
+            "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
+            "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
+        )
+    _refuse_result(code.record.result)
+
+    def gradient(*inputs: Any) -> Any:
+        sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            outputs = [part for part in tf.nest.flatten(code.f(*inputs)) if tf.is_tensor(part) and differentiable(part)]
+        return tape.gradient(outputs, sources)
+
+    names = [leaves[position][0] for position in floating] + [variable.name.split(":")[0] for variable in held]
+    distinct = [n if names.count(n) == 1 else f"{n} (sources[{position}])" for position, n in enumerate(names)]
+    return Code(gradient, code.inputs, recorded(gradient, code.inputs)), distinct
+
+
+def _refuse_result(result: Any) -> None:
+    """Raise TypeError where a function that takes no derivative returns nothing to differentiate."""
+    flat = tf.nest.flatten(result)
+    if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
+        kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
+        raise TypeError(
+            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
+            "differentiate (not its .numpy()), or call tape.gradient inside f"
+        )

@@ -184,8 +184,8 @@ class SourceResult:
     """What one source of a derivative that somebody took has for a gradient.
 
     `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
-    TensorFlow returned, as text. `right` is None where nobody can tell. `note` says more about a right one, `finding`
-    what is wrong.
+    TensorFlow returned, as text. `right` is None where the comparison is inconclusive. `note` says more about a right
+    one, `finding` what is wrong.
     """
 
     call: Place | None
@@ -201,10 +201,10 @@ class SourceResult:
         return None if self.finding is None else self.finding.diagnosis
 
     def __str__(self) -> str:
-        said = {True: "right", False: "wrong", None: "nobody can tell"}[self.right]
+        verdict = {True: "right", False: "wrong", None: "inconclusive"}[self.right]
         if self.finding is not None:
-            said = self.finding.kind.value
-        lines = [f"{self.name}: {self.gradient}, {said}" + (f" ({self.note})" if self.note else "")]
+            verdict = self.finding.kind.value
+        lines = [f"{self.name}: {self.gradient}, {verdict}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
             lines += [f"{label:<8}  {text}" for label, text in self.diagnosis.lines]
         elif self.finding is not None:

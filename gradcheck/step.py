@@ -1,4 +1,4 @@
-"""The front door for training steps: `assert_step`."""
+"""The public API for training steps: `assert_step`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from gradcheck.check import raise_unless_good, refuse_mode
 from gradcheck.result import Result
-from gradcheck.training.opening import opened, runner_of
-from gradcheck.training.update import StepCheck
+from gradcheck.training.runner import StepRunner, prepare
+from gradcheck.training.sessions import SessionRunner, session_of
+from gradcheck.training.step_check import StepCheck
 
 
 def assert_step(
@@ -27,12 +28,12 @@ def assert_step(
     `step` is called as step(*inputs), eagerly or as a tf.function, and returns the loss (a scalar) and its gradients,
     one for each of `variables`, or hands the gradients to an optimizer of Keras or TensorFlow 1. Then it may return the
     loss alone, or (loss, anything); a Keras model's train_step will do: assert_step(model.train_step, (x, y)). Without
-    `variables`, all trainable variables count that the step uses. The gradients are held against differences of the
-    loss, as `assert_close` does it, and the variables have to move as the optimizer moves them for these gradients, or
-    by -`learning_rate` times the gradient where no optimizer is used. Clipping and averaging are told in the notes of
-    the Result, which is returned. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
+    `variables`, all trainable variables count that the step uses. The gradients are compared with finite differences of
+    the loss, as in `assert_close`, and the variables have to move as the optimizer moves them for these gradients, or
+    by -`learning_rate` times the gradient where no optimizer is used. The notes of the Result, which is returned, name
+    clipping and averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
 
-    Every variable that the step touches, and the generators of Python, NumPy and TensorFlow, are left as they were.
+    Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were.
     Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's state that makes two calls
     differ, files), TypeError for a step that gives no loss or no gradients, RuntimeError where the step raises.
 
@@ -48,12 +49,19 @@ def assert_step(
     __tracebackhide__ = True
     refuse_mode(inconclusive)
     tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
-    runner = runner_of(step, inputs, session)
+    runner = _runner(step, inputs, session)
     with runner.mode():
-        result = StepCheck(runner, opened(runner, variables), tolerance, learning_rate).result()
-    raise_unless_good(_name(step), result, "given", inconclusive)
+        result = StepCheck(runner, prepare(runner, variables), tolerance, learning_rate).result()
+    name = getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__
+    raise_unless_good(str(name), result, "given", inconclusive)
     return result
 
 
-def _name(step: Any) -> str:
-    return str(getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__)
+def _runner(step: Callable[..., Any], inputs: tuple[Any, ...], session: Any) -> StepRunner:
+    if not callable(step):
+        raise TypeError(
+            f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
+            "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
+        )
+    session = session_of(session)
+    return StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)

@@ -34,7 +34,7 @@ def literal(draw: Draw, shape: tuple[int, ...]) -> Literal:
     return Literal(shape, tuple(NUMBERS[index(draw, len(NUMBERS))] for _ in range(int(np.prod(shape)))))
 
 
-def mapped(threshold: float, value: float) -> float:
+def moved_threshold(threshold: float, value: float) -> float:
     """The threshold, moved where the value lies on it."""
     return threshold + 0.123 if abs(threshold - value) < EDGE else threshold
 
@@ -66,33 +66,33 @@ class Operands:
 
     def newest(self) -> list[str]:
         """The names that have a value and whose derivative is predicted, the newest first."""
-        return self._clear()[:NEAREST]
+        return self._predicted()[:NEAREST]
 
     def floating(self) -> list[str]:
         """Those of floating tensors and variables."""
-        return [n for n in self._clear() if self.value(n).dtype.kind == "f"][:NEAREST]
+        return [n for n in self._predicted() if self.value(n).dtype.kind == "f"][:NEAREST]
 
-    def _clear(self) -> list[str]:
+    def _predicted(self) -> list[str]:
         return [n for n in reversed(self.names) if not self._opaque(n)]
 
     def made(self, record: TapeRecord | None) -> list[str]:
         """The names whose making a tape recorded, the newest first."""
         entries = {} if record is None else record.entries
-        return [n for n in self._clear() if entries.get(self._key(n)) is not None][:NEAREST]
+        return [n for n in self._predicted() if entries.get(self._key(n)) is not None][:NEAREST]
 
     def behind(self, record: TapeRecord | None, targets: Sequence[str]) -> list[str]:
         """The names on which the recorded part of the targets depends, those that the tape only watches first."""
         if record is None:
             return []
-        applications = record.applications([self._key(name) for name in targets])
-        inputs = {tensor for application in applications for tensor in application.inputs}
-        found = [n for n in self._clear() if self._key(n) in inputs and self._key(n) in record.entries]
+        entries = record.entries_behind([self._key(name) for name in targets])
+        inputs = {tensor for entry in entries for tensor in entry.inputs}
+        found = [n for n in self._predicted() if self._key(n) in inputs and self._key(n) in record.entries]
         return sorted(found, key=lambda n: record.entries[self._key(n)] is not None)[:NEAREST]
 
     def recorded(self) -> list[str]:
         """What a tape that is active now would follow an operation on, the newest first."""
-        active = self.model.stage.active
-        return [n for n in self._clear() if any(self._follows(record, n) for record in active)][:NEAREST]
+        records = self.model.active.records
+        return [n for n in self._predicted() if any(self._follows(record, n) for record in records)][:NEAREST]
 
     def _follows(self, record: TapeRecord, name: str) -> bool:
         value = self.model.value(name)

@@ -31,11 +31,11 @@ from gradcheck.defects.tape_program import (
     Variable,
     Watch,
 )
-from gradcheck.hunt.tapes.errors import RaisedError
-from gradcheck.hunt.tapes.model import Model, NoneTakenError
+from gradcheck.hunt.tapes.model import Model, NoneOperandError
 from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
+from gradcheck.hunt.tapes.tape import RaisedError
 
-from .program_operands import SHAPES, Operands, applied, literal, mapped
+from .program_operands import SHAPES, Operands, applied, literal, moved_threshold
 from .values import Draw, index
 
 MOST_CALLS = 1
@@ -44,16 +44,19 @@ CALL_SHARE = 8
 
 
 class ValueStatements:
-    """A program while it is drawn; `over` once the model has raised, `rounds` inside of so many loops."""
+    """A program while it is drawn, and its statements about values.
+
+    `ended`: the model has raised. `loops`: how many loops surround the next statement.
+    """
 
     def __init__(self, draw: Draw, traced: bool) -> None:
         self.draw, self.traced = draw, traced
         self.model = Model(traced)
         self.operands = Operands(draw, self.model)
-        self.over, self.calls, self.rounds = False, 0, 0
+        self.ended, self.calls, self.loops = False, 0, 0
 
-    def _flag(self, share: int) -> bool:
-        """True in all cases but one of `share`."""
+    def _mostly(self, share: int) -> bool:
+        """True but for one case in `share`."""
         return index(self.draw, share) > 0
 
     def _choice(self, options: Sequence[Any]) -> Any:
@@ -70,22 +73,22 @@ class ValueStatements:
         try:
             self.model.run(statement)
         except RaisedError:
-            self.over = True
-        except NoneTakenError:
-            # A later round of a loop, in which a derivative is None that was none before.
+            self.ended = True
+        except NoneOperandError:
+            # In a later round of a loop a derivative may be None.
             reject()
         else:
             self.operands.bound(name)
         return statement
 
     def _apply(self, depth: int) -> Statement:
-        names = self.operands.recorded() if self._flag(4) else []
+        names = self.operands.recorded() if self._mostly(4) else []
         names = names or self.operands.newest()
         first, operation, arguments, value = applied(self.draw, names, self.operands.value, self.traced)
         old = self.operands.value(first)
         # In a loop a name keeps its shape and dtype, so that the next round runs as well.
-        fits = first.isidentifier() and (not self.rounds or (old.shape, old.dtype) == (value.shape, value.dtype))
-        name = first if fits and not self._flag(10) else self.operands.fresh("t")
+        fits = first.isidentifier() and (not self.loops or (old.shape, old.dtype) == (value.shape, value.dtype))
+        name = first if fits and not self._mostly(10) else self.operands.fresh("t")
         return self._run(Apply(name, operation, arguments), name)
 
     def _constant(self, depth: int) -> Statement:
@@ -111,7 +114,7 @@ class ValueStatements:
         condition, operand = (self._choice(names) for _ in range(2))
         shape = self.operands.value(operand).shape
         other = self._choice([n for n in names if self.operands.value(n).shape == shape])
-        threshold = mapped(self._choice((0.3, -0.7, 1.1)), float(np.sum(self.operands.value(condition))))
+        threshold = moved_threshold(self._choice((0.3, -0.7, 1.1)), float(np.sum(self.operands.value(condition))))
         name = self.operands.fresh("t")
         then, otherwise = (
             (Apply(name, self._choice(("sin", "tanh", "identity", "neg", "stop_gradient")), (n,)),)
@@ -125,11 +128,11 @@ class ValueStatements:
         tensors = [n for n in names if n.isidentifier() and n not in captured]
         arguments = tuple(dict.fromkeys(self._choice(tensors) for _ in range(2) if tensors))
         values = {n: self.operands.value(n) for n in (*captured, *arguments)}
-        if not values or self.rounds or self.calls >= MOST_CALLS or self._flag(CALL_SHARE):
+        if not values or self.loops or self.calls >= MOST_CALLS or self._mostly(CALL_SHARE):
             return self._apply(depth)
         self.calls += 1
         inner: list[Apply] = []
-        while len(inner) < 3 and (not inner or self._flag(2)):
+        while len(inner) < 3 and (not inner or self._mostly(2)):
             _, operation, operands, value = applied(self.draw, list(reversed(values)), values.__getitem__, True, False)
             inner.append(Apply(self.operands.fresh("t"), operation, operands))
             values[inner[-1].name] = value
@@ -173,12 +176,12 @@ class _Draft(ValueStatements):
     def program(self) -> Program:
         """Variables, a body, and at least one derivative."""
         variables = [self._variable(0)]
-        while len(variables) < 3 and self._flag(2):
+        while len(variables) < 3 and self._mostly(2):
             variables.append(self._variable(len(variables)))
         body = list(self._block(0))
-        if not self.over and not self.model.tapes:
+        if not self.ended and not self.model.tapes:
             body.append(self._open(0))
-        if not self.over and not self.model.derivatives:
+        if not self.ended and not self.model.derivatives:
             body.append(self._derive(0))
         values = [value.value for value in self.model.values.values() if value is not None]
         assume(all(np.all(np.abs(array) < LARGEST) for array in values))
@@ -186,11 +189,11 @@ class _Draft(ValueStatements):
 
     def _block(self, depth: int) -> tuple[Statement, ...]:
         body: list[Statement] = []
-        while not self.over and self.length < LONGEST and self._flag(5):
+        while not self.ended and self.length < LONGEST and self._mostly(5):
             self.length += 1
             kind = self._choice(KINDS)
             body.append(getattr(self, f"_{kind}")(depth))
-            if kind in ("open", "second") and not self.over and self._flag(2):
+            if kind in ("open", "second") and not self.ended and self._mostly(2):
                 body.append(self._derive(depth))
         return tuple(body)
 
@@ -206,33 +209,33 @@ class _Draft(ValueStatements):
             with self.model.block(make(())):
                 body = begin(make(())) + self._block(depth + 1)
         except RaisedError:
-            self.over = True
+            self.ended = True
         return make(body)
 
     def _open(self, depth: int) -> Statement:
         if depth >= DEEPEST:
             return self._apply(depth)
         tapes = [self._tape()]
-        while len(tapes) < 2 and not self._flag(4):
+        while len(tapes) < 2 and not self._mostly(4):
             tapes.append(self._tape())
-        return self._within(lambda body: Open(tuple(tapes), body), depth, self._watches)  # type: ignore[no-any-return]
+        return self._within(lambda body: Open(tuple(tapes), body), depth, self._begin_with_watches)  # type: ignore[no-any-return]
 
     def _second(self, depth: int) -> Statement:
         """A tape around another one and the derivative that it gives."""
         if depth + 1 >= DEEPEST:
             return self._apply(depth)
         outer = (self._tape(),)
-        return self._within(lambda body: Open(outer, body), depth, self._differentiated)  # type: ignore[no-any-return]
+        return self._within(lambda body: Open(outer, body), depth, self._begin_with_derivative)  # type: ignore[no-any-return]
 
-    def _differentiated(self, opened: Open) -> tuple[Statement, ...]:
-        begin = [*self._watches(opened)]
+    def _begin_with_derivative(self, opened: Open) -> tuple[Statement, ...]:
+        begin = [*self._begin_with_watches(opened)]
         for draw in (self._open, self._derive):
-            begin += [] if self.over else [draw(DEEPEST - 1)]
+            begin += [] if self.ended else [draw(DEEPEST - 1)]
         return tuple(begin)
 
-    def _watches(self, opened: Open) -> tuple[Statement, ...]:
+    def _begin_with_watches(self, opened: Open) -> tuple[Statement, ...]:
         """What the body of new tapes begins with: most of them watch something."""
-        tapes = [tape.name for tape in opened.tapes if not (tape.accessed and self._flag(3))]
+        tapes = [tape.name for tape in opened.tapes if not (tape.accessed and self._mostly(3))]
         return tuple(
             self._run(Watch(tape, self._choice(self.operands.floating() or self.operands.newest()))) for tape in tapes
         )
@@ -241,7 +244,7 @@ class _Draft(ValueStatements):
         return Tape(self.operands.fresh("tape"), index(self.draw, 3) == 2, index(self.draw, 4) < 3)
 
     def _tape_name(self, usable: Callable[[Any], bool]) -> str | None:
-        """A tape, the newest first; one in which the statement fails only by a rare mistake."""
+        """A tape, the newest first; rarely one on which the statement fails."""
         tapes = self.model.tapes
         fitting = [name for name in reversed(tapes) if usable(tapes[name])]
         if tapes and index(self.draw, MISTAKE_SHARE) == MISTAKE_SHARE - 1:
@@ -275,12 +278,12 @@ class _Draft(ValueStatements):
         if depth >= DEEPEST or self.length > LONGEST // 2:
             return self._apply(depth)
         count = 2 + index(self.draw, 2)
-        self.rounds += 1
+        self.loops += 1
         body = self._block(depth + 1) or (self._apply(depth),)
-        self.rounds -= 1
+        self.loops -= 1
         for _ in range(count - 1):
             for statement in body:
-                if not self.over:
+                if not self.ended:
                     self._run(statement)
         return Loop(count, body)
 
@@ -296,8 +299,8 @@ class _Draft(ValueStatements):
         behind = self.operands.behind(record, targets.names)
         if method == "batch_jacobian":
             behind = self.operands.batches(behind)
-        # A target that is a source as well is worth a look now and then.
-        others = [n for n in self.operands.newest() if n not in targets.names or not self._flag(6)]
+        # A target may be a source as well, now and then.
+        others = [n for n in self.operands.newest() if n not in targets.names or not self._mostly(6)]
         sources = self._structure(behind, several=method != "batch_jacobian", others=others or list(targets.names))
         result = self.operands.fresh("g")
         derive = Derive(result, name, method, targets, sources, index(self.draw, 5) == 4)
@@ -307,16 +310,16 @@ class _Draft(ValueStatements):
         return derive
 
     def _method(self) -> str:
-        if self.rounds or self.jacobians >= MOST_JACOBIANS or index(self.draw, JACOBIAN_SHARE) < JACOBIAN_SHARE - 1:
+        if self.loops or self.jacobians >= MOST_JACOBIANS or index(self.draw, JACOBIAN_SHARE) < JACOBIAN_SHARE - 1:
             return "gradient"
         self.jacobians += 1
         return str(self._choice(("jacobian", "batch_jacobian")))
 
     def _structure(self, preferred: Sequence[str], several: bool, others: Sequence[str]) -> Structure:
         names: list[str] = []
-        while not names or (several and len(names) < 3 and not self._flag(3)):
-            pool = preferred if preferred and self._flag(6) else others
+        while not names or (several and len(names) < 3 and not self._mostly(3)):
+            pool = preferred if preferred and self._mostly(6) else others
             names.append(self._choice(pool[:6]))
-        if not several or (len(names) == 1 and self._flag(3)):
+        if not several or (len(names) == 1 and self._mostly(3)):
             return Structure("one", (names[0],))
         return Structure(self._choice(("list", "dict")), tuple(names))

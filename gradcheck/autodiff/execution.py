@@ -1,7 +1,7 @@
 """Taking derivatives in each mode: along a path, eagerly, in a `tf.function` or around one, compiled with XLA or not.
 
-Each call traces anew, tens of milliseconds, for the function of a drawn graph is used once. `get_concrete_function`
-traces without TensorFlow's warning of frequent retracing, which is about functions that are meant to be kept.
+Each call traces again, in tens of milliseconds, because the function of a drawn graph is used once.
+`get_concrete_function` traces without TensorFlow's warning of frequent retracing.
 """
 
 from __future__ import annotations

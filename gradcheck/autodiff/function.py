@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.reverse import SecondPullbacks, pullbacks, second_pullbacks
-from gradcheck.autodiff.sources import Arguments, Source, take_apart
+from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 
 Array = np.ndarray[Any, Any]
 
@@ -198,7 +198,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), "
             "or variables=[...]"
         )
-    arguments = take_apart(inputs, variables, parameter_names(f))
+    arguments = parse_arguments(inputs, variables, parameter_names(f))
     tensors = [tf.constant(s.value) for s in arguments.sources if s.variable is None]
     result = _called(f, arguments.rebuilt(tensors))
     return Function(f, arguments, tuple(_output(name, value) for name, value in _results(result)))

@@ -1,4 +1,4 @@
-"""A call's arguments taken apart: the floating and complex leaves of the inputs, and variables, become sources."""
+"""What derivatives are taken with respect to: the floating and complex leaves of a call's arguments, and variables."""
 
 from __future__ import annotations
 
@@ -90,15 +90,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Arguments:
-    """A call's arguments taken apart: `leaves` in order, of which `places` (one a non-variable source) are perturbed.
+    """A call's arguments by their leaves, and the sources among those leaves and the variables listed beside them.
 
-    `positions` (one a source) are the sources' places among the leaves followed by the variables listed beside them, of
-    which there are `total` together.
+    `positions` (one a source) count the leaves first and then the listed variables, `total` of them together.
     """
 
     structure: tuple[Any, ...]
     leaves: tuple[Any, ...]
-    places: tuple[int, ...]
     sources: tuple[Source, ...]
     positions: tuple[int, ...]
     total: int
@@ -108,69 +106,62 @@ class Arguments:
         return [position >= len(self.leaves) for position in self.positions]
 
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with the perturbed leaves replaced."""
+        """The arguments with those sources replaced that are no variables."""
         leaves = list(self.leaves)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
+        pairs = zip(self.positions, self.sources, strict=True)
+        replaced = [position for position, source in pairs if source.variable is None]
+        for position, tensor in zip(replaced, tensors, strict=True):
+            leaves[position] = tensor
         if not any(isinstance(item, (dict, list, tuple)) for item in self.structure):
             return tuple(leaves)
         packed: tuple[Any, ...] = tf.nest.pack_sequence_as(self.structure, leaves)
         return packed
 
 
-def take_apart(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = ()) -> Arguments:
+def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str] = ()) -> Arguments:
     """Find the sources in the inputs (called `names`, or inputs[0], …) and variables.
 
     Python floats, and lists of nothing but numbers, become float64 tensors; NumPy arrays and tensors keep their dtype;
-    integer, boolean and string leaves are handed through. Raises TypeError for a leaf that is no tensor and for a
-    variable that is not one, ValueError for NaN or Inf in a source, for a value that violates its
-    constraint, and where nothing is floating.
+    integer, boolean and string leaves stay as tensors. Raises TypeError for a leaf that is no tensor and for a variable
+    that is not one, ValueError for NaN or Inf in a source, for a violated constraint, and where nothing is floating.
     """
     inputs = tuple(_numbers(value) for value in inputs)
-    named = [
-        pair
-        for position, value in enumerate(inputs)
-        for pair in paths(names[position] if position < len(names) else f"inputs[{position}]", value)
-    ]
     leaves: list[Any] = []
-    places: list[int] = []
-    found: list[Source] = []
-    held: list[tuple[int, Source]] = []
-    for name, given in named:
+    found: list[tuple[int, Source]] = []
+    held: dict[int, tuple[int, Source]] = {}
+    for name, given in (pair for pairs in _named_leaves(inputs, names) for pair in pairs):
         leaf, constraint = _unwrapped(given)
         if isinstance(leaf, tf.Variable):
-            held.append((len(leaves), _variable_source(name, leaf, constraint)))
-            leaves.append(leaf)
-            continue
-        tensor = _tensor(name, leaf)
-        if _differentiable(name, tensor, constraint):
-            places.append(len(leaves))
-            found.append(_source(name, tensor.numpy(), tensor.dtype.name, None, constraint))
-        leaves.append(leaf if tensor is None else tensor)
+            held.setdefault(id(leaf), (len(leaves), _variable_source(name, leaf, constraint)))
+        else:
+            leaf = _tensor(name, leaf)
+            if _differentiable(name, leaf, constraint):
+                found.append((len(leaves), _source(name, leaf.numpy(), leaf.dtype.name, None, constraint)))
+        leaves.append(leaf)
     listed = _variable_sources(variables)
-    held += [(len(leaves) + position, source) for position, source in enumerate(listed)]
-    if not found and not held:
+    for position, source in enumerate(listed, len(leaves)):
+        held.setdefault(id(source.variable), (position, source))
+    pairs = [*found, *held.values()]
+    if not pairs:
         raise _nothing_floating(leaves)
-    unique = dict(reversed([(id(source.variable), (position, source)) for position, source in held]))
-    variable_positions = sorted(unique.values(), key=lambda pair: pair[0])
-    return Arguments(
-        structure=inputs,
-        leaves=tuple(leaves),
-        places=tuple(places),
-        sources=(*found, *(source for _, source in variable_positions)),
-        positions=(*places, *(position for position, _ in variable_positions)),
-        total=len(leaves) + len(listed),
-    )
+    positions, sources = zip(*pairs, strict=True)
+    return Arguments(inputs, tuple(leaves), sources, positions, len(leaves) + len(listed))
 
 
 def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """The inputs as `take_apart` hands them on: every leaf a tensor, a variable or None. Raises TypeError."""
+    """The inputs with every leaf a tensor, a variable or None, as in `parse_arguments`. Raises TypeError."""
+    inputs = tuple(_numbers(value) for value in inputs)
     found = []
-    for position, value in enumerate(_numbers(item) for item in inputs):
-        named = paths(names[position] if position < len(names) else f"inputs[{position}]", value)
+    for value, named in zip(inputs, _named_leaves(inputs, names), strict=True):
         leaves = [leaf if variable_of(leaf) is not None else _tensor(name, _unwrapped(leaf)[0]) for name, leaf in named]
         found.append(tf.nest.pack_sequence_as(value, leaves) if isinstance(value, (dict, list, tuple)) else leaves[0])
     return tuple(found)
+
+
+def _named_leaves(inputs: Sequence[Any], names: Sequence[str]) -> list[list[tuple[str, Any]]]:
+    """The leaves of each input with their names."""
+    names = [*names[: len(inputs)], *(f"inputs[{position}]" for position in range(len(names), len(inputs)))]
+    return [paths(name, value) for name, value in zip(names, inputs, strict=True)]
 
 
 def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict
 
 
 class GradientInconclusive(AssertionError):
-    """Nobody could tell whether the gradient is right; `result` says why."""
+    """The derivatives could not be compared; `result` says why."""
 
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class GradientWrongShape(GradientMismatch):
 
 
 class GradientMissing(GradientMismatch):
-    """The gradient is None while differences are not zero."""
+    """The gradient is None while the estimate is not zero."""
 
 
 class GradientPartial(GradientMismatch):
@@ -48,7 +48,7 @@ class GradientNonFinite(GradientMismatch):
 
 
 class GradientWrongValue(GradientMismatch):
-    """The value lies outside of the error bound of the differences."""
+    """The value lies outside of the error bound of the finite-difference estimate."""
 
 
 class GradientOutsideSubdifferential(GradientMismatch):
@@ -56,7 +56,7 @@ class GradientOutsideSubdifferential(GradientMismatch):
 
 
 class GradientWrongUpdate(GradientMismatch):
-    """A training step moves a variable otherwise than its gradients say."""
+    """A training step moves a variable otherwise than by its gradients."""
 
 
 class GradientModesDisagree(GradientMismatch):
@@ -90,14 +90,14 @@ REMEDIES = {
     "(tf.custom_gradient, tf.stop_gradient, a hand-written backward pass).",
     Kind.SUBDIFFERENTIAL: "at a kink every value between the one-sided slopes is accepted, and nothing else.",
     Kind.UPDATE: "look at the sign and the rate, at how often it is applied, and at what else moves the variable.",
-    Kind.MODES: "run the derivative in the one mode that agrees with differences.",
+    Kind.MODES: "run the derivative in the one mode that agrees with the estimate.",
 }
 
 
 def failure(name: str, result: Result, label: str = "autodiff") -> str:
     """The message of a mismatch, for the function `name`; several lines, the most severe kind first.
 
-    `label` says whose gradient was held against the differences.
+    `label` says whose gradient was compared with the estimate.
     """
     noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
     lines = [f"the {noun} of {name} is wrong", ""]
@@ -111,7 +111,7 @@ def failure(name: str, result: Result, label: str = "autodiff") -> str:
 
 def doubt(name: str, result: Result) -> str:
     """The message where first order is inconclusive everywhere, or partly."""
-    lines = [f"nobody can tell whether the gradient of {name} is right", ""]
+    lines = [f"the check of the gradient of {name} is inconclusive", ""]
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
@@ -137,7 +137,7 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
         low, high = finding.difference - finding.bound, finding.difference + finding.bound
         lines.append(f"    {'slopes':<11}  {low:.12g} to {high:.12g}")
     else:
-        lines.append(f"    {'differences':<11}  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
+        lines.append(f"    {'estimate':<11}  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
         if finding.allowed is not None and finding.autodiff is not None:
             off = abs(finding.autodiff - finding.difference)
             lines.append(f"    {'off by':<11}  {off:.3g}   (allowed {finding.allowed:.1e})")

@@ -1,156 +1,386 @@
-"""Agreement that rests on autodiff's own rounding alone, where that is no smaller than what it rounds."""
+"""The false-positive filters between a suspicion and a mismatch.
+
+A comparison outside the bounds of both tableaus is a suspicion. Each filter knows one way in which a right derivative
+comes to look wrong (the first one: how a wrong one comes to look right) and changes the verdicts that this explains.
+First derivatives have a list, and second derivatives two, beside differences of gradients and beside differences of
+values. The order within a list:
+
+1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
+   what cancelled terms leave.
+2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
+3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
+   verdicts replace those of a smooth function.
+4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show.
+   Last, the edge of the domain names the reason of what is inconclusive by then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.observation import LITTLE, Derivative, moved, ulp_rounding
-from gradcheck.comparison.tables import AGREE, EXCLUSION, INCONCLUSIVE, MISMATCH, Comparison
-from gradcheck.numerics.difference import Estimate
-from gradcheck.numerics.one_sided import constant, wide_slope
-from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.stencil import Sample
-from gradcheck.result import Kind, Reason
+from gradcheck.comparison.autodiff_rounding import LITTLE, Derivative, perturbed_derivatives, ulp_rounding
+from gradcheck.comparison.lines import Lines, sample_values
+from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.one_sided import (
+    ROUGH,
+    OneSided,
+    Smoothness,
+    classify,
+    confirm,
+    constant,
+    subgradient_allows,
+    wide_slope,
+)
+from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.stencil import CONFIRM, Sample
+from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
-LOOSE = 0.1
+VACUOUS = 0.1
 """Rounding above this share of the derivative leaves nothing to compare."""
 
+ULPS = 2.0
+"""A residue of so many units in the last place of the cancelled terms is rounding."""
 
-def without_loose_agreement(
-    problem: Problem, derivative: Derivative, sample: Sample, entries: Comparison, rounding: Array
-) -> Comparison:
-    """Agreement of a `derivative` within a `rounding` no smaller than itself is none.
+FLAT = 4
+"""A function that is constant on so many of the finest steps may be a staircase."""
 
-    Where it agrees with the differences of `sample` as soon as something moves, its value at the point is wrong: inputs
-    where the point is special, and at smooth points, where the value persists as inputs move, the roundings of what
-    lies between, which cannot change a right one.
+CLOSER = 2.0**-14
+"""A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
+
+FINER = 2.0**-20
+"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+
+DIRECTIONS_BEFORE_MISMATCH = 4
+
+
+class Resample(Protocol):
+    """Takes another sample of the same quantity on the same lines."""
+
+    def __call__(self, stencil: Any = ..., *, shrink: float = ...) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
+
+    `quantity` maps points (p, n) to what is sampled, (p, c); `estimate` makes the estimate of its derivative of a
+    sample, `resample` takes further ones. `autodiff` (k, c) has the `rounding` that was measured, `derivative` takes it
+    elsewhere. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative. `values` are the
+    samples of the function itself. `everywhere` has all directions of the check, not only those in doubt, and a sample
+    of each.
     """
-    error = np.abs(entries.autodiff - entries.difference)
-    tight = EXCLUSION * (entries.bound + ulp_rounding(entries.autodiff, problem.precision))
+
+    lines: Lines
+    quantity: Callable[[Array], Array]
+    samples: Sequence[Sample]
+    estimate: Callable[[Sample], Estimate]
+    resample: Resample
+    autodiff: Array
+    rounding: Array
+    derivative: Derivative
+    residue: Array
+    values: Sequence[Sample]
+    everywhere: tuple[Lines, Sample]
+
+    @property
+    def problem(self) -> Problem:
+        """The function, at its point."""
+        return self.lines.problem
+
+    def comparison(self, estimates: Sequence[Estimate]) -> Comparison:
+        """Autodiff beside the estimates of two tableaux."""
+        compared = (
+            compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
+            for estimate in estimates
+        )
+        return confirmed(*compared)
+
+    @cached_property
+    def finer(self) -> Sample:
+        """A sample on a row that starts at a millionth of the usual step."""
+        return self.resample(shrink=FINER)
+
+    @cached_property
+    def coarse_sides(self) -> list[OneSided]:
+        """The one-sided sequences of both samples."""
+        return [classify(sample) for sample in self.samples]
+
+    @cached_property
+    def sides(self) -> list[OneSided]:
+        """The same, without the kinks that a finer row shows to be smooth."""
+        if not np.isin(self.coarse_sides[0].kind, ROUGH).any():
+            return self.coarse_sides
+        finer = classify(self.finer)
+        return [confirm(side, finer) for side in self.coarse_sides]
+
+
+def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Array) -> Array:
+    """What the rounding of cancelled terms may leave of a derivative, with the largest `weight` of an output.
+
+    `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
+    such as a vanishing imaginary part, does not show its terms: the inputs' size then stands in for them.
+    """
+    size = float(np.max(magnitudes(problem.point)))
+    terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
+
+
+def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Agreement within a rounding no smaller than the derivative is inconclusive.
+
+    Where autodiff agrees with the estimate as soon as something moves, its value at the point is wrong: inputs where
+    the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
+    between, which cannot change a right one.
+    """
+    problem, sample = evidence.problem, evidence.samples[0]
+    error = np.abs(comparison.autodiff - comparison.difference)
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
     sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(LOOSE * np.abs(entries.difference), LITTLE * problem.precision * sizes)
-    loose = (entries.status == AGREE) & (error > tight) & (rounding > little)
-    if not loose.any():
-        return entries
+    little = np.maximum(VACUOUS * np.abs(comparison.difference), LITTLE * problem.precision * sizes)
+    vacuous = comparison.where(Verdict.AGREE) & (error > tight) & (evidence.rounding > little)
+    if not vacuous.any():
+        return comparison
 
     def near(values: Array, target: Array) -> Array:
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(values - target) <= tight)
 
-    beside = moved(problem, derivative)
-    right = near(beside, entries.difference)
+    beside = perturbed_derivatives(problem, evidence.derivative)
+    right = near(beside, comparison.difference)
     if problem.smooth:
-        persists = near(moved(problem, derivative, inner=False), entries.autodiff).all(axis=0)
-        jumps = loose & right.all(axis=0) & persists
+        moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
+        jumps = vacuous & right.all(axis=0) & near(moved, comparison.autodiff).all(axis=0)
     else:
-        jumps = loose & right.any(axis=0) & (right | near(beside, entries.autodiff)).all(axis=0)
-    entries = replace(entries, allowed=np.where(jumps, tight, entries.allowed))
-    entries = entries.marked(loose, INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    return entries.marked(jumps, MISMATCH, Kind.WRONG_VALUE)
+        jumps = vacuous & right.any(axis=0) & (right | near(beside, comparison.autodiff)).all(axis=0)
+    comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
+    comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
 
 
-ULPS = 2.0
-FLAT = 4
-"""A function that is constant on so many of the finest steps may be a staircase."""
-CLOSER = 2.0**-14
-"""A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
-FINER = 2.0**-20
-"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What is left where terms cancel agrees up to their rounding."""
+    with np.errstate(invalid="ignore"):
+        small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
+    small &= comparison.where(Verdict.MISMATCH)
+    allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
+    return replace(comparison, allowed=allowed).agreed(small)
 
 
-def hidden_terms(problem: Problem, sample: Sample) -> Array:
-    """The magnitude of what may have cancelled in the function's value, on every line and row (k, l) of a sample.
+def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where a much finer row contradicts the estimate, the usual row has aliased the function."""
+    finer = evidence.estimate(evidence.finer)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
+    aliased = comparison.where(Verdict.MISMATCH) & apart & np.isfinite(finer.bound)
+    return comparison.marked(aliased, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
-    A function that is constant there, such as a vanishing imaginary part, does not show its terms: the inputs' size
-    then stands in for them.
+
+def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where a row a million times finer shows no kink, there is none to excuse a value: that row's verdict counts."""
+    rough, confirmed_rough = (np.isin(sides[0].kind, ROUGH) for sides in (evidence.coarse_sides, evidence.sides))
+    withdrawn = rough & ~confirmed_rough
+    if not withdrawn.any():
+        return comparison
+    rows = (evidence.finer, evidence.resample(CONFIRM, shrink=FINER))
+    return comparison.replaced(withdrawn, evidence.comparison([evidence.estimate(row) for row in rows]))
+
+
+def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where only the curvature jumps, the one-sided slopes are the sharper estimate of the first derivative."""
+    side, sample = evidence.sides[0], evidence.samples[0]
+    jump = (side.kind == Smoothness.CURVATURE_JUMP) & comparison.where(Verdict.INCONCLUSIVE)
+    if not jump.any():
+        return comparison
+    value, bound = side.middle, side.reach
+    change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
+    conclusive = jump & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
+    estimate = Estimate(value, bound, conclusive, bound)
+    tolerance, rounding = evidence.lines.tolerance, evidence.rounding
+    return comparison.replaced(jump, compare(evidence.autodiff, estimate, tolerance, rounding, factor=EXCLUSION))
+
+
+def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where one-sided slopes differ, autodiff has to lie between them; jumps and infinite slopes are inconclusive."""
+    first, second = evidence.sides
+    slack = evidence.rounding + evidence.lines.tolerance.of(comparison.difference)
+    kinked = first.kind == Smoothness.KINK
+    certain = kinked & (second.kind == Smoothness.KINK)
+    inside = np.logical_or(*(subgradient_allows(side, evidence.autodiff, slack) for side in evidence.sides))
+    bounded = kinked & np.isfinite(first.reach)
+    agrees = kinked & inside
+    comparison = replace(
+        comparison,
+        difference=np.where(kinked & np.isfinite(first.middle), first.middle, comparison.difference),
+        bound=np.where(bounded, first.reach, comparison.bound),
+        allowed=np.where(bounded, first.reach + slack, comparison.allowed),
+        at_kink=agrees,
+    ).agreed(agrees)
+    comparison = comparison.marked(certain & ~inside, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    comparison = comparison.marked(kinked & ~certain & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    broken = np.isin(first.kind, (Smoothness.JUMP, Smoothness.SINGULAR))
+    return comparison.marked(broken, Verdict.INCONCLUSIVE, Reason.JUMP)
+
+
+def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where the quantity is constant around the point and the slope of a wide step is autodiff's, it is a staircase.
+
+    A gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
     """
-    size = float(np.max(magnitudes(problem.point)))
-    return np.where(constant(sample), max(problem.terms, size), problem.terms)
+    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.problem.point
+    flat = _flat_steps(sample)
+    suspects = comparison.where(Verdict.MISMATCH) & (flat >= FLAT) & np.isfinite(comparison.autodiff)
+    stairs = np.zeros(suspects.shape, bool)
+    for line, column in zip(*np.nonzero(suspects), strict=True):
+        start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
+        wide = wide_slope(partial(_column, evidence.quantity, point, int(column)), point, directions[line], start)
+        stairs[line, column] = wide is not None and abs(wide[0][0] - comparison.autodiff[line, column]) <= wide[1][0]
+    return comparison.marked(stairs, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
 
 
-def without_residue(entries: Comparison, terms: Array | float, lengths: Array, precision: float) -> Comparison:
-    """A derivative that is nothing but the rounding of cancelled terms is not wrong.
+def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Random directions beside the axes may show a kink along which the axes are flat.
 
-    `terms` is the largest magnitude that went into the sum, `lengths` (broadcast to the entries) the products of the
-    steps by which it is divided: a residue of a few units in the last place of terms / lengths is rounding.
+    Coordinates that kink by themselves stay put, so that they cannot excuse a wrong derivative of another coordinate.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        residue = EXCLUSION * ULPS * precision * terms / np.broadcast_to(lengths, entries.status.shape)
-        small = (entries.status == MISMATCH) & (np.abs(entries.autodiff - entries.difference) <= residue)
-    allowed = np.where(small, np.maximum(entries.allowed, residue), entries.allowed)
-    return replace(entries, status=np.where(small, AGREE, entries.status), allowed=allowed)
+    lines, sample = evidence.everywhere
+    directions = lines.directions
+    columns = np.flatnonzero(comparison.where(Verdict.MISMATCH).any(axis=0))
+    rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
+    moving = ~np.any(directions[rough] != 0, axis=0) & np.any(directions != 0, axis=0)
+    if moving.sum() < 2:
+        return comparison
+    scale = np.max(np.abs(directions), axis=0) * moving
+    oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
+    kinds = classify(sample_values(lines.problem, oblique, lines.cotangents[columns])).kind
+    excused = np.zeros(comparison.verdict.shape, bool)
+    excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
+    excused &= comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    return comparison.marked(excused, Verdict.INCONCLUSIVE, Reason.COMPOSED_KINK)
 
 
-def without_unresolved(entries: Comparison, resolved: Array) -> Comparison:
+def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where the function is not finite on the finest steps of either side, that is why nothing could be said."""
+    sample = evidence.samples[0]
+    count, fine = sample.stencil.count, sample.stencil.count // 2
+    rows = np.isfinite(sample.values[:, 1 : 2 * count + 1])
+    nowhere = ~(rows[:, fine:count].any(axis=1) | rows[:, count + fine :].any(axis=1))
+    inconclusive = comparison.where(Verdict.INCONCLUSIVE)
+    return comparison.marked(inconclusive & nowhere, Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
+
+
+def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A second derivative counts only where the first one along the same line could be told from the values.
 
-    `resolved` is (lines, 1). Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative
-    vanishes at every point of the row, and differences of it say nothing.
+    Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
+    the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    return entries.marked((entries.status == MISMATCH) & ~resolved, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    problem = evidence.problem
+    resolved = np.ones((len(evidence.lines.directions), 1), bool)
+    for sample in evidence.values:
+        change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
+        resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
+    unresolved = comparison.where(Verdict.MISMATCH) & ~resolved
+    return comparison.marked(unresolved, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def without_aliases(entries: Comparison, finer: Estimate) -> Comparison:
-    """Where a much finer row contradicts the differences, their row had aliased the function: nobody can tell."""
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(finer.value - entries.difference) > finer.bound + entries.bound
-    aliased = (entries.status == MISMATCH) & apart & np.isfinite(finer.bound)
-    return entries.marked(aliased, INCONCLUSIVE, Reason.ILL_CONDITIONED)
-
-
-def only_supported(entries: Comparison, closer: Estimate) -> Comparison:
-    """What values alone say against autodiff counts only if a closer row says the same.
+def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Second differences of values count against autodiff only if a closer row says the same.
 
     The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
     """
+    closer = evidence.estimate(evidence.resample(shrink=CLOSER))
     with np.errstate(invalid="ignore"):
-        same = np.abs(closer.value - entries.difference) <= closer.bound + entries.bound
-        same &= ~(np.abs(closer.value - entries.autodiff) <= closer.bound)
-    return entries.marked((entries.status == MISMATCH) & ~same, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
+        same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
+    unsupported = comparison.where(Verdict.MISMATCH) & ~same
+    return comparison.marked(unsupported, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def without_staircases(
-    entries: Comparison, sample: Sample, directions: Array, f: Callable[[Array], Array], point: Array
-) -> Comparison:
-    """Constant around the point though autodiff is not zero: if the slope of a wide step agrees, it is a staircase.
-
-    `f` maps points (p, n) to what was sampled (p, m); the entries are (k, m), as the sample's lines and rows. A
-    gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
-    """
-    if not entries.any(MISMATCH):
-        return entries
-    flat = _flat_steps(sample)
-    suspects = (entries.status == MISMATCH) & (flat >= FLAT) & np.isfinite(entries.autodiff)
-    stairs = np.zeros(suspects.shape, bool)
-    for line, row in zip(*np.nonzero(suspects), strict=True):
-        start = float(sample.step[line] * sample.stencil.steps[-flat[line, row]])
-        wide = wide_slope(partial(_row, f, point, int(row)), point, directions[line], start)
-        stairs[line, row] = wide is not None and abs(wide[0][0] - entries.autodiff[line, row]) <= wide[1][0]
-    return entries.marked(stairs, INCONCLUSIVE, Reason.STAIRCASE)
+def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Values that are constant around the point, but not on the whole row, have no curvature to compare with."""
+    sample = evidence.samples[1]
+    stepped = (_flat_steps(sample) >= FLAT) & ~constant(sample)
+    mask = comparison.where(Verdict.MISMATCH) & stepped
+    return comparison.marked(mask, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
 
 
-def stepped(sample: Sample) -> Array:
-    """Where the function is constant around the point, but not on the whole row: such values have no curvature."""
-    return (_flat_steps(sample) >= FLAT) & ~constant(sample)
-
-
-def _row(f: Callable[[Array], Array], point: Array, row: int, at: Array) -> Array:
-    """One column of the values; the first of several points is always the one on trial, at which references look."""
-    return f(np.concatenate([point[None, :], at]))[1:, row, None]
+def _column(f: Callable[[Array], Array], point: Array, column: int, at: Array) -> Array:
+    """One column of the values; the first of several points is always the point itself, at which references look."""
+    return f(np.concatenate([point[None, :], at]))[1:, column, None]
 
 
 def _flat_steps(sample: Sample) -> Array:
-    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, m)."""
+    """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, c)."""
     count = sample.stencil.count
     rows = sample.values[:, 1 : 2 * count + 1] == sample.values[:, :1]
     same = (rows[:, :count] & rows[:, count:])[:, ::-1]
     flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
     return flat
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter with its name; it is asked only while an entry has a verdict of `on`.
+
+    `nonsmooth`: it is not asked where the function promises to be smooth at the point.
+    """
+
+    name: str
+    apply: Callable[[Comparison, Evidence], Comparison]
+    on: tuple[Verdict, ...] = (Verdict.MISMATCH,)
+    nonsmooth: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What a verdict that it changes is explained by."""
+        return (self.apply.__doc__ or "").split("\n")[0]
+
+
+FIRST_ORDER = (
+    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("cancelled terms", cancelled_terms),
+    Filter("aliasing", aliasing),
+    Filter("smooth on finer rows", smooth_on_finer_rows, on=tuple(Verdict), nonsmooth=True),
+    Filter("curvature jump", curvature_jump, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
+    Filter("kink", kink, on=tuple(Verdict), nonsmooth=True),
+    Filter("staircase", staircase),
+    Filter("hidden kink", hidden_kink, nonsmooth=True),
+    Filter("edge of the domain", edge_of_domain, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
+)
+"""For first derivatives."""
+
+GRADIENT_DIFFERENCES = (
+    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("cancelled terms", cancelled_terms),
+    Filter("aliasing", aliasing),
+    Filter("staircase", staircase),
+    Filter("unresolved slope", unresolved_slope),
+)
+"""For second derivatives beside differences of gradients."""
+
+VALUE_DIFFERENCES = (
+    Filter("cancelled terms", cancelled_terms),
+    Filter("many small jumps", many_small_jumps),
+    Filter("locally constant", locally_constant),
+)
+"""For second derivatives beside second differences of values."""
+
+
+def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filter]) -> Comparison:
+    """The comparison after all filters of a list, in its order."""
+    for each in filters:
+        if each.nonsmooth and evidence.problem.smooth:
+            continue
+        if any(comparison.any(verdict) for verdict in each.on):
+            comparison = each.apply(comparison, evidence)
+    return comparison

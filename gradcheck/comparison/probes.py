@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.first_order import compare_first, settle
-from gradcheck.comparison.observation import erratic_gap, measured_rounding, observe, slopes, ulp_rounding
-from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, MISMATCH, Comparison, Tolerance, code_of, combined
+from gradcheck.comparison.autodiff_rounding import erratic_gap, measured_rounding, slopes, ulp_rounding
+from gradcheck.comparison.first_order import compare_first
+from gradcheck.comparison.lines import sample_values
+from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
-from gradcheck.result import Reason
+from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
@@ -26,35 +28,14 @@ ROUNDING = 0.01
 SEARCHES = 4
 
 
-@dataclass(frozen=True)
-class ComparisonTable:
-    """Entries with their places: `columns` (a coordinate a line, or None for a probe), `rows` likewise for outputs.
-
-    `contribution`, in the shape of the entries, is the largest single product in each probe. `searched`: an entry that
-    a search found behind failing probes, beside which there may be others. `directions` (rows, n) of second derivatives
-    are those that the rows go along; a line without a column then goes along its row's direction twice.
-    """
-
-    entries: Comparison
-    columns: tuple[int | None, ...]
-    rows: tuple[int | None, ...]
-    contribution: Array | None = None
-    searched: bool = False
-    directions: Array | None = None
-
-
-def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[ComparisonTable]:
+def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
     """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
 
     Raises DerivativeRaisedError and WrongShapeError.
     """
     n, m = problem.point.size, problem.outputs
     if n <= SMALL and m <= SMALL:
-        return [
-            ComparisonTable(
-                compare_first(problem, axes(n), axes(m), tolerance).entries, tuple(range(n)), tuple(range(m))
-            )
-        ]
+        return [_one_by_one(problem, tolerance, range(n), range(m))]
     rng = np.random.default_rng(0)
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
@@ -67,18 +48,24 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
 
 
-def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[ComparisonTable]:
+def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
     """Coordinates whose gradient is not finite, one by one, for the outputs that depend on them."""
     if not len(columns):
         return []
     looked = columns[:SMALL]
-    lines = axes(problem.point.size)[looked]
-    estimate = first_difference(observe(problem, lines, None))
+    estimate = first_difference(sample_values(problem, axes(problem.point.size)[looked], None))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
-    entries = compare_first(problem, lines, axes(problem.outputs)[outputs], tolerance).entries
-    table = ComparisonTable(entries, tuple(map(int, looked)), tuple(map(int, outputs)))
-    return [table, _unseen(len(columns) - len(looked))] if len(columns) > len(looked) else [table]
+    return [_one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
+
+
+def _one_by_one(
+    problem: Problem, tolerance: Tolerance, coordinates: Sequence[int] | Array, outputs: Sequence[int] | Array
+) -> Comparison:
+    """The entries of some coordinates and outputs."""
+    places = tuple(map(int, coordinates)), tuple(map(int, outputs))
+    lines, rows = axes(problem.point.size)[list(places[0])], axes(problem.outputs)[list(places[1])]
+    return replace(compare_first(problem, lines, rows, tolerance), columns=places[0], rows=places[1])
 
 
 @dataclass(frozen=True)
@@ -93,8 +80,8 @@ class _Probing:
     probes: int
     rng: np.random.Generator
 
-    def tables(self) -> list[ComparisonTable]:
-        sample = observe(self.problem, self.directions, None)
+    def tables(self) -> list[Comparison]:
+        sample = sample_values(self.problem, self.directions, None)
         estimate = first_difference(sample)
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
@@ -110,13 +97,15 @@ class _Probing:
             located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough, float(rounding[wrong]))
             if located is None:
                 break
-            found.append(self._entry(*located))
-            if found[-1].entries.any(MISMATCH):
+            output, coordinate = located
+            entry = _one_by_one(self.problem, self.tolerance, [coordinate], [output])
+            found.append(replace(entry, searched=True))
+            if found[-1].any(Verdict.MISMATCH):
                 break
-            rough[located[0]] = True
+            rough[output] = True
             table, wrong = self._test(estimate, left, rough, rounding)
             found[0] = table
-        return found + self._one_by_one(np.flatnonzero(rough))
+        return found + self._outputs_one_by_one(np.flatnonzero(rough))
 
     def _left(self, estimate: Estimate) -> Array:
         m = self.problem.outputs
@@ -128,33 +117,32 @@ class _Probing:
     def _pulled(self, weights: Array) -> Array:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
 
-    def _rounding(self, weights: Array, table: ComparisonTable) -> Array:
+    def _rounding(self, weights: Array, table: Comparison) -> Array:
         """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
         derivative = slopes(weights, self.directions)
-        measured = measured_rounding(self.problem, table.entries.autodiff, derivative)
+        measured = measured_rounding(self.problem, table.autodiff, derivative)
         erratic = erratic_gap(self.problem, weights, self.directions)
         rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
         return rounding
 
     def _test(
         self, estimate: Estimate, left: Array, rough: Array, rounding: Array
-    ) -> tuple[ComparisonTable, tuple[int, int] | None]:
+    ) -> tuple[Comparison, tuple[int, int] | None]:
         """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
         weights = left * ~rough
         value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
         pulled = self._pulled(weights)
         tests = probe_tests(value, pulled, self.directions, weights, bound)
         rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
-        difference, residual, noticed = value @ weights.T, tests.residual.T, 10 * (tests.bound.T + rounding)
+        difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
         wanted = self._wanted(value, weights)
         allowed = np.maximum(noticed, wanted)
         failing = ~(np.abs(residual) <= allowed)
         blurred = (noticed > wanted) & (tests.contribution.T > 0) if self.tolerance.given else np.zeros_like(failing)
-        status = np.where(failing | blurred, INCONCLUSIVE, AGREE)
-        code = np.full(status.shape, code_of(Reason.ILL_CONDITIONED))
-        entries = Comparison(difference - residual, difference, tests.bound.T, allowed, status, code)
+        table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed)
+        table = table.marked(failing | blurred, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
-        table = ComparisonTable(entries, self.columns, rows, tests.contribution.T)
+        table = replace(table, columns=self.columns, rows=rows, contribution=tests.contribution.T)
         if not failing.any():
             return table, None
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -177,7 +165,7 @@ class _Probing:
         share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
-            estimate = first_difference(observe(self.problem, masked[None, :], None))
+            estimate = first_difference(sample_values(self.problem, masked[None, :], None))
             idle = weight == 0
             bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
             return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, bound)
@@ -188,25 +176,19 @@ class _Probing:
 
         return locate_entry(difference, pullback, direction, weight, rng=self.rng)
 
-    def _entry(self, output: int, coordinate: int) -> ComparisonTable:
-        n, m = self.problem.point.size, self.problem.outputs
-        axis, row = axes(n)[coordinate : coordinate + 1], axes(m)[output : output + 1]
-        entries = compare_first(self.problem, axis, row, self.tolerance).entries
-        return ComparisonTable(entries, (coordinate,), (output,), searched=True)
-
-    def _one_by_one(self, outputs: Array) -> list[ComparisonTable]:
+    def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
         looked = outputs[:ROWS]
-        tables = [_unseen(len(outputs) - len(looked))] if len(outputs) > len(looked) else []
+        tables = _too_expensive(len(outputs) - len(looked))
         if not len(looked):
             return tables
         rows = np.eye(self.problem.outputs)[looked]
         if None not in self.columns:
-            entries = compare_first(self.problem, self.directions, rows, self.tolerance).entries
-            return [*tables, ComparisonTable(entries, self.columns, tuple(map(int, looked)))]
+            table = compare_first(self.problem, self.directions, rows, self.tolerance)
+            return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
         return tables + self._split(self.directions[0], rows, looked)
 
-    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[ComparisonTable]:
+    def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
         """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
@@ -220,36 +202,31 @@ class _Probing:
             line = (direction * np.isin(np.arange(n), part))[None, :]
             entries, clear = self._glance(line, rows[still], pulled[still])
             if clear.any():
-                tables.append(
-                    ComparisonTable(
-                        combined(lambda array, keep=clear: array[:, keep], entries),
-                        (None,),
-                        tuple(int(o) for o in outputs[still[clear]]),
-                    )
-                )
+                table = combined(lambda array, keep=clear: array[:, keep], entries)
+                tables.append(replace(table, columns=(None,), rows=tuple(map(int, outputs[still[clear]]))))
             if not clear.all():
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
         columns = np.flatnonzero(single.any(axis=1))
         if len(columns):
-            entries = compare_first(self.problem, np.eye(n)[columns], rows, self.tolerance).entries
-            tables.append(ComparisonTable(entries, tuple(map(int, columns)), tuple(map(int, outputs))))
-        unseen = sum(len(part) * len(still) for part, still in waiting)
-        return [*tables, _unseen(unseen)] if unseen else tables
+            tables.append(_one_by_one(self.problem, self.tolerance, columns, outputs))
+        return tables + _too_expensive(sum(len(part) * len(still) for part, still in waiting))
 
     def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Comparison, Array]:
         """One line against the outputs' pullbacks; clear: smooth along the line, conclusive, and in agreement."""
-        sample = observe(self.problem, line, rows)
+        sample = sample_values(self.problem, line, rows)
         autodiff = line @ pulled.T
         rounding = ulp_rounding(autodiff, self.problem.precision)
-        entries = settle(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
-        clear: Array = (entries.status[0] == AGREE) & ~np.isin(classify(sample).kind[0], ROUGH)
+        entries = compare(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
+        clear: Array = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
         return entries, clear
 
 
-def _unseen(count: int) -> ComparisonTable:
-    """Entries that nobody looked at, because that would have cost too much."""
+def _too_expensive(count: int) -> list[Comparison]:
+    """So many entries that were not compared, because that would have cost too much."""
+    if not count:
+        return []
     blank = np.full((count, 1), np.nan)
-    status = np.full((count, 1), INCONCLUSIVE)
-    code = np.full((count, 1), code_of(Reason.TOO_EXPENSIVE))
-    return ComparisonTable(Comparison(blank, blank, blank, blank, status, code), (None,) * count, (None,))
+    table = Comparison.agreeing(blank, blank, blank, blank)
+    table = table.marked(np.ones((count, 1), bool), Verdict.INCONCLUSIVE, Reason.TOO_EXPENSIVE)
+    return [replace(table, columns=(None,) * count, rows=(None,))]

@@ -1,16 +1,15 @@
-"""From tables of entries to what a person is told: findings at their worst element, a verdict, a resolution."""
+"""From comparisons to an order's result: findings at their worst element, a verdict, a resolution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.probes import ComparisonTable
-from gradcheck.comparison.tables import INCONCLUSIVE, KINDS, KINK, MISMATCH, Comparison, stacked
+from gradcheck.comparison.tables import Comparison, stacked
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -19,71 +18,62 @@ TERMS = 4
 """So many elements of a direction are named."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """The sources, to say which element a coordinate is."""
+def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
+    """The source (with the part of a complex number), the element behind a coordinate, and what moves with it."""
+    if coordinate is None:
+        return "a combination of inputs", None, ""
+    rest = coordinate
+    for source in sources:
+        if rest < source.count:
+            return source.place(rest)
+        rest -= source.count
+    raise IndexError(f"no source holds coordinate {coordinate}")
 
-    sources: tuple[Source, ...]
 
-    @staticmethod
-    def of(sources: Sequence[Source]) -> Names:
-        """The names of these sources."""
-        return Names(tuple(sources))
-
-    def place(self, coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
-        """The source (with the part of a complex number), the element behind a coordinate, and what moves with it."""
-        if coordinate is None:
-            return "a combination of inputs", None, ""
-        rest = coordinate
-        for source in self.sources:
-            if rest < source.count:
-                return source.place(rest)
-            rest -= source.count
-        raise IndexError(f"no source holds coordinate {coordinate}")
-
-    def direction(self, row: Array) -> str:
-        """A direction (n,) as a sum over its elements, such as "0.5 x[0] - 0.75 x[2]"; the first few of many."""
-        moving = np.flatnonzero(row)
-        terms = "".join(self._term(row[place], int(place)) for place in moving[:TERMS])
-        more = f" + … ({len(moving)} terms)" if len(moving) > TERMS else ""
-        return terms.removeprefix(" + ").replace(" - ", "-", int(terms.startswith(" - "))) + more
-
-    def _term(self, factor: float, coordinate: int) -> str:
-        name, index, _ = self.place(coordinate)
+def direction_text(sources: Sequence[Source], direction: Array) -> str:
+    """A direction (n,) as a sum over its elements, such as "0.5 x[0] - 0.75 x[2]"; the first few of many."""
+    moving = np.flatnonzero(direction)
+    text = ""
+    for coordinate in map(int, moving[:TERMS]):
+        name, index, _ = element_of(sources, coordinate)
+        factor = float(direction[coordinate])
         size = "" if abs(factor) == 1 else f"{abs(factor):.3g} "
         element = f"{name}[{', '.join(map(str, index))}]" if index else name
-        return f" {'-' if factor < 0 else '+'} {size}{element}"
+        sign = ("-" if factor < 0 else "") if not text else (" - " if factor < 0 else " + ")
+        text += sign + size + element
+    return text + (f" + … ({len(moving)} terms)" if len(moving) > TERMS else "")
 
 
 def summarise(
     order: int,
-    tables: Sequence[ComparisonTable],
-    names: Names,
+    comparisons: Sequence[Comparison],
+    sources: Sequence[Source],
     *,
     notes: tuple[str, ...] = (),
     explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
 ) -> OrderResult:
     """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe)."""
-    whole = stacked([table.entries for table in tables])
-    findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, tables, names)]
-    findings.sort(key=lambda finding: KINDS.index(finding.kind))
-    undecided = int(np.sum(whole.status == INCONCLUSIVE))
-    verdict = Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if undecided else Verdict.AGREE
-    seen = _seen(whole)
-    resolution = float(np.max(whole.allowed[seen])) if seen.any() else float("nan")
-    kinks = int(np.sum(whole.status == KINK))
+    whole = stacked(comparisons)
+    findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, comparisons, sources)]
+    findings.sort(key=lambda finding: list(Kind).index(finding.kind))
+    inconclusive = int(np.sum(whole.where(Verdict.INCONCLUSIVE)))
+    seen = _resolving(whole)
+    alone = next((table.alone for table in comparisons if table.alone is not None), None)
+    if alone is not None:
+        notes = (*notes, _contradicting(alone))
+    kinks = int(np.sum(whole.at_kink))
     if kinks:
-        notes = (*notes, f"{kinks} of {whole.status.size} entries lie at a kink, between the one-sided slopes")
+        notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
     return OrderResult(
         order=order,
-        verdict=verdict,
+        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if inconclusive else Verdict.AGREE,
         findings=tuple(findings),
         reasons=whole.reasons(),
         notes=notes,
-        resolution=resolution,
-        relative_resolution=_relative(tables, whole),
-        compared=int(whole.status.size) - undecided,
-        inconclusive=undecided,
+        resolution=float(np.max(whole.allowed[seen])) if seen.any() else float("nan"),
+        relative_resolution=_relative(comparisons, whole),
+        compared=int(whole.verdict.size) - inconclusive,
+        inconclusive=inconclusive,
     )
 
 
@@ -98,38 +88,40 @@ def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
     return OrderResult(order=order, verdict=Verdict.MISMATCH, findings=(finding,))
 
 
-def _seen(entries: Comparison) -> Array:
-    """At a kink the interval is the subdifferential, which says nothing of how sharp the differences are."""
-    seen: Array = (entries.status != INCONCLUSIVE) & (entries.status != KINK) & np.isfinite(entries.allowed)
-    return seen
+def _resolving(entries: Comparison) -> Array:
+    """At a kink the interval is the subdifferential, which does not show how sharp the estimates are."""
+    return np.asarray(~entries.where(Verdict.INCONCLUSIVE) & ~entries.at_kink & np.isfinite(entries.allowed))
 
 
-def _relative(tables: Sequence[ComparisonTable], whole: Comparison) -> float:
+def _relative(comparisons: Sequence[Comparison], whole: Comparison) -> float:
     """The resolution over the largest derivative; for probes, over the largest contribution to each of them."""
-    plain = [table.entries for table in tables if table.contribution is None]
+    plain = [table for table in comparisons if table.contribution is None]
     shares = []
     if plain:
-        whole = whole if len(plain) == len(tables) else stacked(plain)
-        seen = _seen(whole)
+        whole = whole if len(plain) == len(comparisons) else stacked(plain)
+        seen = _resolving(whole)
         largest = np.max(np.abs(whole.difference[seen]), initial=0.0)
         shares += [float(np.max(whole.allowed[seen])) / largest] if largest > 0 else []
-    for table in tables:
+    for table in comparisons:
         if table.contribution is not None:
-            seen = _seen(table.entries) & (table.contribution > 0)
-            shares += [float(np.max(table.entries.allowed[seen] / table.contribution[seen]))] if seen.any() else []
+            seen = _resolving(table) & (table.contribution > 0)
+            shares += [float(np.max(table.allowed[seen] / table.contribution[seen]))] if seen.any() else []
     return max(shares, default=float("nan"))
 
 
-def _worst(order: int, tables: Sequence[ComparisonTable], names: Names) -> list[tuple[Finding, int | None]]:
+def _worst(
+    order: int, comparisons: Sequence[Comparison], sources: Sequence[Source]
+) -> list[tuple[Finding, int | None]]:
     """For each input and kind: the finding at its worst entry and its coordinate."""
     groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
-    searched = any(table.searched for table in tables)
-    for table in tables:
-        if not table.entries.any(MISMATCH):
+    searched = any(table.searched for table in comparisons)
+    for table in comparisons:
+        wrong = table.where(Verdict.MISMATCH)
+        if not wrong.any():
             continue
-        excess = table.entries.excess()
-        for line, row in zip(*np.nonzero(table.entries.status == MISMATCH), strict=True):
-            finding = _finding(order, table, names, int(line), int(row))
+        excess = table.excess()
+        for line, row in zip(*np.nonzero(wrong), strict=True):
+            finding = _finding(order, table, sources, int(line), int(row))
             group = groups.setdefault((finding.input, finding.kind), [])
             group.append((float(excess[line, row]), finding, table.columns[line]))
     worst = []
@@ -145,23 +137,28 @@ def _count(wrong: int, searched: bool) -> str:
     return f"; {wrong} entries are wrong, this is the worst" if wrong > 1 else ""
 
 
-def _finding(order: int, table: ComparisonTable, names: Names, line: int, row: int) -> Finding:
-    entries: Comparison = table.entries
-    kind = KINDS[int(entries.code[line, row])]
-    source, index, also = names.place(table.columns[line])
+def _contradicting(alone: str) -> str:
+    return f"of the three estimates {alone} stands alone"
+
+
+def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int, row: int) -> Finding:
+    kind = Kind(str(table.cause[line, row]))
+    source, index, also = element_of(sources, table.columns[line])
     other = ""
     if table.directions is not None:
-        way = names.direction(table.directions[row])
+        way = direction_text(sources, table.directions[row])
         other = f"; the other derivative goes along {way}"
         if table.columns[line] is None:
             source, other = f"the direction {way}", "; both derivatives go along it"
-    autodiff = None if kind is Kind.MISSING else float(entries.autodiff[line, row])
-    difference, bound = float(entries.difference[line, row]), float(entries.bound[line, row])
+    if table.alone is not None:
+        other += f"; {_contradicting(table.alone)}"
+    autodiff = None if kind is Kind.MISSING else float(table.autodiff[line, row])
+    difference, bound = float(table.difference[line, row]), float(table.bound[line, row])
     given = "None" if autodiff is None else f"{autodiff:.10g}"
     if kind is Kind.SUBDIFFERENTIAL:
-        said = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
+        estimate = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
     else:
-        said = f"differences say {difference:.10g} (error at most {bound:.1e})"
+        estimate = estimate_text(difference, bound)
     return Finding(
         kind=kind,
         order=order,
@@ -171,7 +168,12 @@ def _finding(order: int, table: ComparisonTable, names: Names, line: int, row: i
         autodiff=autodiff,
         difference=difference,
         bound=bound,
-        allowed=float(entries.allowed[line, row]),
-        reason=f"autodiff gives {given}, {said}{other}",
+        allowed=float(table.allowed[line, row]),
+        reason=f"autodiff gives {given}, {estimate}{other}",
         also=also,
     )
+
+
+def estimate_text(difference: float, bound: float) -> str:
+    """The estimate in words."""
+    return f"the finite-difference estimate is {difference:.10g} (error at most {bound:.1e})"

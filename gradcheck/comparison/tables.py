@@ -1,23 +1,23 @@
-"""A table of derivatives held against differences, entry by entry."""
+"""Autodiff's derivatives beside their finite-difference estimates, entry by entry, with a verdict for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from gradcheck.result import Kind, Reason
+from gradcheck.numerics.difference import Estimate
+from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
-AGREE, KINK, INCONCLUSIVE, MISMATCH = range(4)
-KINDS = tuple(Kind)
-REASONS = tuple(Reason)
-
 EXCLUSION = 10.0
 """By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
+
+WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
+"""The type of arrays that hold verdicts, kinds and reasons."""
 
 
 @dataclass(frozen=True)
@@ -41,88 +41,144 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arrays of one shape: (lines, rows) for first derivatives, (directions, coordinates) for second ones.
+    """Derivatives along lines, a line a row of the arrays, of one output a column; all arrays have one shape.
 
-    `status` holds AGREE, KINK (agree at a kink), INCONCLUSIVE or MISMATCH; `code` indexes KINDS or REASONS accordingly.
-    `allowed` is the error that would not have been noticed.
+    `difference` is the finite-difference estimate, within `bound`; `allowed` is the error that would not have been
+    noticed. `verdict` holds the words of Verdict, `cause` those of Kind where it is a mismatch, of Reason where it is
+    inconclusive, else "". `at_kink` marks agreement with a subgradient.
+
+    The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
+    an output for each column of the arrays (None for a random combination). `contribution` is the largest single
+    product in each probe. `searched`: an entry that a search found behind failing probes, beside which there may be
+    others. `directions` (columns of the arrays, n) of second derivatives are those that the other derivative goes
+    along; a line without a coordinate goes along that direction twice. `alone` names the estimate of second derivatives
+    that contradicts the two others.
     """
 
     autodiff: Array
     difference: Array
     bound: Array
     allowed: Array
-    status: Array
-    code: Array
+    verdict: Array
+    cause: Array
+    at_kink: Array
+    columns: tuple[int | None, ...] = ()
+    rows: tuple[int | None, ...] = ()
+    contribution: Array | None = None
+    searched: bool = False
+    directions: Array | None = None
+    alone: str | None = None
 
-    def any(self, status: int) -> bool:
-        """Whether an entry has this status."""
-        return bool(np.any(self.status == status))
+    @staticmethod
+    def agreeing(autodiff: Array, difference: Array, bound: Array, allowed: Array) -> Comparison:
+        """A comparison whose entries all agree."""
+        agree, none = np.full(autodiff.shape, Verdict.AGREE.value, WORD), np.full(autodiff.shape, "", WORD)
+        return Comparison(autodiff, difference, bound, allowed, agree, none, np.zeros(autodiff.shape, bool))
+
+    def where(self, verdict: Verdict, cause: Kind | Reason | None = None) -> Array:
+        """Which entries have this verdict, and this cause if one is given; boolean."""
+        found: Array = self.verdict == verdict.value  # NumPy compares with a plain string six times as fast
+        return found if cause is None else found & (self.cause == cause.value)
+
+    def any(self, verdict: Verdict) -> bool:
+        """Whether an entry has this verdict."""
+        return bool(self.where(verdict).any())
 
     def reasons(self) -> tuple[Reason, ...]:
         """Why entries are inconclusive, each reason once."""
-        return tuple(REASONS[code] for code in sorted(set(self.code[self.status == INCONCLUSIVE].tolist())))
+        found = set(self.cause[self.where(Verdict.INCONCLUSIVE)].tolist())
+        return tuple(reason for reason in Reason if reason in found)
 
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of mismatch, the most severe first."""
-        return tuple(KINDS[code] for code in sorted(set(self.code[self.status == MISMATCH].tolist())))
+        found = set(self.cause[self.where(Verdict.MISMATCH)].tolist())
+        return tuple(kind for kind in Kind if kind in found)
 
     @property
     def turned(self) -> Comparison:
-        """The table with lines and columns exchanged."""
+        """The entries with lines and columns exchanged."""
         return combined(np.transpose, self)
 
-    def marked(self, mask: Array, status: int, cause: Kind | Reason) -> Comparison:
-        """The table with this status, for this cause, where `mask` says so."""
-        code = np.where(mask, code_of(cause), self.code)
-        return replace(self, status=np.where(mask, status, self.status), code=code)
+    def marked(self, mask: Array, verdict: Verdict, cause: Kind | Reason) -> Comparison:
+        """The comparison with this verdict, for this cause, where `mask` says so."""
+        if not mask.any():
+            return self
+        words = np.where(mask, verdict.value, self.verdict), np.where(mask, cause.value, self.cause)
+        return replace(self, verdict=words[0], cause=words[1])
+
+    def replaced(self, mask: Array, other: Comparison) -> Comparison:
+        """The comparison with the entries of another one where `mask` says so."""
+
+        def pick(own: Array, others: Array) -> Array:
+            return np.where(mask, others, own)
+
+        return combined(pick, self, other)
+
+    def agreed(self, mask: Array) -> Comparison:
+        """The comparison with agreement where `mask` says so."""
+        return replace(
+            self,
+            verdict=np.where(mask, Verdict.AGREE.value, self.verdict),
+            cause=np.where(mask, "", self.cause),
+        )
 
     def named(self, missing: Array | bool = False) -> Comparison:
-        """The wrong values by their names: missing where TensorFlow said None, non-finite, else as they are."""
-        wrong = self.status == MISMATCH
-        endless = wrong & (self.code == code_of(Kind.WRONG_VALUE)) & ~np.isfinite(self.autodiff)
-        return self.marked(endless, MISMATCH, Kind.NON_FINITE).marked(wrong & missing, MISMATCH, Kind.MISSING)
+        """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""
+        endless = self.where(Verdict.MISMATCH, Kind.WRONG_VALUE) & ~np.isfinite(self.autodiff)
+        named = self.marked(endless, Verdict.MISMATCH, Kind.NON_FINITE)
+        return named.marked(self.where(Verdict.MISMATCH) & missing, Verdict.MISMATCH, Kind.MISSING)
 
     def excess(self) -> Array:
         """The error over what is allowed: below 1 unless something is wrong (inf where autodiff is not finite)."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             ratio = np.abs(self.autodiff - self.difference) / np.maximum(self.allowed, np.finfo(np.float64).tiny)
         ratio = np.where(np.isfinite(self.autodiff), ratio, np.inf)
-        return np.where(self.status == INCONCLUSIVE, 0.0, ratio)
+        return np.where(self.where(Verdict.INCONCLUSIVE), 0.0, ratio)
 
 
-def code_of(value: Kind | Reason) -> int:
-    """The code of a kind or a reason."""
-    return KINDS.index(value) if isinstance(value, Kind) else REASONS.index(value)
+ARRAYS = tuple(field.name for field in fields(Comparison))[:7]
 
 
-def stacked(tables: list[Comparison]) -> Comparison:
-    """Several tables as one, flattened."""
-    if len(tables) == 1:
-        return combined(np.ravel, *tables)
-    return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *tables)
+def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding: Array, *, factor: float) -> Comparison:
+    """Compare autodiff's derivatives, and their `rounding`, with one estimate.
+
+    They agree within `factor` bounds, else they are a mismatch so far; inconclusive where the estimate is, and where a
+    given tolerance is finer than what could have been noticed.
+    """
+    error = np.abs(autodiff - estimate.value)
+    uncertain = estimate.bound + rounding
+    noticed, wanted = EXCLUSION * uncertain, tolerance.of(estimate.value)
+    with np.errstate(invalid="ignore"):
+        close = error <= np.maximum(factor * uncertain, wanted)
+        inconclusive = ~estimate.conclusive
+        if tolerance.given:
+            # An estimate that is zero within its bound asks for no relative resolution.
+            zero = np.abs(estimate.value) <= estimate.bound
+            inconclusive = inconclusive | (close & (noticed > wanted) & ~zero)
+            noticed = np.maximum(noticed, wanted)
+    comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed)
+    comparison = comparison.marked(~close, Verdict.MISMATCH, Kind.WRONG_VALUE)
+    return comparison.marked(inconclusive, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def combined(function: Callable[..., Array], *tables: Comparison) -> Comparison:
-    """The table whose arrays are the function of the tables' arrays, name by name."""
-    return Comparison(*(function(*(getattr(table, name) for table in tables)) for name in ARRAYS))
+def combined(function: Callable[..., Array], *comparisons: Comparison) -> Comparison:
+    """The comparison whose arrays are the function of the comparisons' arrays, name by name; placed as the first."""
+    arrays: dict[str, Any] = {name: function(*(getattr(one, name) for one in comparisons)) for name in ARRAYS}
+    return replace(comparisons[0], **arrays)
 
 
-ARRAYS = tuple(field.name for field in fields(Comparison))
-
-
-def chosen(mask: Array, first: Comparison, second: Comparison) -> Comparison:
-    """The first table where `mask` says so, the second one elsewhere."""
-
-    def pick(one: Array, other: Array) -> Array:
-        return np.where(mask, one, other)
-
-    return combined(pick, first, second)
+def stacked(comparisons: Sequence[Comparison]) -> Comparison:
+    """The entries of several comparisons as one, flattened."""
+    return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
 
 
 def confirmed(first: Comparison, second: Comparison) -> Comparison:
     """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
-    rescued = (first.status == INCONCLUSIVE) & (second.status == AGREE)
-    table = chosen(rescued, second, first)
-    doubted = (first.status == MISMATCH) & (second.status != MISMATCH)
-    table = replace(table, status=np.where(doubted, second.status, table.status))
-    return table.marked(table.status == INCONCLUSIVE, INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    rescued = first.where(Verdict.INCONCLUSIVE) & second.where(Verdict.AGREE)
+    doubted = first.where(Verdict.MISMATCH) & ~second.where(Verdict.MISMATCH)
+    both = first.replaced(rescued, second)
+    return replace(
+        both,
+        verdict=np.where(doubted, second.verdict, both.verdict),
+        cause=np.where(doubted, second.cause, both.cause),
+    )

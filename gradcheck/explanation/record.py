@@ -1,12 +1,13 @@
-"""What somebody's code did, in order: operations, values that left TensorFlow, tapes and what they were asked."""
+"""What somebody's code did, in order: operations, values that Python read, tapes and the derivatives that they took."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from gradcheck.explanation.places import Line
+from gradcheck.explanation.user_code import Line
 
 
 def key(tensor: Any) -> int:
@@ -15,26 +16,7 @@ def key(tensor: Any) -> int:
 
 
 @dataclass(frozen=True)
-class RecordedOperation:
-    """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
-
-    `Const` stands for a value that entered TensorFlow. `backward` is the gradient of an operation that brings its own
-    (tf.custom_gradient of `function`, a loaded function). `call` is the derivative that was being taken meanwhile.
-    """
-
-    name: str
-    inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
-    attrs: Any = ()
-    line: Line | None = None
-    tapes: frozenset[int] = frozenset()
-    call: int | None = None
-    backward: Callable[..., Any] | None = None
-    function: CustomCall | None = None
-
-
-@dataclass(frozen=True)
-class CustomCall:
+class CustomGradientCall:
     """A call of a function under tf.custom_gradient."""
 
     function: Callable[..., Any]
@@ -43,8 +25,29 @@ class CustomCall:
 
 
 @dataclass(frozen=True)
-class Exit:
-    """A tensor whose value left TensorFlow through `method`, such as numpy or __float__."""
+class RecordedOperation:
+    """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
+
+    `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
+    gradient of an operation that brings its own, `custom_gradient` the call that made it one, if any. `derivative` is
+    the number of the derivative that was being taken.
+    """
+
+    number: int
+    name: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    attrs: Any = ()
+    line: Line | None = None
+    tapes: frozenset[int] = frozenset()
+    derivative: int | None = None
+    backward: Callable[..., Any] | None = None
+    custom_gradient: CustomGradientCall | None = None
+
+
+@dataclass(frozen=True)
+class HostRead:
+    """Python read the value of a tensor by `method`, such as numpy or __float__."""
 
     tensor: Any
     method: str
@@ -53,7 +56,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """A tensor or variable that a tape was told to watch, or began to watch by itself when it was read."""
+    """A tape's `watch` was called with a tensor or variable, or the tape began to watch one that was read."""
 
     tape: int
     tensor: Any
@@ -62,20 +65,22 @@ class WatchEvent:
 
 @dataclass(frozen=True)
 class TapeChange:
-    """A tape begins or ends to record: `change` is "opened", "closed" or "reset"."""
+    """A tape began or ended to record, after so many `operations`: `change` is "opened", "closed" or "reset"."""
 
     tape: int
     change: str
+    operations: int
     line: Line | None = None
 
 
 @dataclass(frozen=True)
 class DerivativeCall:
-    """A tape was asked for a derivative; `number` counts these calls, `position` the events before it.
+    """A tape's gradient, jacobian or batch_jacobian was called.
 
-    `targets` and `sources` are flat, and so are the `results` (one a source) of what came as `result`; None where the
-    call raised `error`. `weights` are the output_gradients; so many
-    `operations` took the derivative.
+    `number` counts these calls, `position` the events and `operations` the operations of taking the derivative.
+    `targets` and `sources` are flat, and so are the `results` (one a source) in `result`; None where the call raised
+    `error`. `weights` are the output_gradients; `zeros` says that zeros were asked for instead of None. `expressions`
+    are the sources as they are written in the code, where that can be read.
     """
 
     number: int
@@ -91,53 +96,50 @@ class DerivativeCall:
     error: Exception | None = None
     line: Line | None = None
     operations: int = 0
+    expressions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class RecordedTape:
-    """A GradientTape, and whether it watches the trainable variables that are read while it records."""
-
-    tape: Any
-    watches_accessed: bool
-
-
-Event = RecordedOperation | Exit | WatchEvent | TapeChange | DerivativeCall
+Event = RecordedOperation | HostRead | WatchEvent | TapeChange | DerivativeCall
 
 
 @dataclass(frozen=True)
 class CodeRecord:
-    """The events in order, the tapes by number, and what the code returned or raised.
+    """The events in order, and what the code took and returned, or raised.
 
-    `covering` is a persistent tape that recorded everything and watched everything. `functions` says whether a
-    tf.function was called, `variables` gives those that were touched, by the keys of their handles.
+    `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
+    tf.function was called, `variables` gives those that were accessed, by the keys of their handles.
     """
 
     events: Sequence[Event]
-    tapes: Sequence[RecordedTape]
     inputs: tuple[Any, ...] = ()
     result: Any = None
     error: BaseException | None = None
     covering: Any = None
-    functions: bool = False
+    calls_functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def derivatives(self) -> list[DerivativeCall]:
-        """What the tapes were asked for."""
+        """The derivatives that were taken."""
         return [event for event in self.events if isinstance(event, DerivativeCall)]
 
-    @property
+    @cached_property
     def operations(self) -> list[RecordedOperation]:
-        """The operations alone; replays count them in this order."""
+        """The operations alone, by their numbers."""
         return [event for event in self.events if isinstance(event, RecordedOperation)]
+
+    def before(self, call: DerivativeCall) -> Sequence[Event]:
+        """What happened before a derivative was asked for."""
+        return self.events[: call.position]
 
 
 @dataclass(frozen=True)
-class Origin:
-    """A source: an input by number, a variable, the output (operation, position) of a record, or a tensor made before.
+class SourceOrigin:
+    """Where a source comes from: an input by its position, a variable, an operation's output, or before the code ran.
 
-    A variable is moved at the start, unless the code sets it before the tape is opened (`late`); and again after each
-    of the assignments `sets` (operation: value) that set it to the same value although it was moved.
+    `output` is (operation, position). A variable is moved at the start, unless the code sets it before the tape is
+    opened (`set_before_tape`); and again after each of the assignments `sets` (operation: value) that set it to the
+    same value although it was moved.
     """
 
     tensor: Any
@@ -145,7 +147,7 @@ class Origin:
     input: int | None = None
     variable: Any = None
     output: tuple[int, int] | None = None
-    late: bool = False
+    set_before_tape: bool = False
     sets: Mapping[int, Any] = field(default_factory=dict)
 
     @property
@@ -154,61 +156,44 @@ class Origin:
         return self.input is None and self.variable is None and self.output is None
 
     @property
-    def at_start(self) -> bool:
+    def moved_at_start(self) -> bool:
         """Whether moving it means to assign a variable before the code runs."""
-        return self.variable is not None and not self.late
+        return self.variable is not None and not self.set_before_tape
 
     @property
-    def within(self) -> bool:
-        """Whether moving it needs every operation to be watched."""
+    def moved_by_operations(self) -> bool:
+        """Whether moving it needs every operation to be observed."""
         return self.captured or self.output is not None or bool(self.sets)
 
 
-def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> Origin:
-    """The origin of a source, which may be a variable, a Keras variable or a tensor."""
+def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOrigin:
+    """The origin of a source of a derivative, which may be a variable, a Keras variable or a tensor."""
     if hasattr(source, "handle"):
-        return _variable(record, call, source)
+        return _origin_of_variable(record, call, source)
     for position, leaf in enumerate(record.inputs):
         if leaf is source:
-            return Origin(source, source.numpy(), input=position)
-    for position, operation in enumerate(record.operations):
+            return SourceOrigin(source, source.numpy(), input=position)
+    for operation in record.operations:
         for index, output in enumerate(operation.outputs):
             if output is source and operation.backward is None:
-                return Origin(source, source.numpy(), output=(position, index))
-    return Origin(source, source.numpy())
+                return SourceOrigin(source, source.numpy(), output=(operation.number, index))
+    return SourceOrigin(source, source.numpy())
 
 
-def _variable(record: CodeRecord, call: DerivativeCall, source: Any) -> Origin:
+def _origin_of_variable(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOrigin:
     """A derivative is that at the value which the code gave the variable last, before the tape was opened."""
-    own = [
-        (number, position, operation)
-        for number, (position, operation) in enumerate(_numbered(record, call))
-        if operation.inputs and key(operation.inputs[0]) == key(source)
-    ]
-    opened = _opened(record, call)
-    assigned = {number: operation.inputs[1] for number, _, operation in own if operation.name.startswith("Assign")}
-    before = [number for number, position, _ in own if number in assigned and position < opened]
-    plain = [n for n, position, operation in own if position > opened and operation.name == "AssignVariableOp"]
-    reads = [operation.outputs[0] for _, _, operation in own if operation.name == "ReadVariableOp"]
+    events = record.before(call)
+    opened = next((e.operations for e in events if isinstance(e, TapeChange) and e.tape == call.tape), 0)
+    own = [e for e in events if isinstance(e, RecordedOperation) and e.inputs and key(e.inputs[0]) == key(source)]
+    assigned = {one.number: one.inputs[1] for one in own if one.name.startswith("Assign")}
+    before = [number for number in assigned if number < opened]
+    inside = [one.number for one in own if one.number >= opened and one.name == "AssignVariableOp"]
+    reads = [one.outputs[0] for one in own if one.name == "ReadVariableOp"]
     variable = record.variables.get(key(source), source)
-    return Origin(
+    return SourceOrigin(
         source,
         (reads[-1] if reads else variable.read_value()).numpy(),
         variable=variable,
-        late=bool(before),
-        sets={number: assigned[number].numpy() for number in (*before[-1:], *plain)},
+        set_before_tape=bool(before),
+        sets={number: assigned[number].numpy() for number in (*before[-1:], *inside)},
     )
-
-
-def _numbered(record: CodeRecord, call: DerivativeCall) -> list[tuple[int, RecordedOperation]]:
-    """The operations before the call, each with its place among the events."""
-    events = record.events[: call.position]
-    return [(position, event) for position, event in enumerate(events) if isinstance(event, RecordedOperation)]
-
-
-def _opened(record: CodeRecord, call: DerivativeCall) -> int:
-    """Where among the events the call's tape was first opened."""
-    for position, event in enumerate(record.events):
-        if isinstance(event, TapeChange) and event.tape == call.tape and event.change == "opened":
-            return position
-    return 0

@@ -20,18 +20,17 @@ from gradcheck.explanation.interception import (
     patched,
     tapes_observed,
 )
-from gradcheck.explanation.places import Line, called, running_line
 from gradcheck.explanation.record import (
     CodeRecord,
-    CustomCall,
+    CustomGradientCall,
     DerivativeCall,
     Event,
-    Exit,
+    HostRead,
     RecordedOperation,
-    RecordedTape,
     TapeChange,
     WatchEvent,
 )
+from gradcheck.explanation.user_code import Line, call_user_code, line_of, running_frame, source_expressions
 
 
 def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
@@ -40,248 +39,228 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     Variables that it assigns, random generators and TensorFlow are put back.
     """
     recorder = CodeRecorder()
+    leaves = tuple(tf.nest.flatten(inputs))
     result, error = None, None
-    with state_restored(), recorder.running(tf.nest.flatten(inputs)):
-        try:
-            result = called(f, inputs)
-        except Exception as raised:
-            error = raised
-    return recorder.record(tuple(tf.nest.flatten(inputs)), result, error)
+    with state_restored(), recorder.covering:
+        recorder.cover(leaves)
+        with recorder.observing():
+            try:
+                result = call_user_code(f, inputs)
+            except Exception as raised:
+                error = raised
+    return CodeRecord(
+        events=tuple(recorder.events),
+        inputs=leaves,
+        result=result,
+        error=error,
+        covering=recorder.covering,
+        calls_functions=recorder.calls_functions,
+        variables=recorder.variables,
+    )
 
 
 class CodeRecorder(Observer):
-    """Watches operations, exits and tapes of one thread."""
+    """Records the operations, host reads, tapes and derivatives of one thread.
+
+    `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken.
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.tapes: list[RecordedTape] = []
-        self.active: list[int] = []
+        self.operations, self.derivatives = 0, 0
+        self.derivative: int | None = None
         self.variables: dict[int, Any] = {}
-        self.known: dict[int, Any] = {}
         self.covering = tf.GradientTape(persistent=True)
-        self.functions = False
-        self.calls = 0
-        self.call: int | None = None
-        self.thread = threading.get_ident()
-        self.busy = False
-
-    def record(self, inputs: tuple[Any, ...], result: Any, error: BaseException | None) -> CodeRecord:
-        """What was seen."""
-        return CodeRecord(
-            events=tuple(self.events),
-            tapes=tuple(self.tapes),
-            inputs=inputs,
-            result=result,
-            error=error,
-            covering=self.covering,
-            functions=self.functions,
-            variables=self.variables,
-        )
-
-    def note(self, event: Event) -> None:
-        """Write down what happened."""
-        self.events.append(event)
+        self.calls_functions = False
+        self._tapes: list[Any] = []
+        self._open: list[int] = []
+        self._known: dict[int, Any] = {}
+        self._thread = threading.get_ident()
+        self._paused = False
 
     @contextmanager
-    def running(self, inputs: Sequence[Any]) -> Iterator[None]:
-        """Watch the block."""
-        with self.covering:
-            self._cover(inputs)
-            with operations_observed(self), host_reads_observed(self), tapes_observed(self), self.discreet():
-                yield
+    def observing(self, *, operations: bool = True) -> Iterator[None]:
+        """Observe the block: its tapes, and with `operations` also these and host reads."""
 
-    @contextmanager
-    def discreet(self) -> Iterator[None]:
-        """What is done to put variables back is not written down."""
-
-        def note(original: Any, *args: Any) -> None:
-            with self._apart():
+        def unrecorded(original: Any, *args: Any) -> None:
+            with self.paused():
                 original(*args)
 
-        with patched((VariableSnapshot, "note", note)):
+        with (
+            operations_observed(self) if operations else functions_run_eagerly(),
+            host_reads_observed(self) if operations else nullcontext(),
+            tapes_observed(self),
+            patched((VariableSnapshot, "note", unrecorded)),
+        ):
             yield
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What gradcheck itself does is not recorded."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def ignores(self) -> bool:
+        """Whether what happens is gradcheck's own doing, or another thread's."""
+        return self._paused or threading.get_ident() != self._thread
+
+    def note(self, event: Event) -> None:
+        """Append an event."""
+        self.events.append(event)
+        self.operations += isinstance(event, RecordedOperation)
+
+    def line(self) -> Line | None:
+        """The line that the code is running."""
+        return line_of(running_frame())
+
     def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
-        if not self._elsewhere():
-            with self._apart():
-                self._cover(inputs)
+        if not self.ignores():
+            self.cover(inputs)
         return inputs
 
     def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
-        if not self._elsewhere():
-            with self._apart():
-                self._cover(outputs if name == "Const" else ())
-            self.known.update((id(tensor), tensor) for tensor in outputs)
-            self._add(name, inputs, outputs, attrs)
+        if not self.ignores():
+            self.cover(outputs if name == "Const" else ())
+            self._known.update((id(tensor), tensor) for tensor in outputs)
+            self._note_operation(name, inputs, outputs, attrs=attrs)
         return outputs
 
     def gradient_defined(
         self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[..., Any], call: Any
     ) -> None:
-        if not self._elsewhere():
-            function = None if call is None or call[0].__name__ != name else CustomCall(*call)
-            self._add(name, inputs, outputs, (), backward, function)
+        if not self.ignores():
+            custom = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
+            self._note_operation(name, inputs, outputs, backward=backward, custom_gradient=custom)
 
-    def _add(
-        self,
-        name: str,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        attrs: Any,
-        backward: Callable[..., Any] | None = None,
-        function: CustomCall | None = None,
-    ) -> None:
-        line = self._line()
-        tapes = self._recording()
-        self.note(
-            RecordedOperation(name, tuple(inputs), tuple(outputs), attrs, line, tapes, self.call, backward, function)
-        )
+    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
+        fields = {"line": self.line(), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        self.note(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
 
     def variable_accessed(self, variable: Any) -> None:
-        if self._elsewhere():
+        if self.ignores():
             return
-        line = self._line()
+        line = self.line()
         if id(variable.handle) not in self.variables:
             self.variables[id(variable.handle)] = variable
-            with self._apart():
-                self._watch(variable)
+            self._watch(variable)
         for number in sorted(self._recording()):
-            if variable.trainable and self.tapes[number].watches_accessed:
+            if variable.trainable and self._tapes[number]._watch_accessed_variables:
                 self.note(WatchEvent(number, variable, line))
 
     def function_called(self) -> None:
-        self.functions = True
+        self.calls_functions = True
 
     def host_read(self, tensor: Any, method: str) -> Any:
-        if not self._elsewhere():
-            self.note(Exit(tensor, method, self._line()))
+        if not self.ignores():
+            self.note(HostRead(tensor, method, self.line()))
         return tensor
 
     def tape_changed(self, tape: Any, change: str) -> None:
-        if self._elsewhere():
+        if self.ignores():
             return
         number = self._number(tape)
         if change == "opened":
-            self.active.append(number)
-        elif change == "closed" and number in self.active:
-            self.active.remove(number)
-        self.note(TapeChange(number, change, self._line()))
+            self._open.append(number)
+        elif change == "closed" and number in self._open:
+            self._open.remove(number)
+        self.note(TapeChange(number, change, self.operations, self.line()))
 
     def tensors_watched(self, tape: Any, tensors: Any) -> None:
-        if self._elsewhere():
+        if self.ignores():
             return
-        line = self._line()
+        line = self.line()
         for tensor in tf.nest.flatten(tensors):
             self.note(WatchEvent(self._number(tape), tensor, line))
 
     def derivative_requested(
         self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
     ) -> Any:
-        if self._elsewhere() or self.call is not None:
+        if self.ignores() or self.derivative is not None:
             return compute()
-        asked = DerivativeRequest(self.calls, len(self.events), self._number(tape), method, arguments, self._line())
-        self.calls, self.call = self.calls + 1, self.calls
+        frame, line = running_frame(), self.line()
+        position, operations = len(self.events), self.operations
+        number = self.derivative = self.derivatives
+        self.derivatives += 1
+        vectorized = method != "gradient"
         result, error = None, None
         try:
-            with nullcontext() if method == "gradient" else self._vectorized():
+            with self._vectorized() if vectorized else nullcontext():
                 result = compute()
         except Exception as raised:
             error = raised
             raise
         finally:
-            self.call = None
-            events = self.events[asked.position :]
-            summary = method != "gradient" and error is None
-            count = sum(isinstance(event, RecordedOperation) for event in events) + summary
-            done = asked.answered(result, error, count)
-            self.note(done)
-            if summary:
-                self._summarized(done)
+            self.derivative = None
+            summarized = vectorized and error is None
+            call = DerivativeCall(
+                number=number,
+                position=position,
+                tape=self._number(tape),
+                method=method,
+                line=line,
+                expressions=tuple(source_expressions(frame, method)) if line else (),
+                operations=self.operations - operations + summarized,
+                **_flattened(arguments, result, error),
+            )
+            self.note(call)
+            if summarized:
+                self._note_summary(call)
         return result
 
-    def _summarized(self, done: DerivativeCall) -> None:
+    def _note_summary(self, call: DerivativeCall) -> None:
         """A vectorized derivative counts as one operation."""
-        outputs = tuple(part for part in done.results or () if part is not None)
-        self.known.update((id(tensor), tensor) for tensor in outputs)
-        operation = RecordedOperation(done.method, done.targets, outputs, (), done.line, self._recording(), done.number)
-        self.note(operation)
+        outputs = tuple(part for part in call.results or () if part is not None)
+        self._known.update((id(tensor), tensor) for tensor in outputs)
+        self._note_operation(call.method, call.targets, outputs, derivative=call.number)
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:
         """TensorFlow traces a function for each Jacobian, and would warn of that, and of functions that run eagerly."""
         detector = polymorphic_function._FrequentTracingDetectorManager
         silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
-        with self._apart(), functions_run_eagerly(False), silent:
+        with self.paused(), functions_run_eagerly(False), silent:
             yield
 
     def _number(self, tape: Any) -> int:
-        for number, known in enumerate(self.tapes):
-            if known.tape is tape:
+        for number, known in enumerate(self._tapes):
+            if known is tape:
                 return number
-        self.tapes.append(RecordedTape(tape, tape._watch_accessed_variables))
-        return len(self.tapes) - 1
+        self._tapes.append(tape)
+        return len(self._tapes) - 1
 
     def _recording(self) -> frozenset[int]:
-        return frozenset(
-            () if pywrap_tfe.TFE_Py_TapeSetIsStopped() else (n for n in self.active if self.tapes[n].tape._recording)
-        )
+        """The numbers of the tapes that record now."""
+        if pywrap_tfe.TFE_Py_TapeSetIsStopped():
+            return frozenset()
+        return frozenset(number for number in self._open if self._tapes[number]._recording)
 
-    def _line(self) -> Line | None:
-        return running_line()
-
-    def _elsewhere(self) -> bool:
-        return self.busy or threading.get_ident() != self.thread
-
-    @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """What we do ourselves is not written down."""
-        before, self.busy = self.busy, True
-        try:
-            yield
-        finally:
-            self.busy = before
-
-    def _cover(self, tensors: Sequence[Any]) -> None:
-        """Let the covering tape watch what it has not seen being computed."""
+    def cover(self, tensors: Sequence[Any]) -> None:
+        """Let the covering tape watch the tensors whose computation it did not record."""
         for tensor in tensors:
             handle = getattr(tensor, "handle", tensor)
-            if id(handle) not in self.known:
-                self.known[id(handle)] = handle
+            if id(handle) not in self._known:
+                self._known[id(handle)] = handle
                 self._watch(tensor)
 
     def _watch(self, tensor: Any) -> None:
         if self.covering._recording and (tensor.dtype.is_floating or tensor.dtype.is_complex):
-            self.covering.watch(tensor)
+            with self.paused():
+                self.covering.watch(tensor)
 
 
-class DerivativeRequest:
-    """A derivative that is being taken."""
-
-    def __init__(
-        self, number: int, position: int, tape: int, method: str, arguments: dict[str, Any], line: Line | None
-    ) -> None:
-        self.number, self.position, self.tape, self.method, self.line = number, position, tape, method, line
-        self.arguments = arguments
-
-    def answered(self, result: Any, error: Exception | None, operations: int) -> DerivativeCall:
-        """The call with its answer."""
-        weights = self.arguments.get("output_gradients")
-        unconnected = self.arguments.get("unconnected_gradients", "none")
-        sources = tf.nest.flatten(self.arguments["sources" if "sources" in self.arguments else "source"])
+def _flattened(arguments: dict[str, Any], result: Any, error: Exception | None) -> dict[str, Any]:
+    """The arguments and the result of a derivative as the fields of a DerivativeCall."""
+    weights, unconnected = arguments.get("output_gradients"), arguments.get("unconnected_gradients", "none")
+    return {
+        "targets": tuple(tf.nest.flatten(arguments["target"])),
+        "sources": tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"])),
+        "weights": None if weights is None else tuple(tf.nest.flatten(weights)),
+        "zeros": str(getattr(unconnected, "value", unconnected)) == "zero",
+        "result": result,
         # None is a leaf for tf.nest, and so is IndexedSlices as long as composites are not expanded.
-        results = None if error is not None else tuple(tf.nest.flatten(result))
-        return DerivativeCall(
-            number=self.number,
-            position=self.position,
-            tape=self.tape,
-            method=self.method,
-            targets=tuple(tf.nest.flatten(self.arguments["target"])),
-            sources=tuple(sources),
-            weights=None if weights is None else tuple(tf.nest.flatten(weights)),
-            zeros=str(getattr(unconnected, "value", unconnected)) == "zero",
-            result=result,
-            results=results,
-            error=error,
-            line=self.line,
-            operations=operations,
-        )
+        "results": None if error is not None else tuple(tf.nest.flatten(result)),
+        "error": error,
+    }

@@ -1,51 +1,29 @@
-"""Somebody's code once more, with its sources moved, up to the derivative that is in question."""
+"""Somebody's code once more, with its sources moved, up to a derivative that it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.interception import (
-    functions_run_eagerly,
-    host_reads_observed,
-    operations_observed,
-    tapes_observed,
+from gradcheck.explanation.paths import states_written
+from gradcheck.explanation.record import (
+    CodeRecord,
+    DerivativeCall,
+    HostRead,
+    RecordedOperation,
+    SourceOrigin,
+    key,
 )
-from gradcheck.explanation.paths import written
-from gradcheck.explanation.places import Line, called
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, Exit, Origin, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
+from gradcheck.explanation.user_code import Line, call_user_code
 
-
-def idle(record: CodeRecord, call: DerivativeCall) -> dict[int, DerivativeCall]:
-    """The calls before this one, by number, whose answers go into nothing that its targets could see.
-
-    Whatever leaves TensorFlow, or goes into a variable, could be seen.
-    """
-    needed = {key(target) for target in call.targets}
-    used: set[int] = set()
-    for event in reversed(record.events[: call.position]):
-        if isinstance(event, Exit):
-            needed.add(key(event.tensor))
-        elif isinstance(event, RecordedOperation) and (
-            written(event) or any(key(one) in needed for one in event.outputs)
-        ):
-            needed |= {key(tensor) for tensor in event.inputs}
-            used |= set() if event.call is None else {event.call}
-        elif isinstance(event, DerivativeCall) and any(key(part) in needed for part in event.results or ()):
-            used.add(event.number)
-    earlier = record.derivatives[: call.number]
-    return {one.number: one for one in earlier if one.error is None and one.number not in used}
-
-
-class Reached(BaseException):
-    """The derivative in question was asked for; not an Exception, so that somebody's code does not catch it."""
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -61,20 +39,29 @@ class Code:
 class SourceMove:
     """A source that is moved by `delta` (None: it stays where it is)."""
 
-    origin: Origin
+    origin: SourceOrigin
     delta: Any
 
 
-def replayed(
-    code: Code, call: DerivativeCall, moves: Sequence[SourceMove], *, events: bool = False, answer: bool = False
-) -> Any:
-    """Run the code with moved sources until the call; returns the Replay, whose `target` is None if it never came.
+class CallReached(BaseException):
+    """The derivative was asked for; not an Exception, so that somebody's code does not catch it."""
 
-    `events` records all operations on the way, `answer` lets the derivative be computed first.
+
+def replayed(
+    code: Code,
+    call: DerivativeCall,
+    moves: Sequence[SourceMove],
+    *,
+    with_operations: bool = False,
+    with_results: bool = False,
+) -> Replay:
+    """Run the code with moved sources until the call; the Replay's `target` is None if it never came.
+
+    `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
     moves = [move for move in moves if move.delta is not None]
-    replay = Replay(moves, call.number, answer, {} if events else idle(code.record, call))
-    whole = events or any(move.origin.within for move in moves)
+    unused = {} if with_operations else unused_derivatives(code.record, call)
+    replay = Replay(moves, call.number, unused, with_results)
     leaves = list(code.record.inputs)
     for move in moves:
         if move.origin.input is not None:
@@ -82,102 +69,190 @@ def replayed(
     inputs = tf.nest.pack_sequence_as(code.inputs, leaves)
     with state_restored():
         for move in moves:
-            if move.origin.at_start:
+            if move.origin.moved_at_start:
                 move.origin.variable.assign_add(move.delta)
-        with replay.watching(whole):
+        with replay.observing(operations=with_operations or any(move.origin.moved_by_operations for move in moves)):
             try:
-                called(code.f, inputs)
-            except Reached:
+                call_user_code(code.f, inputs)
+            except CallReached:
                 pass
             except Exception as error:  # whatever it is, the code has no value at this point
                 replay.error = error
     return replay
 
 
+def unused_derivatives(record: CodeRecord, call: DerivativeCall) -> dict[int, DerivativeCall]:
+    """The calls before this one, by number, whose results go into nothing that its targets could depend on.
+
+    Whatever Python reads, or goes into a variable, could matter.
+    """
+    needed = {key(target) for target in call.targets}
+    used: set[int] = set()
+    for event in reversed(record.before(call)):
+        if isinstance(event, HostRead):
+            needed.add(key(event.tensor))
+        elif isinstance(event, RecordedOperation) and (
+            states_written(event) or any(key(one) in needed for one in event.outputs)
+        ):
+            needed |= {key(tensor) for tensor in event.inputs}
+            used |= set() if event.derivative is None else {event.derivative}
+        elif isinstance(event, DerivativeCall) and any(key(part) in needed for part in event.results or ()):
+            used.add(event.number)
+    earlier = record.derivatives[: call.number]
+    return {one.number: one for one in earlier if one.error is None and one.number not in used}
+
+
 class Replay(CodeRecorder):
-    """Watches a run in which sources are moved."""
+    """A run in which sources are moved, up to derivative number `stop`: its `target`, and its `results` if asked for.
+
+    `unused` derivatives before it are not taken again.
+    """
 
     def __init__(
-        self, moves: Sequence[SourceMove], number: int, answer: bool, idle: Mapping[int, DerivativeCall]
+        self, moves: Sequence[SourceMove], stop: int, unused: Mapping[int, DerivativeCall], with_results: bool
     ) -> None:
         super().__init__()
-        self.stop, self.answer, self.idle = number, answer, idle
-        self.target: Any = None
+        self.target: tuple[Any, ...] | None = None
         self.results: tuple[Any, ...] | None = None
         self.error: Exception | None = None
-        self.count = 0
-        self.outputs = {m.origin.output: m.delta for m in moves if m.origin.output is not None}
-        self.captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
-        self.sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
-
-    @contextmanager
-    def watching(self, whole: bool) -> Iterator[None]:
-        """Watch the block: the tapes, and if `whole` the operations."""
-        with ExitStack() as stack:
-            if whole:
-                stack.enter_context(operations_observed(self))
-                stack.enter_context(host_reads_observed(self))
-            else:
-                stack.enter_context(functions_run_eagerly())
-            stack.enter_context(tapes_observed(self))
-            stack.enter_context(self.discreet())
-            yield
+        self._stop, self._unused, self._with_results = stop, unused, with_results
+        self._outputs = {m.origin.output: m.delta for m in moves if m.origin.output is not None}
+        self._captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
+        self._sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
 
     def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
-        inputs = super().before_operation(name, inputs)
-        return [self.captured.get(id(tensor), tensor) for tensor in inputs] if self.captured else inputs
+        return [self._captured.get(id(tensor), tensor) for tensor in inputs]
 
     def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
-        if not self._elsewhere():
-            for position, tensor in enumerate(outputs):
-                delta = self.outputs.get((self.count, position))
-                if delta is not None:
-                    with self._apart():
-                        outputs[position] = tensor + delta
-            self._shift(inputs)
+        if not self.ignores():
+            with self.paused():
+                for position, tensor in enumerate(outputs):
+                    delta = self._outputs.get((self.operations, position))
+                    outputs[position] = tensor if delta is None else tensor + delta
+                value, delta = self._sets.get(self.operations, (None, None))
+                if delta is not None and np.array_equal(inputs[1]._numpy(), value):
+                    tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
         return super().after_operation(name, inputs, outputs, attrs)
 
     def host_read(self, tensor: Any, method: str) -> Any:
-        return self.captured.get(id(super().host_read(tensor, method)), tensor)
+        return self._captured.get(id(super().host_read(tensor, method)), tensor)
 
     def derivative_requested(
         self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
     ) -> Any:
-        if self._elsewhere() or self.call is not None:
+        if self.ignores() or self.derivative is not None:
             return compute()
-        if self.calls != self.stop:
-            return self._passed(tape, method, arguments, compute)
+        if self.derivatives in self._unused:
+            return self._passed_over(tape, self._unused[self.derivatives])
+        if self.derivatives != self._stop:
+            return super().derivative_requested(tape, method, arguments, compute)
         self.target = tuple(tf.nest.flatten(arguments["target"]))
-        if self.answer:
+        if self._with_results:
             super().derivative_requested(tape, method, arguments, compute)
             (self.results,) = [event.results for event in self.events if isinstance(event, DerivativeCall)][-1:]
-        raise Reached
+        raise CallReached
 
-    def _passed(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]) -> Any:
-        """A derivative before the one in question; where that does not depend on it, the answer from before will do."""
-        known = self.idle.get(self.calls)
-        if known is None:
-            return super().derivative_requested(tape, method, arguments, compute)
-        self.calls += 1
-        self.count += known.operations
+    def _passed_over(self, tape: Any, known: DerivativeCall) -> Any:
+        """The result from before, for a derivative that the one in question does not depend on."""
+        self.derivatives += 1
+        self.operations += known.operations
         if not tape._persistent:
             if tape._recording:
                 tape._pop_tape()
             tape._tape = None
         return known.result
 
-    def _shift(self, inputs: Sequence[Any]) -> None:
-        value, delta = self.sets.get(self.count, (None, None))
-        if delta is not None and np.array_equal(inputs[1]._numpy(), value):
-            with self._apart():
-                tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
-
-    def note(self, event: Event) -> None:
-        super().note(event)
-        self.count += isinstance(event, RecordedOperation)
-
-    def _line(self) -> Line | None:
+    def line(self) -> Line | None:
         return None
 
-    def _cover(self, tensors: Sequence[Any]) -> None:
+    def cover(self, tensors: Sequence[Any]) -> None:
         pass
+
+
+def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
+    """The coordinates of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,)."""
+    values = [np.asarray(tf.convert_to_tensor(target).numpy()) for target in targets]
+    if call.method != "gradient":
+        return np.concatenate([to_coordinates(value) for value in values])
+    total = 0.0
+    for position, value in enumerate(values):
+        weight = None if call.weights is None else call.weights[position]
+        weights = np.ones_like(value) if weight is None else np.asarray(tf.convert_to_tensor(weight).numpy())
+        total += float(to_coordinates(weights.astype(value.dtype)) @ to_coordinates(value))
+    return np.array([total])
+
+
+def nondeterminism(code: Code, call: DerivativeCall) -> str | None:
+    """What differs between two runs of the same code, in words; None where they agree."""
+    replay = replayed(code, call, [])
+    if replay.target is None:
+        why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
+        return f"a second run did not get here: {why}"
+    first, second = target_value(call.targets, call), target_value(replay.target, call)
+    slack = 1e3 * ROUNDOFF.get(call.targets[0].dtype.name, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+    if first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True):
+        return None
+    return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
+
+
+SMALL_MOVES = (2.0**-7, -(2.0**-6))
+"""How far, relatively, a source is moved to see what depends on it smoothly."""
+LARGE_MOVES = (0.3, -0.3, 1.2, -1.2, 4.0, -4.0)
+"""How far it is moved to see what depends on it in steps."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What changed when a source was moved: `small` says whether small moves changed the targets, `large` whether any.
+
+    `base` are the operations of the first run, `moved` those of replays.
+    """
+
+    small: bool
+    large: bool
+    base: Sequence[RecordedOperation]
+    moved: Sequence[Sequence[RecordedOperation]]
+
+    def changed(self, number: int, output: int) -> bool | None:
+        """Whether an output of an operation changed; None where it is not known, such as beyond another branch."""
+        changes = [_changed(self.base[number], run[number], output) for run in self.moved if number < len(run)]
+        return None if not changes or None in changes else any(changes)
+
+
+def influence(code: Code, call: DerivativeCall, origin: SourceOrigin) -> Influence:
+    """Move the source, a little and then more, until the targets of the call change."""
+    base, before = code.record.operations, target_value(call.targets, call)
+    runs: list[Sequence[RecordedOperation]] = []
+    for size in (*SMALL_MOVES, *LARGE_MOVES):
+        replay = replayed(code, call, [SourceMove(origin, _delta(origin.value, size))], with_operations=True)
+        if replay.target is None:
+            continue
+        runs.append(aligned(base, [event for event in replay.events if isinstance(event, RecordedOperation)]))
+        if not np.array_equal(target_value(replay.target, call), before, equal_nan=True):
+            small = size in SMALL_MOVES
+            return Influence(small, True, base, runs if small else runs[-1:])
+    return Influence(False, False, base, runs[:1])
+
+
+def aligned(base: Sequence[RecordedOperation], moved: Sequence[RecordedOperation]) -> Sequence[RecordedOperation]:
+    """The operations of the second run as far as both did the same."""
+    for number, (one, two) in enumerate(zip(base, moved, strict=False)):
+        if (one.name, len(one.outputs)) != (two.name, len(two.outputs)):
+            return moved[:number]
+    return moved[: len(base)]
+
+
+def _delta(value: Any, size: float) -> Any:
+    array = np.asarray(value)
+    # Not the same for all elements, or a difference of two of them would not move.
+    pattern = 1.0 + np.cos(1.0 + np.arange(array.size)).reshape(array.shape) / 4
+    delta = size * pattern * np.maximum(np.abs(array), 0.5)
+    return tf.constant(delta.astype(array.dtype))
+
+
+def _changed(one: RecordedOperation, two: RecordedOperation, output: int) -> bool | None:
+    before, after = one.outputs[output], two.outputs[output]
+    if before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
+        return None
+    first, second = np.asarray(before._numpy()), np.asarray(after._numpy())
+    return not np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,18 +14,18 @@ from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Node
-from gradcheck.hunt.opspec import OpSpec
-
-FIELD = re.compile(r"\{(\w+)\}")
+from gradcheck.hunt.opspec import FIELD, Form, OpSpec, attribute_names
 
 
 @cache
-def compiled(text: str, arity: int) -> Callable[..., Any]:
-    """The callable of a source text: arguments by position, attributes by keyword."""
-    names = sorted({name for name in FIELD.findall(text) if not name.isdigit()})
+def compiled(form: Form, arity: int) -> Callable[..., Any]:
+    """The callable of a text, arguments by position, attributes by keyword; a function as it is."""
+    if not isinstance(form, str):
+        return form
+    names = attribute_names(form)
     arguments = [f"_{position}" for position in range(arity)]
     signature = ", ".join([*arguments, "*", *names] if names else arguments)
-    body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], text)
+    body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
     function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np})
     return function
 

@@ -11,7 +11,7 @@ from gradcheck.defects.graph_document import ComputedTensor, GraphDocument, Node
 from gradcheck.documents import EXACT, MAX_ITEMS, Description, DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.script import fields
+from gradcheck.hunt.opspec import attribute_names
 
 MAX_DEPTH = 4
 WORD = re.compile(r"[A-Za-z0-9_,.\->= ]{0,64}")
@@ -105,7 +105,7 @@ def _node(node: NodeDocument, place: str) -> Node:
     if len(node.parents) != spec.arity:
         given = Description(f"{len(node.parents)} parents")
         raise DocumentError(f"{place}.parents", given, f"{spec.arity}, as {node.op} takes")
-    check_names([*node.attrs], fields(spec), f"{place}.attrs")
+    check_names([*node.attrs], attribute_names(spec.source), f"{place}.attrs")
     attrs = ((name, _literal(node.attrs[name], f"{place}.attrs.{name}")) for name in sorted(node.attrs))
     return Node(node.op, node.parents, tuple(attrs))
 

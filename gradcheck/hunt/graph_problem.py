@@ -63,7 +63,7 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
     kinks, singular, bends, elements = [], [], [], 0
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        if spec.kinks is None and spec.singular is None and spec.bends is None:
+        if spec.kinks is None and spec.singular is None and spec.curvature_jumps is None:
             continue
         arguments = [values[parent] for parent in node.parents]
         touching = count_on(spec.kinks, arguments, node.attributes)
@@ -72,7 +72,7 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
             elements += touching
         if count_on(spec.singular, arguments, node.attributes):
             singular.append(position)
-        if count_on(spec.bends, arguments, node.attributes):
+        if count_on(spec.curvature_jumps, arguments, node.attributes):
             bends.append(position)
     return NonsmoothNodes(tuple(kinks), tuple(singular), elements, tuple(bends))
 
@@ -110,9 +110,17 @@ class GraphProblem:
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
 
-    def rounded(self, draw: int) -> GraphProblem:
-        """The same function, its inner values rounded another way."""
+    def perturbed(self, draw: int) -> GraphProblem:
+        """The same function, its inner values perturbed at random."""
         return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
+
+    def feasible_steps(self, directions: Array, steps: Array) -> Array:
+        """The steps as they are: the inputs of a graph have no constraints."""
+        return steps
+
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """None: a graph has no other float64 form."""
+        return None
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:

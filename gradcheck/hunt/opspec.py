@@ -1,10 +1,13 @@
-"""What the catalogue says of an operation: its source text, its domain, its shapes, its kinks."""
+"""What the catalogue says of an operation: its source, its domain, its shapes, where it is not smooth."""
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,27 @@ from gradcheck.hunt.graph import Shape
 
 Array = np.ndarray[Any, Any]
 Distances = Callable[..., Array]
+
+Form = str | Callable[..., Any]
+"""An expression of `tf` and `np` that names arguments `{0}`, `{1}`, … and attributes `{axis}`, or a function.
+
+A function takes the arguments by position and the attributes as keywords, which have no defaults.
+"""
+
+FIELD = re.compile(r"\{(\w+)\}")
+
+
+@cache
+def attribute_names(form: Form) -> tuple[str, ...]:
+    """The names of the attributes that a text or a function takes, sorted.
+
+    >>> attribute_names("tf.reduce_sum({0}, axis={axis})")
+    ('axis',)
+    """
+    if isinstance(form, str):
+        return tuple(sorted({name for name in FIELD.findall(form) if not name.isdigit()}))
+    parameters = inspect.signature(form).parameters.values()
+    return tuple(sorted(one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY))
 
 
 @dataclass(frozen=True)
@@ -71,47 +95,47 @@ def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
 
 @dataclass(frozen=True)
 class OpSpec:
-    """An operation, written once as the source text that a person would write.
+    """An operation, written once, as a person would write it.
 
-    `source` names its arguments `{0}`, `{1}`, … and its attributes `{axis}`; it yields one tensor. `batched` is the
-    text for arguments that all carry one more leading dimension (points), where it differs; `looped` says that there is
-    no such text, so that points are evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind
-    the leading dimension first. `reference`, if given, is a text for the same mathematical function (or for the
-    function whose derivative the gradient is *meant* to be: straight-through, implicit reparametrisation) in float64;
-    differences are taken of it instead of `source`. Row 0 of a batch is always the unperturbed point.
+    `source` is the operation on one point; it yields one tensor. `batched` is the form for arguments that all carry one
+    more leading dimension (points), where it differs; `looped` says that there is no such form, so that points are
+    evaluated one by one. With `broadcasts`, arguments of lower rank get ones behind the leading dimension first.
+    `reference`, if given, is the same mathematical function (or the function whose derivative the gradient is *meant*
+    to be: straight-through, implicit reparametrisation) in float64, on points; differences are taken of it instead of
+    `source`. Row 0 of a batch is always the unperturbed point.
 
     `shapes` maps the shape of the first argument to the possible shapes of all arguments, the simplest first, and
     to nothing if the first cannot have that shape; `starts` are the shapes that a fresh first argument may have.
     `attributes` maps the arguments' shapes to what may be drawn. `domains`: one for each argument, or one for all.
 
     `kinks` and `singular` map the arguments' values (and attributes, as keywords) to distances from the nearest point
-    where the operation's own derivative does not exist, or is infinite; `bends` to those from points where it exists,
-    but the second derivative does not. They are never declared for a failure of a formula.
+    where the operation's own derivative does not exist, or is infinite; `curvature_jumps` to those from points where it
+    is C1 but not C2. They are never declared for a failure of a formula.
 
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
     """
 
     name: str
-    family: str
-    source: str
+    source: Form
     gradients: tuple[str, ...]
+    family: str
     arity: int = 1
-    batched: str | None = None
+    batched: Form | None = None
     looped: bool = False
     broadcasts: bool = False
-    reference: str | None = None
+    reference: Form | None = None
     shapes: Callable[[Shape], Sequence[tuple[Shape, ...]]] = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes
     domains: tuple[Interval, ...] = (REALS,)
     kinks: Distances | None = None
     singular: Distances | None = None
-    bends: Distances | None = None
+    curvature_jumps: Distances | None = None
     dtypes: tuple[str, ...] = ("float64",)
     result: str = "float64"
     orders: tuple[int, ...] = (1, 2)
-    rtol: float = field(default=0.0)
+    rtol: float = 0.0
 
     def domain(self, argument: int) -> Interval:
         """The domain of an argument."""

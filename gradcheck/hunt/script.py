@@ -1,10 +1,13 @@
-"""The parts of a reproduction script that are the same for every graph."""
+"""Reproduction scripts: a graph and its derivative as straight-line code that needs only TensorFlow and NumPy."""
 
 from __future__ import annotations
 
+import dis
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -13,12 +16,11 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.hunt import mode_script
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.hunt.opspec import FIELD, Form
 
 HEAD = '''"""{title}"""
 
-import itertools
-import sys
+{imports}
 
 import numpy as np
 import tensorflow as tf
@@ -140,7 +142,7 @@ for i, (name, value) in enumerate(zip(names, inputs)):
             tolerance = 10 * error + {rtol} * size
             mark = ""
             if not np.isfinite(error) or tolerance > max(0.1 * size, 1e-6):
-                mark, unsure = "cannot tell", unsure + 1
+                mark, unsure = "inconclusive", unsure + 1
             if np.isfinite(error) and not gap <= tolerance:
                 mark, wrong = "<- wrong", wrong + 1
             label = name + (str(list(element)) if element else "") + (" imag" if unit == 1.0j else "")
@@ -151,7 +153,7 @@ if wrong:
     print("WRONG")
     sys.exit(1)
 if unsure:
-    print("CANNOT TELL")
+    print("INCONCLUSIVE")
     sys.exit(2)
 print("RIGHT")
 """
@@ -159,13 +161,15 @@ print("RIGHT")
 
 Array = np.ndarray[Any, Any]
 Literal = Input | Array | Sequence[complex] | complex
-FIELD = re.compile(r"\{(\w+)\}")
 
-
-def fields(spec: OpSpec) -> tuple[str, ...]:
-    """The names of the attributes that an operation's texts use, sorted."""
-    texts = [text for text in (spec.source, spec.batched, spec.reference) if text]
-    return tuple(sorted({name for text in texts for name in FIELD.findall(text) if not name.isdigit()}))
+IMPORTS = {
+    r"\bfunctools\.": "import functools",
+    r"itertools": "import itertools",
+    r"sys": "import sys",
+    r"\bCallable\[": "from collections.abc import Callable",
+    r"\bAny\b": "from typing import Any",
+}
+"""What has to be imported from the standard library for what a script uses."""
 
 
 def to_python(
@@ -184,7 +188,7 @@ def to_python(
     each with central differences of the function's values. The cotangent has the output's shape (all ones if None); of
     complex outputs the real part of the sum is taken. With `one_sided` (a finding at a kink, order 1) the gradient must
     lie between the slopes on both sides. The script prints a comparison and exits with 1 if the derivative is wrong, 0
-    if it is right, 2 if the differences cannot tell. The derivative is taken in `mode`. The text depends on nothing but
+    if it is right, 2 if it is inconclusive. The derivative is taken in `mode`. The text depends on nothing but
     the arguments.
 
     Raises ValueError for another order, or a direction that does not fit the inputs.
@@ -194,19 +198,40 @@ def to_python(
     if direction is not None and len(direction) != len(graph.inputs):
         raise ValueError(f"{len(direction)} directions were given for {len(graph.inputs)} inputs; each needs one")
     names = variables(graph)[: len(graph.inputs)]
-    parts = [
-        HEAD.format(title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."),
-        *_inputs(graph, names, order, direction),
-        _function(graph),
-    ]
-    oracle = "reference" if any(CATALOGUE[node.op].reference for node in graph.nodes) else "function"
+    specs = [CATALOGUE[node.op] for node in graph.nodes]
+    oracle = "reference" if any(spec.reference for spec in specs) else "function"
+    definitions = list(definitions_of(form for spec in specs for form in (spec.source, spec.reference)))
+    parts = [*_inputs(graph, names, order, direction), *definitions, _function(graph)]
     if oracle == "reference":
         parts.append(_reference(graph))
     parts.append(_objective(graph, names, cotangent))
     parts += [FIRST if order == 1 else SECOND] if mode == PLAIN else mode_script.derivative(mode, order)
     parts += _differences(graph, order, one_sided, oracle)
     parts.append(_verdict(graph, order, one_sided))
-    return _spaced(parts)
+    imports = [line for pattern, line in IMPORTS.items() if any(re.search(pattern, part) for part in parts)]
+    title = _plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."
+    return _spaced([HEAD.format(title=title, imports="\n".join(imports)), *parts])
+
+
+def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
+    """The sources of the functions among the forms, and of the functions that they call, in the order of definition."""
+    found: list[Callable[..., Any]] = []
+    waiting = [form for form in forms if form is not None and not isinstance(form, str)]
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if function not in found:
+            found.append(function)
+            known = [function.__globals__.get(name) for name in _globals_read(function.__code__)]
+            waiting += [value for value in known if callable(value) and inspect.isfunction(inspect.unwrap(value))]
+    for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
+        yield inspect.getsource(function)
+
+
+def _globals_read(code: CodeType) -> Iterator[str]:
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals_read(inner)
 
 
 def _inputs(graph: Graph, names: Sequence[str], order: int, direction: Sequence[Literal] | None) -> list[str]:
@@ -225,12 +250,15 @@ def variables(graph: Graph) -> list[str]:
 
 
 def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> str:
-    """A node's source text with the parents' variables and its attributes' literals."""
+    """A node's source text, or the call of its function, with the parents' variables and its attributes' literals."""
     spec = CATALOGUE[node.op]
-    text = spec.reference if reference and spec.reference else spec.source
-    values = {name: repr(value) for name, value in node.attrs}
-    values.update({str(place): names[parent] for place, parent in enumerate(node.parents)})
-    return FIELD.sub(lambda match: values[match[1]], text)
+    form = spec.reference if reference and spec.reference else spec.source
+    parents = [names[parent] for parent in node.parents]
+    if isinstance(form, str):
+        values = {name: repr(value) for name, value in node.attrs}
+        values.update({str(place): parent for place, parent in enumerate(parents)})
+        return FIELD.sub(lambda match: values[match[1]], form)
+    return f"{form.__name__}({', '.join([*parents, *(f'{name}={value!r}' for name, value in node.attrs)])})"
 
 
 def _function(graph: Graph) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,20 +12,12 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import FirstOrder, judge_first
-from gradcheck.comparison.observation import Lines, observe_gradient
-from gradcheck.comparison.probes import SMALL, ComparisonTable, first_order
-from gradcheck.comparison.second_order import (
-    SecondExplanation,
-    SecondOrder,
-    SecondOrderSamples,
-    compare_second,
-    judge_second,
-)
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import INCONCLUSIVE as UNKNOWN
-from gradcheck.comparison.tables import MISMATCH as WRONG
-from gradcheck.comparison.tables import Tolerance, code_of
+from gradcheck.comparison.first_order import compare_gradients
+from gradcheck.comparison.lines import Lines
+from gradcheck.comparison.probes import SMALL, first_order
+from gradcheck.comparison.second_order import compare_products, compare_second
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import blame, chained, squared
 from gradcheck.hunt.evaluation import TapedEvaluation, values_of
 from gradcheck.hunt.graph import Graph
@@ -41,8 +33,8 @@ Array = np.ndarray[Any, Any]
 
 def compare_both(
     problem: GraphProblem, direction: Array, cotangent: Array, tolerance: Tolerance
-) -> tuple[FirstOrder, SecondOrder]:
-    """Hold the first derivatives of <w, f> along the axes, and the second one along a direction, against differences.
+) -> tuple[Comparison, list[Comparison]]:
+    """Compare the first derivatives of <w, f> along the axes, and the second one along a direction, with estimates.
 
     `direction` (n,), `cotangent` w (m,). The gradient on trial is the one that autodiff's second derivative passes
     through. One batch holds the values on all lines, one tableau the differences of all values and of the gradient.
@@ -52,18 +44,16 @@ def compare_both(
     line, on_axes, on_line = direction[None, :], slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
     lines = Lines(problem, np.concatenate([axes(n), line]), cotangent[None, :], tolerance)
-    values, gradients = lines.sample(), observe_gradient(problem, line, cotangent)
+    values, gradients = lines.sample(), lines.some(on_line).sample_gradient()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)
-    bends = second_difference(sample, slopes, rounding)
-    first = judge_first(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
-    sharp = slopes.lines(slice(n + 1, None)).turned
-    seen = SecondOrderSamples(products, gradients, sharp, values.lines(on_line), bends.lines(on_line))
-    return first, judge_second(lines.some(on_line), seen)
+    curvatures = second_difference(sample, slopes, rounding)
+    first = compare_gradients(lines.some(on_axes), gradient, values.lines(on_axes), slopes.lines(on_axes))
+    estimates = slopes.lines(slice(n + 1, None)).turned, curvatures.lines(on_line)
+    second = compare_products(lines.some(on_line), products, gradients, values.lines(on_line), estimates)
+    return replace(first, columns=tuple(range(n)), rows=(0,)), second
 
-
-Outcome = tuple[OrderResult, float]
 
 PROBES = 8
 
@@ -72,17 +62,41 @@ NEARER = 0.01
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What came out of taking derivatives in `mode`.
+class Outcome:
+    """An order's result, with the tables that it sums up."""
 
-    `error_ratio` is the largest error over what is allowed, for a search that aims at it.
+    result: OrderResult
+    tables: tuple[Comparison, ...] = ()
+
+    @property
+    def error_ratio(self) -> float:
+        """The largest error over what is allowed, for a search that aims at it."""
+        return max((float(np.max(table.excess(), initial=0.0)) for table in self.tables), default=0.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out of taking derivatives in `mode`: an outcome for each order.
+
+    `cotangent` (m,) and, where there is an order 2, `direction` (n,) are in coordinates.
     """
 
     graph: Graph
-    result: Result
+    outcomes: Mapping[int, Outcome]
     nonsmooth_nodes: NonsmoothNodes
-    error_ratio: float
+    cotangent: Array
+    direction: Array | None
     mode: Mode = PLAIN
+
+    @cached_property
+    def result(self) -> Result:
+        """The results of all orders."""
+        return Result({order: outcome.result for order, outcome in self.outcomes.items()})
+
+    @property
+    def error_ratio(self) -> float:
+        """The largest error over what is allowed at any order."""
+        return max(outcome.error_ratio for outcome in self.outcomes.values())
 
     @property
     def kinks(self) -> int:
@@ -111,9 +125,7 @@ def run(
     Raises ModeUnavailableError where there is no derivative in this `mode`.
     """
     bench = Bench.of(graph, weights, vector, mode)
-    outcomes = bench.outcomes(orders)
-    ratio = max(ratio for _, ratio in outcomes.values())
-    return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), bench.stands, ratio, mode)
+    return bench.trial(bench.outcomes(orders))
 
 
 def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
@@ -182,6 +194,11 @@ class Bench:
                 pass  # each order says for itself what it raises
         return {order: self._order(order) for order in orders}
 
+    def trial(self, outcomes: Mapping[int, Outcome]) -> Trial:
+        """The trial with these outcomes."""
+        vector = self.along(self.problem(projected=True).point) if 2 in outcomes and self.count else None
+        return Trial(self.graph, outcomes, self.stands, self.row, vector, self.mode)
+
     @property
     def count(self) -> int:
         """How many coordinates the inputs have together."""
@@ -189,38 +206,35 @@ class Bench:
 
     def _order(self, order: int) -> Outcome:
         if not self.output.size or not self.count:
-            return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), 0.0
+            return Outcome(OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)))
         if self.stands.composed:
-            return undecided(
-                order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"
-            ), 0.0
+            why = "more than one node stands on a kink, or on a singular point"
+            return Outcome(undecided(order, Reason.COMPOSED_KINK, why))
         if not self.stands.curved and order == 2:
-            return undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"), 0.0
+            return Outcome(undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"))
         try:
             return self._first() if order == 1 else self._second()
         except DerivativeRaisedError as error:
-            return broken(order, Kind.RAISES, "the inputs", str(error)), 0.0
+            return Outcome(broken(order, Kind.RAISES, "the inputs", str(error)))
         except WrongShapeError as error:
-            return broken(order, Kind.SHAPE, error.source, str(error)), 0.0
+            return Outcome(broken(order, Kind.SHAPE, error.source, str(error)))
 
     def _both(self) -> dict[int, Outcome]:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
         first, second = compare_both(problem, vector, np.ones(1), Tolerance())
-        table = self._chained(ComparisonTable(first.entries, tuple(range(problem.point.size)), (0,)))
-        told = summarise(1, [table], Names.of(problem.sources))
-        return {1: (told, _ratio([table])), 2: _told(problem, second, vector)}
+        return {1: _outcome(1, problem, [self._chained(first)]), 2: _outcome(2, problem, second)}
 
     def _first(self) -> Outcome:
         problem = self.problem(projected=not self.stands.kinks)
         tables = [self._chained(table) for table in first_order(problem, Tolerance(), PROBES)]
-        result = summarise(1, tables, Names.of(problem.sources))
-        if self.stands.elements > 1 and result.verdict == Verdict.MISMATCH:
+        outcome = _outcome(1, problem, tables)
+        if self.stands.elements > 1 and outcome.result.verdict == Verdict.MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
-            return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
-        return result, _ratio(tables)
+            return Outcome(undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"))
+        return outcome
 
-    def _chained(self, table: ComparisonTable) -> ComparisonTable:
+    def _chained(self, table: Comparison) -> Comparison:
         """The table without mismatches that the chain rule refutes.
 
         Where every node's own derivative agrees with differences, under the cotangent that reaches it, and their
@@ -228,21 +242,21 @@ class Bench:
         """
         columns = [column for column in table.columns if column is not None]
         plain = self.mode == PLAIN and self.stands.smooth and len(self.graph.nodes) > 1
-        if not (plain and table.entries.any(WRONG) and len(columns) == len(table.columns)):
+        if not (plain and table.any(Verdict.MISMATCH) and len(columns) == len(table.columns)):
             return table
         chain = chained(self.graph, self.values, self.row, _agreed)
         if chain is None:
             return table
-        entries, expected = table.entries, chain[columns][:, None]
-        gap = np.abs(expected - entries.difference)
-        refuted = (entries.status == WRONG) & (entries.code == code_of(Kind.WRONG_VALUE))
-        refuted &= np.abs(expected - entries.autodiff) <= NEARER * gap
-        return replace(table, entries=entries.marked(refuted, UNKNOWN, Reason.ILL_CONDITIONED))
+        expected = chain[columns][:, None]
+        gap = np.abs(expected - table.difference)
+        refuted = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+        refuted &= np.abs(expected - table.autodiff) <= NEARER * gap
+        return table.marked(refuted, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
     def _second(self) -> Outcome:
         problem = self.problem(projected=True)
         vector = self.along(problem.point)
-        return _told(problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()), vector)
+        return _outcome(2, problem, compare_second(problem, vector[None, :], np.ones(1), Tolerance()))
 
     def problem(self, *, projected: bool) -> GraphProblem:
         """The graph as a function, or, `projected`, its product with the cotangent."""
@@ -268,20 +282,11 @@ class Bench:
 def _agreed(graph: Graph, weights: Array) -> Array | None:
     """The gradient of a node by itself, if differences agree with it."""
     bench = Bench.of(graph, weights)
-    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1][0].verdict != Verdict.AGREE:
+    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1].result.verdict != Verdict.AGREE:
         return None
     row: Array = bench.problem(projected=True).gradients(np.ones((1, 1))).values[0]
     return row
 
 
-def _told(problem: GraphProblem, found: SecondOrder, vector: Array) -> Outcome:
-    way = vector[None, :]
-    tables = [ComparisonTable(found.entries.turned, tuple(range(vector.size)), (None,), directions=way)]
-    if found.alone == "differences of function values":
-        tables.append(ComparisonTable(found.along.turned, (None,), (None,), directions=way))
-    explain = SecondExplanation(found.alone)
-    return summarise(2, tables, Names.of(problem.sources), explain=explain), _ratio(tables)
-
-
-def _ratio(tables: list[ComparisonTable]) -> float:
-    return max(float(np.max(table.entries.excess(), initial=0.0)) for table in tables)
+def _outcome(order: int, problem: GraphProblem, tables: list[Comparison]) -> Outcome:
+    return Outcome(summarise(order, tables, problem.sources), tuple(tables))

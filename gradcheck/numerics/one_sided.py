@@ -194,6 +194,16 @@ class OneSided:
     kind: Array
     curvature_bound: Array
 
+    @property
+    def middle(self) -> Array:
+        """Half-way between the one-sided derivatives."""
+        return np.asarray((self.left + self.right) / 2)
+
+    @property
+    def reach(self) -> Array:
+        """How far from the middle a subgradient may lie, given the bounds."""
+        return np.asarray(np.abs(self.right - self.left) / 2 + np.maximum(self.left_bound, self.right_bound))
+
 
 def classify(sample: Sample) -> OneSided:
     """Classify every line and output of a sample from its one-sided sequences.

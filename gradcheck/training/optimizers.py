@@ -1,4 +1,4 @@
-"""The optimizers that a step may use, and the calls by which gradients are handed to them."""
+"""Optimizers of Keras and TensorFlow 1: the calls that give them gradients, and what they do with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflow.python.training import optimizer as v1_optimizer
 METHODS = ("apply_gradients", "apply")
 
 
-def owners(method: str) -> list[type]:
+def optimizer_classes(method: str) -> list[type]:
     """The optimizer classes that define the method themselves: TensorFlow 1's, and those of Keras if it is loaded."""
     roots: list[Any] = [v1_optimizer.Optimizer]
     for name in ("keras", "tf_keras"):
@@ -21,11 +21,13 @@ def owners(method: str) -> list[type]:
             optimizers = sys.modules[name].optimizers
             legacy = getattr(optimizers, "legacy", None)
             roots += [root for home in (optimizers, legacy) if (root := getattr(home, "Optimizer", None)) is not None]
-    found = dict.fromkeys(owner for root in roots for owner in (*root.__mro__, *_below(root)))
+    found = dict.fromkeys(owner for root in roots for owner in (*root.__mro__, *_subclasses(root)))
     return [owner for owner in found if method in vars(owner) and owner is not object]
 
 
-def pairs_of(optimizer: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+def gradient_variable_pairs(
+    optimizer: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any, Any]:
     """The (gradient, variable) pairs of a call, and the arguments to go on with: a zip can be read only once."""
     if method == "apply_gradients":
         given = args[0] if args else kwargs["grads_and_vars"]
@@ -37,30 +39,30 @@ def pairs_of(optimizer: Any, method: str, args: tuple[Any, ...], kwargs: dict[st
     return list(zip(gradients, known, strict=True)), (gradients, variables), {}
 
 
-def applied_again(
+def repeated_call(
     optimizer: Any, original: Callable[..., Any], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[[Sequence[Any]], Any]:
-    """Hands other pairs to the optimizer in the way of a call that was seen."""
+    """A function that repeats a call of the optimizer with other pairs of a gradient and a variable."""
 
-    def again(pairs: Sequence[Any]) -> Any:
+    def repeat(pairs: Sequence[Any]) -> Any:
         if method == "apply":
             return original(optimizer, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
         if args:
             return original(optimizer, list(pairs), *args[1:], **kwargs)
         return original(optimizer, **{**kwargs, "grads_and_vars": list(pairs)})
 
-    return again
+    return repeat
 
 
-def _below(owner: type) -> Iterator[type]:
+def _subclasses(owner: type) -> Iterator[type]:
     children: list[type] = owner.__subclasses__()
     for child in children:
         yield child
-        yield from _below(child)
+        yield from _subclasses(child)
 
 
 def own_changes(optimizer: Any, gradients: Sequence[Any]) -> list[str]:
-    """What an optimizer itself does to the gradients that it is given: clipping, averaging over steps."""
+    """Notes on what an optimizer itself does to the gradients that it is given: clipping, averaging over steps."""
     name = type(optimizer).__name__
     arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients if gradient is not None]
     norms = [float(np.linalg.norm(array.astype(np.float64))) for array in arrays]

@@ -1,4 +1,4 @@
-"""Python state that a step can reach by a name: counters, lists, generators, iterators and files."""
+"""Python state that a step can reach by a name: counters, lists, generators; and side effects that are refused."""
 
 from __future__ import annotations
 
@@ -20,20 +20,35 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
 from gradcheck.explanation.interception import Wrapper, patched
-from gradcheck.explanation.places import kind_of
+from gradcheck.explanation.user_code import file_owner
 
 DEPTH = 4
-GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+GENERATOR_STATES: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
+    (random.Random, random.Random.getstate, random.Random.setstate),
+    (
+        np.random.Generator,
+        lambda generator: generator.bit_generator.state,
+        lambda generator, state: setattr(generator.bit_generator, "state", state),
+    ),
+    (
+        np.random.RandomState,
+        lambda generator: generator.get_state(),
+        lambda generator, state: generator.set_state(state),
+    ),
+)
+"""Kinds of generators, how to get their states and how to set them."""
+GENERATORS = tuple(kind for kind, _, _ in GENERATOR_STATES)
+CONTAINERS = (list, dict, set, bytearray, np.ndarray)
 LARGEST = 100_000
-"""A list or array of more items is told from others by its identity alone."""
+"""A container of more items is compared by its identity alone."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedValue:
     """A value with the name by which the step knows it, and how to bind that name to a value.
 
-    `key` tells it from others of the same name elsewhere.
+    `key` distinguishes it from others of the same name elsewhere.
     """
 
     key: tuple[str, int]
@@ -42,9 +57,9 @@ class Named:
     bind: Callable[[Any], Any]
 
 
-def reachable(step: Any) -> list[Named]:
+def reachable(step: Any) -> list[NamedValue]:
     """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold."""
-    found: dict[tuple[str, int], Named] = {}
+    found: dict[tuple[str, int], NamedValue] = {}
     seen: set[int] = set()
     queue = [(step, "", 0)]
     while queue:
@@ -60,7 +75,7 @@ def reachable(step: Any) -> list[Named]:
     return list(found.values())
 
 
-def _names(thing: Any, prefix: str) -> Iterator[Named]:
+def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
     if isinstance(thing, functools.partial):
         yield from _names(thing.func, prefix)
     elif inspect.ismethod(thing):
@@ -69,27 +84,27 @@ def _names(thing: Any, prefix: str) -> Iterator[Named]:
     elif inspect.isfunction(thing):
         yield from _function_names(thing)
     elif (inner := getattr(thing, "python_function", None)) is not None:
-        yield Named((prefix, id(thing)), prefix, inner, lambda value: None)
+        yield NamedValue((prefix, id(thing)), prefix, inner, lambda value: None)
     elif _is_users_object(thing):
         yield from _attributes(thing, prefix or type(thing).__name__)
         if callable(thing):
             yield from _function_names(type(thing).__call__)
 
 
-def _function_names(function: Any) -> Iterator[Named]:
+def _function_names(function: Any) -> Iterator[NamedValue]:
     function = inspect.unwrap(function)
-    if not inspect.isfunction(function) or kind_of(function.__code__.co_filename) != "user":
+    if not inspect.isfunction(function) or file_owner(function.__code__.co_filename) != "user":
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             bind = functools.partial(setattr, cell, "cell_contents")
-            yield Named((name, id(cell)), name, cell.cell_contents, bind)
+            yield NamedValue((name, id(cell)), name, cell.cell_contents, bind)
         except ValueError:  # an empty cell: the name is not bound yet
             continue
     for name in _global_names(function.__code__):
         if name in function.__globals__:
             bind = functools.partial(function.__globals__.__setitem__, name)
-            yield Named((name, id(function.__globals__)), name, function.__globals__[name], bind)
+            yield NamedValue((name, id(function.__globals__)), name, function.__globals__[name], bind)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -101,16 +116,16 @@ def _global_names(code: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _attributes(thing: Any, prefix: str) -> Iterator[Named]:
+def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
     if not _is_users_object(thing):
         return
     for name, value in list(vars(thing).items()):
         bind = functools.partial(vars(thing).__setitem__, name)
-        yield Named((name, id(thing)), f"{prefix}.{name}", value, bind)
+        yield NamedValue((name, id(thing)), f"{prefix}.{name}", value, bind)
 
 
 def _is_users_object(thing: Any) -> bool:
-    """An object of a class of somebody's own, whose attributes no library looks after."""
+    """An object of a user's own class, whose attributes are not a library's."""
     if isinstance(thing, (type, tf.Module)) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
         return False
     homes = {base.__module__.partition(".")[0] for base in type(thing).__mro__} - {"builtins", "typing", "abc"}
@@ -118,19 +133,18 @@ def _is_users_object(thing: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    kinds = (*PLAIN, *GENERATORS, list, dict, set, bytearray, np.ndarray)
-    return isinstance(value, (*kinds, Iterator, io.IOBase))
+    return isinstance(value, (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase))
 
 
 class PythonState:
-    """The named state of a step as it is now; of `generators` alone if asked for."""
+    """The named state of a step as it is now; of its random generators alone if asked for."""
 
-    def __init__(self, step: Any, *, generators: bool = False) -> None:
-        kept = [named for named in reachable(step) if not generators or isinstance(named.value, GENERATORS)]
+    def __init__(self, step: Any, *, generators_only: bool = False) -> None:
+        kept = [named for named in reachable(step) if not generators_only or isinstance(named.value, GENERATORS)]
         self._kept = [(named, _contents(named.value)) for named in kept]
         self._step = step
 
-    def changed(self) -> list[str]:
+    def changes(self) -> list[str]:
         """What is different now, such as `count (was 1, is 2)`."""
         now = {named.key: _contents(named.value) for named in reachable(self._step)}
         return [
@@ -139,8 +153,8 @@ class PythonState:
             if not _same(contents, now.get(named.key))
         ]
 
-    def put_back(self) -> None:
-        """Binds the names to the objects from before, and gives those their contents from before.
+    def restore(self) -> None:
+        """Bind the names to the objects from before, and give those their contents from before.
 
         What a first call built for later ones (variables, layers, functions) stays.
         """
@@ -148,42 +162,33 @@ class PythonState:
         for named, contents in self._kept:
             if named.key in now and now[named.key] is not named.value:
                 named.bind(named.value)
-            if not _same(_contents(named.value), contents) and not _built(named.value):
-                _fill(named.value, contents)
+            if not _same(_contents(named.value), contents) and not _holds_objects(named.value):
+                _restore(named.value, contents)
 
 
-def _built(value: Any) -> bool:
+def _holds_objects(value: Any) -> bool:
     """Whether a container holds what is no state: a layer, a variable, a function."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
     return any(not (_is_state(item) or tf.is_tensor(item)) for item in items)
 
 
 def _contents(value: Any) -> Any:
-    """A copy that tells whether something changed; None for an iterator, which cannot be looked into."""
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, np.random.Generator):
-        return value.bit_generator.state
-    if isinstance(value, np.random.RandomState):
-        return value.get_state()
+    """A copy that shows whether something changed; None for an iterator or file, which cannot be looked into."""
+    for kind, get, _ in GENERATOR_STATES:
+        if isinstance(value, kind):
+            return get(value)
     if isinstance(value, (Iterator, io.IOBase)):
         return None
-    containers = (list, dict, set, bytearray, np.ndarray)
-    return value.copy() if isinstance(value, containers) and _size(value) <= LARGEST else value
+    if not isinstance(value, CONTAINERS):
+        return value
+    return value.copy() if (value.size if isinstance(value, np.ndarray) else len(value)) <= LARGEST else value
 
 
-def _size(value: Any) -> int:
-    return int(value.size) if isinstance(value, np.ndarray) else len(value)
-
-
-def _fill(value: Any, contents: Any) -> None:
-    if isinstance(value, random.Random):
-        value.setstate(contents)
-    elif isinstance(value, np.random.Generator):
-        value.bit_generator.state = contents
-    elif isinstance(value, np.random.RandomState):
-        value.set_state(contents)
-    elif isinstance(value, (list, bytearray)):
+def _restore(value: Any, contents: Any) -> None:
+    for kind, _, put in GENERATOR_STATES:
+        if isinstance(value, kind):
+            put(value, contents)
+    if isinstance(value, (list, bytearray)):
         value[:] = contents
     elif isinstance(value, np.ndarray):
         value[...] = contents
@@ -221,39 +226,39 @@ TAKING = ("_next_internal", "get_next_as_optional")
 DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
 
 
-class RefusedStepError(ValueError):
-    """The step does something that cannot be put back."""
+class UnrepeatableStepError(ValueError):
+    """The step does something that cannot be undone, or differs from run to run."""
 
 
 def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
-    """Raise RefusedStepError for iterators and files among the inputs, or that the step knows by a name."""
+    """Raise UnrepeatableStepError for iterators and files among the inputs, or that the step knows by a name."""
     found = [(f"inputs[{position}]", value) for position, value in enumerate(inputs)]
     for name, value in found + [(named.name, named.value) for named in reachable(step)]:
         if isinstance(value, io.IOBase):
             if value not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-                raise RefusedStepError(
+                raise UnrepeatableStepError(
                     f"the step uses the open file {name}, whose position cannot be put back; "
                     "read it before, or write to it after, and check a step that does neither"
                 )
         elif isinstance(value, Iterator):
-            raise RefusedStepError(
+            raise UnrepeatableStepError(
                 f"the step takes from {name}, an iterator ({type(value).__name__}), which cannot be put back; "
                 "take one batch before and hand it over: assert_step(step, next(iterator))"
             )
 
 
-class Refusing:
-    """Stops a step before it takes from iterators and queues, or writes files; those it makes itself are its own."""
+class SideEffectGuard:
+    """Stops a step before it takes from iterators and queues, or writes files; iterators that it makes are its own."""
 
     def __init__(self) -> None:
         self._own: set[int] = set()
-        self._refusal: RefusedStepError | None = None
+        self._error: UnrepeatableStepError | None = None
 
     @contextmanager
-    def refusing(self) -> Iterator[None]:
-        """Watch over a run of a step. Raises RefusedStepError, also where the step itself caught it."""
+    def active(self) -> Iterator[None]:
+        """Guard a run of a step. Raises UnrepeatableStepError, also where the step itself caught it."""
         self._own.clear()
-        patches: list[tuple[Any, str, Wrapper]] = [(OwnedIterator, "__init__", self._made)]
+        patches: list[tuple[Any, str, Wrapper]] = [(OwnedIterator, "__init__", self._make)]
         patches += [(OwnedIterator, name, self._take) for name in TAKING]
         patches += [(QueueBase, name, self._dequeue) for name in DEQUEUING]
         patches += [(module, "open", self._open) for module in (builtins, io)]
@@ -261,38 +266,37 @@ class Refusing:
             with patched(*patches):
                 yield
         finally:
-            if self._refusal is not None:
-                raise self._refusal from None
+            if self._error is not None:
+                raise self._error from None
 
-    def _made(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
+    def _make(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
         self._own.add(id(iterator))
         return original(iterator, *args, **kwargs)
 
     def _take(self, original: Any, iterator: Any, *args: Any, **kwargs: Any) -> Any:
         if id(iterator) not in self._own:
-            raise self.refusal(
+            raise self.refuse(
                 f"the step takes from a dataset's iterator (of {iterator.element_spec}), which cannot be put back; "
                 "take one batch before and hand it over: assert_step(step, next(iterator))"
             )
         return original(iterator, *args, **kwargs)
 
     def _dequeue(self, original: Any, queue: Any, *args: Any, **kwargs: Any) -> Any:
-        raise self.refusal(
+        raise self.refuse(
             f"the step uses a queue ({type(queue).__name__}), which cannot be put back; "
             "take from it before and hand the elements to the step"
         )
-        return original(queue, *args, **kwargs)
 
     def _open(self, original: Any, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         # tf.function writes the code that it generates to temporary files.
         caller = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
         if set(mode) & set("wax+") and caller not in ("tempfile", "tensorflow"):
-            raise self.refusal(
+            raise self.refuse(
                 f"the step opens {file!r} for writing, which cannot be put back; write it after the step, outside of it"
             )
         return original(file, mode, *args, **kwargs)
 
-    def refusal(self, message: str) -> RefusedStepError:
+    def refuse(self, message: str) -> UnrepeatableStepError:
         """An error to raise at once, which is raised again at the end of the run."""
-        self._refusal = RefusedStepError(message)
-        return self._refusal
+        self._error = UnrepeatableStepError(message)
+        return self._error

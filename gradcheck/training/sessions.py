@@ -1,10 +1,10 @@
-"""The variables of a TensorFlow 1 session: their values, how to load others, and those from the beginning."""
+"""Training steps that run in a TensorFlow 1 session: its variables, what a call of `run` does, and its runner."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,20 +14,20 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
-from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.case import Loss
-from gradcheck.explanation.graph_record import graph_diagnosis
+from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
+from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.python_state import PythonState, RefusedStepError
-from gradcheck.training.runs import Runner, StepRun
-from gradcheck.training.step_recorder import Handover
+from gradcheck.training.python_state import UnrepeatableStepError
+from gradcheck.training.runner import StepRunner
+from gradcheck.training.step_recorder import OptimizerCall
+from gradcheck.training.step_run import StepRun
 
 Array = np.ndarray[Any, Any]
 
 
 def session_of(session: Any) -> Any:
-    """The session given, or else the default one where somebody builds graphs; None for eager code.
+    """The session given, or else the default one where a graph is being built; None for eager code.
 
     Raises ValueError where a graph is being built and there is no session, TypeError for what is no session.
     """
@@ -44,7 +44,7 @@ def session_of(session: Any) -> Any:
 
 
 class SessionState:
-    """All variables of a session's graph that have values; places count them."""
+    """The variables of a session's graph that have values, by their places in `variables`, and those values."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -54,12 +54,12 @@ class SessionState:
         distinct = list({id(variable): variable for variable in known}.values())
         values = [self._read(variable) for variable in distinct]
         self.variables = [variable for variable, value in zip(distinct, values, strict=True) if value is not None]
-        self.kept = [value for value in values if value is not None]
-        self._now: list[Array | None] = list(self.kept)
-        self._loads = [self._loading(places) for places in _batches(self.variables)]
+        self.initial = [value for value in values if value is not None]
+        self._current: list[Array | None] = list(self.initial)
+        self._loads = [self._loader(places) for places in _batches(self.variables)]
 
     def places(self, variables: Any) -> list[int]:
-        """Where the variables given, or the trainable ones, stand. Raises ValueError for those without a value."""
+        """The places of these variables, or of the trainable ones. Raises ValueError for one without a value."""
         given = self._trainable if variables is None else tf.nest.flatten(variables)
         known = {id(variable): place for place, variable in enumerate(self.variables)}
         for variable in given:
@@ -71,36 +71,36 @@ class SessionState:
         return [known[id(variable)] for variable in given]
 
     def load(self, changed: Mapping[int, Array]) -> None:
-        """Give the variables at these places these values, and all others those from the beginning."""
-        wanted = [changed.get(place, value) for place, value in enumerate(self.kept)]
+        """Give the variables at these places these values, and all others their initial ones."""
+        wanted = [changed.get(place, value) for place, value in enumerate(self.initial)]
         for places, run in self._loads:
-            if not all(_is(self._now[place], wanted[place]) for place in places):
+            if not all(_same(self._current[place], wanted[place]) for place in places):
                 run(*(wanted[place] for place in places))
-        self._now = list(wanted)
+        self._current = list(wanted)
 
     def values(self, places: Sequence[int]) -> tuple[Array, ...]:
         """The values at these places now."""
-        if all(self._now[place] is not None for place in places):
-            return tuple(np.array(self._now[place]) for place in places)
+        if all(self._current[place] is not None for place in places):
+            return tuple(np.array(self._current[place]) for place in places)
         return tuple(np.asarray(value) for value in self.session.run([self.variables[place] for place in places]))
 
-    def written(self) -> None:
-        """Somebody may have changed any variable."""
-        self._now = [None] * len(self.kept)
+    def forget(self) -> None:
+        """Any variable may have changed."""
+        self._current = [None] * len(self.initial)
 
     def _read(self, variable: Any) -> Array | None:
         try:
             return np.asarray(self.session.run(variable))
-        except tf.errors.FailedPreconditionError:  # nobody has initialized it
+        except tf.errors.FailedPreconditionError:  # not initialized
             return None
 
-    def _loading(self, places: Sequence[int]) -> tuple[Sequence[int], Any]:
+    def _loader(self, places: Sequence[int]) -> tuple[Sequence[int], Any]:
         operations = [self.variables[place].initializer for place in places]
         return places, self.session.make_callable(operations, [operation.inputs[1] for operation in operations])
 
 
 def _batches(variables: Sequence[Any]) -> list[list[int]]:
-    """The places in as few groups as can be, no two of a group with the same initial value: it is what is fed."""
+    """The places in few groups; no two of a group have the same initial value in the graph, for that is what is fed."""
     groups: list[tuple[set[str], list[int]]] = []
     for place, variable in enumerate(variables):
         name = variable.initializer.inputs[1].name
@@ -112,7 +112,7 @@ def _batches(variables: Sequence[Any]) -> list[list[int]]:
     return [places for _, places in groups]
 
 
-def _is(one: Array | None, other: Array) -> bool:
+def _same(one: Array | None, other: Array) -> bool:
     return one is other or (one is not None and one.shape == other.shape and one.tobytes() == other.tobytes())
 
 
@@ -167,9 +167,9 @@ class GraphRun:
         return [seen[name] for name in sorted(seen)]
 
     @cached_property
-    def applies(self) -> list[GradientApplication]:
+    def applications(self) -> list[GradientApplication]:
         """Those that apply gradients."""
-        return [apply for operation in self.operations if (apply := _apply(operation)) is not None]
+        return [found for operation in self.operations if (found := _application(operation)) is not None]
 
     @cached_property
     def writes(self) -> bool:
@@ -182,7 +182,7 @@ class GraphRun:
         return next((operation for operation in self.operations if STATEFUL.match(operation.type)), None)
 
     @cached_property
-    def clips(self) -> list[str]:
+    def clip_functions(self) -> list[str]:
         """The functions that clip by a norm."""
         return sorted({found.group() for operation in self.operations if (found := CLIP.search(operation.name))})
 
@@ -198,7 +198,7 @@ class GraphRun:
         return getattr(element, "op", element)
 
 
-def _apply(operation: Any) -> GradientApplication | None:
+def _application(operation: Any) -> GradientApplication | None:
     if not APPLY.match(operation.type):
         return None
     names = [argument.name for argument in operation.op_def.input_arg]
@@ -211,15 +211,15 @@ def _apply(operation: Any) -> GradientApplication | None:
 
 
 @dataclass(frozen=True)
-class Rule:
+class GraphOptimizer:
     """The optimizer behind an operation of a graph."""
 
     learning_rate: float | None
-    apply: GradientApplication
+    application: GradientApplication
 
 
-class SessionRunner(Runner):
-    """A Runner whose `variables` stand for those of a session: they are loaded into it for every run."""
+class SessionRunner(StepRunner):
+    """Runs a step in a session; `variables` are eager copies of its variables, loaded into it for every run."""
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any], session: Any) -> None:
         super().__init__(step, inputs)
@@ -230,95 +230,87 @@ class SessionRunner(Runner):
 
     @contextmanager
     def mode(self) -> Iterator[None]:
-        """Run the check eagerly, also where the step builds graphs, and put the session's variables back after it."""
+        """Run the check eagerly, also where the step builds graphs, and restore the session's variables after it."""
         try:
             with context.eager_mode():
                 yield
         finally:
             self._state.load({})
 
-    def chosen(self, variables: Any) -> list[Any]:
-        """Eager variables that stand for those given, or for all trainable ones of the graph."""
+    def choose(self, variables: Any) -> list[Any]:
+        """Check eager copies of these variables, or of all trainable ones of the graph."""
         self._places = self._state.places(variables)
         if not self._places:
             raise ValueError("the graph has no trainable variables; give those to check as variables=[...]")
         known = self._state.variables
-        stand_ins = [tf.Variable(self._state.kept[place], name=known[place].op.name) for place in self._places]
-        self.variables = tuple(stand_ins)
-        return stand_ins
+        copies = [tf.Variable(self._state.initial[place], name=known[place].op.name) for place in self._places]
+        self.variables = tuple(copies)
+        return copies
 
-    def run(self, *, keep_python: bool = False) -> StepRun:
-        """As a Runner does it, with the values of `variables` in the session."""
-        before = tuple(variable.numpy() for variable in self.variables)
-        state = PythonState(self.step, generators=keep_python)
-        try:
-            self._state.load(dict(zip(self._places, before, strict=True)))
-            with ExitStack() as stack:
-                stack.enter_context(state_restored())
-                stack.enter_context(self._refusing.refusing())
-                recording = stack.enter_context(self._recorder.recording())
-                stack.enter_context(patched((BaseSession, "run", self._running)))
-                stack.enter_context(self._mode_of_the_step())
-                version = self._state.session.graph.version
-                returned = self._called()
-                if self._state.session.graph.version != version:
-                    raise RefusedStepError(
-                        "the step adds operations to the graph, which grows with every run; build them before the step"
-                    )
-        finally:
-            state.put_back()
-        return StepRun(returned, self.variables, recording, before, self._state.values(self._places))
+    @contextmanager
+    def _environment(self, values: Sequence[Array]) -> Iterator[None]:
+        self._state.load(dict(zip(self._places, values, strict=True)))
+        graph = self._state.session.graph
+        version = graph.version
+        with (
+            patched((BaseSession, "run", self._run_session)),
+            graph.as_default() if self._in_graph else nullcontext(),
+        ):
+            yield
+        if graph.version != version:
+            raise UnrepeatableStepError(
+                "the step adds operations to the graph, which grows with every run; build them before the step"
+            )
 
-    def apply_again(self, handovers: Sequence[Handover]) -> tuple[Array, ...]:
-        """The values of the variables after the graph's own operations applied the same gradients."""
-        feed = {}
-        for handover in handovers:
-            apply, (gradient,) = handover.optimizer.apply, handover.gradients
-            feed[apply.gradient] = getattr(gradient, "values", gradient).numpy()
-            if apply.indices is not None:
-                feed[apply.indices] = gradient.indices.numpy()
-        self._state.load(dict(zip(self._places, (variable.numpy() for variable in self.variables), strict=True)))
-        self._state.written()
-        self._state.session.run([handover.optimizer.apply.operation for handover in handovers], feed)
+    def _values(self) -> tuple[Array, ...]:
         return self._state.values(self._places)
 
-    def cut(self, position: int, run: StepRun, lost: Loss) -> Diagnosis | None:
-        """Where the path to the loss is cut in the graph: to the number fetched that is the loss, or the only one."""
-        loss, numbers = float(run.loss), run.recording.numbers
-        tensors = [tensor for tensor, value in numbers if value == loss]
-        if not tensors and len({id(tensor) for tensor, _ in numbers}) == 1:
-            tensors = [numbers[0][0]]
+    def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
+        """The values of the variables after the graph's own operations applied the same gradients."""
+        feed = {}
+        for call in calls:
+            application, (gradient,) = call.optimizer.application, call.gradients
+            feed[application.gradient] = getattr(gradient, "values", gradient).numpy()
+            if application.indices is not None:
+                feed[application.indices] = gradient.indices.numpy()
+        self._state.load(dict(zip(self._places, (variable.numpy() for variable in self.variables), strict=True)))
+        self._state.forget()
+        self._state.session.run([call.optimizer.application.operation for call in calls], feed)
+        return self._values()
+
+    def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
+        """Where the path to the loss, the number fetched that has its value or the only one, breaks in the graph."""
+        value, fetched = float(run.loss), run.recording.fetched
+        tensors = [tensor for tensor, number in fetched if number == value]
+        if not tensors and len({id(tensor) for tensor, _ in fetched}) == 1:
+            tensors = [fetched[0][0]]
         source = self._state.variables[self._places[position]]
         found = (graph_diagnosis(tensor, source, source.op.name, lost) for tensor in tensors)
         return next((diagnosis for diagnosis in found if diagnosis is not None), None)
 
-    def _mode_of_the_step(self) -> AbstractContextManager[Any]:
-        graph: AbstractContextManager[Any] = self._state.session.graph.as_default()
-        return graph if self._in_graph else nullcontext()
-
-    def _running(
+    def _run_session(
         self, original: Any, session: Any, fetches: Any, feed_dict: Any = None, *rest: Any, **named: Any
     ) -> Any:
-        """Answers a call of session.run, and takes the gradients that it applies."""
+        """Run what was asked for, and fetch the gradients that it applies as well."""
         if session is not self._state.session:
             return original(session, fetches, feed_dict, *rest, **named)
         run = self._graph_run(fetches, tuple(feed_dict or ()))
         if run.stateful is not None:
-            raise self._refusing.refusal(
+            raise self._guard.refuse(
                 f"the step runs {run.stateful.type} ({run.stateful.name}), whose state lies in the session and cannot "
                 "be put back; run it before, and feed its value"
             )
         if run.writes:
-            self._state.written()
-        applies = [apply for apply in run.applies if self._stand_in(apply) is not None]
-        parts = [[apply.gradient, apply.indices, apply.rate] for apply in applies]
-        wanted = [[tensor for tensor in tensors if tensor is not None] for tensors in parts]
-        result, values, numbers = original(session, (fetches, wanted, run.numbers), feed_dict, *rest, **named)
-        self._recorder.gave(result)
-        self._recorder.now.numbers.extend(zip(run.numbers, map(float, numbers), strict=True))
-        self._recorder.now.clips.extend(run.clips)
-        handovers = [self._handover(apply, arrays) for apply, arrays in zip(applies, values, strict=True)]
-        self._recorder.now.handovers.extend(handovers)
+            self._state.forget()
+        applications = [one for one in run.applications if self._eager_copy(one) is not None]
+        parts = [[one.gradient, one.indices, one.rate] for one in applications]
+        extra = [[tensor for tensor in tensors if tensor is not None] for tensors in parts]
+        result, values, numbers = original(session, (fetches, extra, run.numbers), feed_dict, *rest, **named)
+        self._recorder.add_derivatives(result)
+        recording = self._recorder.current
+        recording.fetched.extend(zip(run.numbers, map(float, numbers), strict=True))
+        recording.clip_functions.extend(run.clip_functions)
+        recording.optimizer_calls.extend(map(self._optimizer_call, applications, values))
         return result
 
     def _graph_run(self, fetches: Any, fed: tuple[Any, ...]) -> GraphRun:
@@ -327,15 +319,16 @@ class SessionRunner(Runner):
         # The GraphRun holds the objects, so that no other gets the identity of one of them.
         return self._runs.setdefault(key, GraphRun(self._state.session.graph, fetches, fed))
 
-    def _handover(self, apply: GradientApplication, arrays: Sequence[Any]) -> Handover:
-        rate = None if apply.rate is None else float(arrays[-1])
-        variable = self._stand_in(apply)
+    def _optimizer_call(self, application: GradientApplication, arrays: Sequence[Any]) -> OptimizerCall:
+        rate = None if application.rate is None else float(arrays[-1])
+        variable = self._eager_copy(application)
         with context.eager_mode():
             gradient = tf.constant(arrays[0])
-            if apply.indices is not None:
+            if application.indices is not None:
                 gradient = tf.IndexedSlices(gradient, tf.constant(arrays[1]), tf.constant(variable.shape))
-        return Handover(apply.rule, Rule(rate, apply), (variable,), (gradient,), self.apply_again)
+        optimizer = GraphOptimizer(rate, application)
+        return OptimizerCall(application.rule, optimizer, (variable,), (gradient,), self.apply_again)
 
-    def _stand_in(self, apply: GradientApplication) -> Any:
+    def _eager_copy(self, application: GradientApplication) -> Any:
         names = [self._state.variables[place].op.name for place in self._places]
-        return self.variables[names.index(apply.variable)] if apply.variable in names else None
+        return self.variables[names.index(application.variable)] if application.variable in names else None

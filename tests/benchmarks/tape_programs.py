@@ -42,8 +42,8 @@ class Tally:
         self.statements.update(set(kinds(program)))
         comparison = compare(program)
         self.outcomes.update(comparison.outcomes)
-        if comparison.complaints:
-            self.unexplained.append("\n".join([*comparison.complaints, to_python(program)]))
+        if comparison.differences:
+            self.unexplained.append("\n".join([*comparison.differences, to_python(program)]))
 
 
 def kinds(program: Program) -> list[str]:
@@ -67,14 +67,14 @@ def hunt(number: int, count: int) -> Tally:
     """Draw and run `count` programs with one seed."""
     tally, started, last = Tally(), time.monotonic(), [time.monotonic()]
 
-    def judge(program: Program) -> None:
+    def run(program: Program) -> None:
         tally.add(program)
         if time.monotonic() - last[0] > PROGRESS:
             last[0] = time.monotonic()
             rate = tally.programs / (last[0] - started)
             print(f"  {tally.programs} programs, {rate:.0f}/s, {len(tally.unexplained)} unexplained", flush=True)
 
-    tally.rejected = draw_each(tape_programs(), number, count, judge)
+    tally.rejected = draw_each(tape_programs(), number, count, run)
     return tally
 
 

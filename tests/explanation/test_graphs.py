@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause
-from gradcheck.explanation.case import Loss
-from gradcheck.explanation.graph_record import graph_diagnosis, graph_record
+from gradcheck.explanation.diagnosis import graph_diagnosis, graph_record
+from gradcheck.explanation.wrong_gradient import LostPart
 
 v1 = tf.compat.v1
 
@@ -59,7 +59,7 @@ def test_a_path_in_a_graph(resource: bool, f: Callable[[Any], Any], cause: Cause
         x = v1.get_variable("x", initializer=1.5, use_resource=resource)
         target = f(x)
         count = len(graph.get_operations())
-        diagnosis = graph_diagnosis(target, x, "x", Loss(None, 2.0))
+        diagnosis = graph_diagnosis(target, x, "x", LostPart(None, 2.0))
         assert len(graph.get_operations()) == count
     if cause is None:
         assert diagnosis is None
@@ -76,7 +76,7 @@ def test_a_source_that_is_a_placeholder_and_what_state_hides() -> None:
         with tf.control_dependencies([keeper.assign(x**2)]):
             target = 3.0 * keeper.read_value()
         assert v1.gradients(target, x) == [None]
-        diagnosis = graph_diagnosis(target, x, "x", Loss(None, 2.0))
+        diagnosis = graph_diagnosis(target, x, "x", LostPart(None, 2.0))
     assert diagnosis is not None
     assert diagnosis.cause is Cause.STATE
 

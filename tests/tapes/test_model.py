@@ -29,9 +29,9 @@ from gradcheck.defects.tape_program import (
     Variable,
     Watch,
 )
-from gradcheck.hunt.tapes.model import NoneTakenError, run
+from gradcheck.hunt.tapes.model import NoneOperandError, run
+from gradcheck.hunt.tapes.prediction import NONE, VALUE, ZEROS
 from gradcheck.hunt.tapes.prediction_check import compare
-from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS
 
 X = Variable("x", Literal((2,), (3.0, 0.7)))
 Y = Variable("y", Literal((2,), (-1.0, 0.5)))
@@ -119,7 +119,7 @@ CASES = {
         [VALUE],
         "AttributeError: 'NoneType' object has no attribute '_tape'",
     ),
-    "used up while stopped, it records anew": (
+    "used up while stopped, it starts a new record": (
         (recorded(Stop("tape", (gradient("x", "x"),)), square("a", "x")), gradient("a", "x")),
         [VALUE, VALUE],
         None,
@@ -180,17 +180,17 @@ def test_what_it_predicts_and_that_tensorflow_does_it(name: str, traced: bool) -
         kinds = [VALUE, VALUE]  # tf.cond gives zeros for the branch that was not taken
     program = Program((X, Y, FIXED, MATRIX), body, traced)
     model = run(program)
-    assert [part.kind for derivative in model.derivatives for part in derivative.parts.values()] == kinds
+    assert [part.kind for parts in model.derivatives for part in parts.values()] == kinds
     if raised is None:
         assert model.raised is None
     else:
         assert re.match(raised, str(model.raised))
-    assert compare(program).complaints == []
+    assert compare(program).differences == []
 
 
 def test_none_as_an_operand_is_refused() -> None:
     body = (recorded(), gradient("x", "y"), square("a", "g[0]"))
-    with pytest.raises(NoneTakenError, match=r"g\[0\] is None"):
+    with pytest.raises(NoneOperandError, match=r"g\[0\] is None"):
         run(Program((X, Y), body))
 
 
@@ -210,11 +210,11 @@ def test_size_counts_inner_statements() -> None:
 
 
 @pytest.mark.parametrize("method", ["jacobian", "batch_jacobian"])
-def test_a_jacobian_that_is_not_vectorized_is_told_apart(method: str) -> None:
+def test_a_jacobian_that_is_not_vectorized_is_counted_apart(method: str) -> None:
     """pfor cannot stack what the gradient of a tf.cond keeps for a persistent tape: a ValueError, as documented."""
     sines = tuple((Apply("s", operation, ("m",)),) for operation in ("sin", "tanh"))
     inner = recorded(Branch("s", "m", 0.0, *sines), Derive("j", "tape", method, one("s"), one("m")))
     assert compare(Program((MATRIX,), (inner,), traced=True)).outcomes == {f"{method}: value": 1}
     found = compare(Program((MATRIX,), (Open((Tape("other", persistent=True),), (inner,)),), traced=True))
-    assert found.complaints == []
+    assert found.differences == []
     assert found.outcomes == {"raises ValueError, not vectorized": 1}

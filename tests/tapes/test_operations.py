@@ -1,4 +1,4 @@
-"""The table of operations: values as TensorFlow computes them, gradients held against differences of the values."""
+"""The table of operations: values as TensorFlow computes them, gradients compared with differences of the values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from gradcheck.hunt.tapes.operations import (
     matmul,
     sum_to,
 )
-from gradcheck.hunt.tapes.recording import Seen, Stage, TapeRecord
+from gradcheck.hunt.tapes.prediction import RecordedDerivative
+from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord
 from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]
@@ -55,13 +56,13 @@ def test_the_value_is_that_of_tensorflow(name: str) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-15)
 
 
-def held_against_differences(operation: Operation, arrays: list[np.ndarray]) -> None:
+def assert_gradient_is_right(operation: Operation, arrays: list[np.ndarray]) -> None:
     record, sources = TapeRecord(accessed=True), [ModelTensor(array) for array in arrays]
     for source in sources:
         record.watch(source)
-    target = Stage(active=[record]).apply(operation, *sources)
-    for source, part in zip(sources, gradient(record, [target], sources, Stage().apply), strict=True):
-        estimate = Seen(record, (target,), source, "gradient").difference()
+    target = ActiveTapes(records=[record]).apply(operation, *sources)
+    for source, part in zip(sources, gradient(record, [target], sources, ActiveTapes().apply), strict=True):
+        estimate = RecordedDerivative(record, (target,), source, "gradient").estimate()
         assert part is not None
         assert np.all(estimate.conclusive)
         assert np.all(np.abs(part.value - estimate.value) <= estimate.bound)
@@ -70,25 +71,25 @@ def held_against_differences(operation: Operation, arrays: list[np.ndarray]) -> 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_the_gradient_is_that_of_the_value(name: str) -> None:
     for arrays in pairs(OPERATIONS[name]):
-        held_against_differences(OPERATIONS[name], arrays)
+        assert_gradient_is_right(OPERATIONS[name], arrays)
 
 
 def test_the_gradients_of_what_only_gradients_use() -> None:
-    held_against_differences(sum_to(()), [numbers((2, 2))])
-    held_against_differences(sum_to((2,)), [numbers((2, 2))])
-    held_against_differences(broadcast_to((2, 2)), [numbers((2,))])
-    held_against_differences(ADD_N, [numbers((2,)), numbers((2,), offset=1)])
-    held_against_differences(first_row(2, batch=False), [numbers((2, 2))])
-    held_against_differences(first_row(2, batch=True), [numbers((2, 2))])
-    held_against_differences(TANH_GRAD, [numbers((2,)), numbers((2,), offset=1)])
-    held_against_differences(SIGMOID_GRAD, [numbers((2,)), numbers((2,), offset=1)])
+    assert_gradient_is_right(sum_to(()), [numbers((2, 2))])
+    assert_gradient_is_right(sum_to((2,)), [numbers((2, 2))])
+    assert_gradient_is_right(broadcast_to((2, 2)), [numbers((2,))])
+    assert_gradient_is_right(ADD_N, [numbers((2,)), numbers((2,), offset=1)])
+    assert_gradient_is_right(first_row(2, batch=False), [numbers((2, 2))])
+    assert_gradient_is_right(first_row(2, batch=True), [numbers((2, 2))])
+    assert_gradient_is_right(TANH_GRAD, [numbers((2,)), numbers((2,), offset=1)])
+    assert_gradient_is_right(SIGMOID_GRAD, [numbers((2,)), numbers((2,), offset=1)])
     for first, second in ((False, True), (True, False), (True, True)):
-        held_against_differences(matmul(first, second), [numbers((2, 2)), numbers((2, 2), offset=1)])
+        assert_gradient_is_right(matmul(first, second), [numbers((2, 2)), numbers((2, 2), offset=1)])
 
 
 def test_an_operation_without_a_gradient() -> None:
     with pytest.raises(NoGradientError, match="TruncateMod"):
-        held_against_differences(OPERATIONS["remainder"], [numbers((2,))])
+        assert_gradient_is_right(OPERATIONS["remainder"], [numbers((2,))])
 
 
 def test_a_value_that_differences_do_not_see_is_fixed() -> None:

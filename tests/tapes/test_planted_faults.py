@@ -60,8 +60,8 @@ def _never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model lets every tape give as many derivatives as one likes."""
     original = tape.ModelTape.__init__
 
-    def made(self: Any, stage: Any, persistent: bool, accessed: bool) -> None:
-        original(self, stage, True, accessed)
+    def made(self: Any, active: Any, persistent: bool, accessed: bool) -> None:
+        original(self, active, True, accessed)
 
     monkeypatch.setattr(tape.ModelTape, "__init__", made)
 
@@ -94,7 +94,7 @@ def _gradients_unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     gradient = tape.gradient
 
     def unseen(record: Any, targets: Any, sources: Any, compute: Any) -> Any:
-        return gradient(record, targets, sources, recording.Stage().apply)
+        return gradient(record, targets, sources, recording.ActiveTapes().apply)
 
     monkeypatch.setattr(tape, "gradient", unseen)
 

@@ -1,4 +1,4 @@
-"""Whole training steps: what is right passes, planted faults are found and named, clipping and averaging are told."""
+"""Whole training steps: what is right passes, planted faults are found and named, clipping and averaging are noted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = Callable[..., Any]
 AFTERWARDS = "changed after it was taken: "
 
 
-def told(error: type[AssertionError], step: Step, **arguments: Any) -> str:
+def failure_message(error: type[AssertionError], step: Step, **arguments: Any) -> str:
     """The message of the one error expected, without its summary and the sizes of its error bounds."""
     with pytest.raises(error) as caught:
         assert_step(step, **arguments)
@@ -81,7 +81,7 @@ def test_apply_and_minimize(x: tf.Variable) -> None:
         return x**2
 
     assert notes(applied) == ()
-    with pytest.raises(GradientWrongValue, match=r"given        6\n    differences  3\.8399"):
+    with pytest.raises(GradientWrongValue, match=r"given        6\n    estimate     3\.8399"):
         assert_step(minimized)  # the loss that it returns is that after the update, at 0.8 x
 
 
@@ -221,9 +221,9 @@ def test_a_clipped_gradient_that_was_wrong_before_is_wrong(x: tf.Variable, y: tf
         optimizer.apply_gradients(zip(gradients, [x, y], strict=True))
         return loss
 
-    message = told(GradientPartial, step)
+    message = failure_message(GradientPartial, step)
     assert "partial: the derivative with respect to variables[0] (x:0)" in message
-    assert "given        0\n    differences  6 " in message
+    assert "given        0\n    estimate     6 " in message
 
 
 def test_averaged_over_samples(x: tf.Variable, optimizer: Any) -> None:
@@ -261,31 +261,35 @@ def test_averaged_over_steps_by_the_optimizer(x: tf.Variable) -> None:
 
 
 def test_a_wrong_sign(training: Any, traced: Any) -> None:
-    told_of = (
+    evidence = (
         "    cause        changed after it was taken\n"
         "    evidence     the step's tape gave {0}, the optimizer was handed -{0}; all gradients were multiplied by "
         "-1: the sign is wrong\n"
         "    remedy       hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or "
         "tf.clip_by_global_norm"
     )
-    assert told(GradientWrongValue, traced(training(lambda gradients: [-gradient for gradient in gradients]))) == (
+    assert failure_message(
+        GradientWrongValue, traced(training(lambda gradients: [-gradient for gradient in gradients]))
+    ) == (
         "the gradient of step is wrong\n"
         "\n"
         "  order 1, wrong value: the derivative with respect to variables[0] (x:0)\n"
         "    given        -6\n"
-        "    differences  6   (error at most ...)\n"
+        "    estimate     6   (error at most ...)\n"
         "    off by       12   (allowed ...)\n"
-        f"{told_of.format(6)}\n"
+        f"{evidence.format(6)}\n"
         "  order 1, wrong value: the derivative with respect to variables[1] (y:0)[1]\n"
         "    given        -12\n"
-        "    differences  12   (error at most ...)\n"
+        "    estimate     12   (error at most ...)\n"
         "    off by       24   (allowed ...)\n"
-        f"{told_of.format(12)}"
+        f"{evidence.format(12)}"
     )
 
 
 def test_the_rate_applied_twice(training: Any) -> None:
-    message = told(GradientWrongValue, training(lambda gradients: [0.1 * gradient for gradient in gradients]))
+    message = failure_message(
+        GradientWrongValue, training(lambda gradients: [0.1 * gradient for gradient in gradients])
+    )
     assert (
         "the step's tape gave 6, the optimizer was handed 0.6; all gradients were multiplied by 0.1, the learning "
         "rate, by which the optimizer multiplies, too" in message
@@ -305,7 +309,7 @@ def test_scaled_by_the_batch(x: tf.Variable, optimizer: Any) -> None:
 
 
 def test_a_forgotten_variable(training: Any, traced: Any, x: tf.Variable) -> None:
-    message = told(GradientMissing, traced(training(sources=[x])))
+    message = failure_message(GradientMissing, traced(training(sources=[x])))
     assert "missing: the derivative with respect to variables[1] (y:0)[1]\n    given        None" in message
     assert "the step never asks its tape for this gradient" in message
 
@@ -318,7 +322,7 @@ def test_a_gradient_that_is_not_handed_over(x: tf.Variable, y: tf.Variable, opti
         optimizer.apply_gradients([(gradient, x)])
         return loss
 
-    assert "the step's tape gave 12, the optimizer was handed None" in told(GradientMissing, step)
+    assert "the step's tape gave 12, the optimizer was handed None" in failure_message(GradientMissing, step)
 
 
 def test_gradients_in_the_wrong_order(x: tf.Variable, optimizer: Any) -> None:
@@ -330,7 +334,7 @@ def test_gradients_in_the_wrong_order(x: tf.Variable, optimizer: Any) -> None:
         optimizer.apply_gradients(zip(tape.gradient(loss, [z, x]), [x, z], strict=True))
         return loss
 
-    message = told(GradientWrongValue, step)
+    message = failure_message(GradientWrongValue, step)
     assert "the step's tape gave 6, the optimizer was handed 12" in message
     assert "the step's tape gave 12, the optimizer was handed 6" in message
 
@@ -344,7 +348,7 @@ def test_a3_inside_a_step(x: tf.Variable, y: tf.Variable, optimizer: Any, traced
         optimizer.apply_gradients(zip(tape.gradient(loss, [x, y]), [x, y], strict=True))
         return loss
 
-    message = told(GradientPartial, traced(step))
+    message = failure_message(GradientPartial, traced(step))
     assert "partial: the derivative with respect to variables[0] (x:0)\n    given        0\n" in message
     assert "6" in message.partition("off by")[2]
 
@@ -357,7 +361,7 @@ def test_a_move_beside_the_optimizer(training: Any, x: tf.Variable) -> None:
         x.assign_sub(0.1 * 6.0)
         return loss
 
-    assert told(GradientWrongUpdate, step) == (
+    assert failure_message(GradientWrongUpdate, step) == (
         "the update of step is wrong\n"
         "\n"
         "  wrong update: the move of variables[0] (x:0)\n"
@@ -392,16 +396,18 @@ def test_moves_by_hand(by_hand: Any, traced: Any) -> None:
 
 
 def test_uphill(by_hand: Any) -> None:
-    assert "moves it by 0.6; that is along its gradient, uphill" in told(GradientWrongUpdate, by_hand(0.1, -0.1))
+    assert "moves it by 0.6; that is along its gradient, uphill" in failure_message(
+        GradientWrongUpdate, by_hand(0.1, -0.1)
+    )
 
 
 def test_a_variable_that_is_not_moved(by_hand: Any) -> None:
-    message = told(GradientWrongUpdate, by_hand(-0.1))
+    message = failure_message(GradientWrongUpdate, by_hand(-0.1))
     assert "variables[1] (y:0)[0]\n    the step moves it by 0; the step moves other variables" in message
 
 
 def test_another_rate_than_the_one_given(by_hand: Any) -> None:
-    message = told(GradientWrongUpdate, by_hand(-0.1, -0.01), learning_rate=0.1)
+    message = failure_message(GradientWrongUpdate, by_hand(-0.1, -0.01), learning_rate=0.1)
     assert "variables[1] (y:0)[1]\n    the step moves it by -0.12; -learning_rate times its gradient is -1.2" in message
     assert message.endswith("(learning_rate=0.1); that is 0.1 times as much")
 

@@ -97,7 +97,7 @@ def test_whatever_happens(everything: Everything, error: type[BaseException], la
         tf.Variable.assign,
     ]
 
-    class Counter:  # nobody looks into classes, so that it goes on counting
+    class Counter:  # classes are not looked into, so that it goes on counting
         count = 0
 
     def step() -> Any:

@@ -188,7 +188,7 @@ its purpose, nothing is wrong
 
 
 @pytest.mark.parametrize("runs", [1, 2], ids=["the loss itself", "a mean of losses"])
-def test_a_path_that_is_cut_in_the_graph_is_told_with_its_line(runs: int) -> None:
+def test_a_path_that_breaks_in_the_graph_is_named_with_its_line(runs: int) -> None:
     with tf.Graph().as_default(), v1.Session() as session:
         a = v1.get_variable("a", initializer=np.array([0.5]))
         k = v1.placeholder(tf.float64, ())

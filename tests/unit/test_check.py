@@ -33,7 +33,7 @@ def test_both_orders_and_the_worst_of_them() -> None:
 def test_printing_names_verdicts_resolution_and_findings() -> None:
     text = str(check(lambda x: x * tf.stop_gradient(x), np.array([2.0, 3.0])))
     assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
-    assert "wrong value at x[0]: autodiff gives 2, differences say 4 (error at most " in text
+    assert "wrong value at x[0]: autodiff gives 2, the finite-difference estimate is 4 (error at most " in text
     assert "2 entries are wrong, this is the worst" in text
 
 

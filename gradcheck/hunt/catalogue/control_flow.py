@@ -1,89 +1,245 @@
-"""Operations of the census's family `control flow`.
+"""Operations around values: identity, control flow, resource variables and variant containers.
 
-Run eagerly, `tf.cond` and `tf.while_loop` are Python; their gradients act in graphs. So the text calls a `tf.function`,
-which is built on the first call and kept under its name: tracing it on every call would be our defect.
+Run eagerly, `tf.cond` and `tf.while_loop` are Python; their gradients act in graphs, so they are traced, once. The
+gradients of TensorMap are registered by a module that `import tensorflow` does not load; they cannot be reached.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
+from gradcheck.hunt.catalogue.language import tf, traced
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Choice, OpSpec
-from gradcheck.hunt.shape_rules import nonempty
+from gradcheck.hunt.opspec import BOOL, Choice, Indices, OpSpec
+from gradcheck.hunt.shape_rules import alike, nonempty, vector
 
-FAMILY = "control flow"
+_identity: Callable[..., OpSpec] = partial(OpSpec, family="identity/debug/script")
+_control: Callable[..., OpSpec] = partial(OpSpec, family="control flow")
+_resource: Callable[..., OpSpec] = partial(OpSpec, family="resource variable")
+_variant: Callable[..., OpSpec] = partial(OpSpec, family="variant containers (TensorList/Map/Optional)")
+
+ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
 
 
-def _once(name: str, function: str) -> str:
-    """The text of a traced function that is built once and found again under its name."""
-    built = f"tf.function({function}, autograph=False, reduce_retracing=True)"
-    return f"(globals().get('{name}') or globals().setdefault('{name}', {built}))"
+def identity_of_two(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    first, second = tf.identity_n([x, y])
+    return first * tf.sin(second)
 
 
-COND = _once("cond", "lambda x, flag: tf.cond(flag, lambda: tf.sin(x), lambda: x * x)")
-COND_ON_VALUE = _once(
-    "cond_on_value",
-    "lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x + tf.reduce_sum(x), lambda: x - tf.reduce_sum(x))",
+def python_function(x: tf.Tensor) -> tf.Tensor:
+    return tf.py_function(lambda value: value * tf.sin(value), [x], tf.float64)
+
+
+IDENTITY = (
+    _identity("identity", "tf.identity({0})", ("Identity",)),
+    _identity("identity_n", identity_of_two, ("IdentityN",), arity=2, shapes=alike(2)),
+    _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", ("CheckNumerics",)),
+    _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", ("EnsureShape",)),
+    _identity("py_function", python_function, ("EagerPyFunc",)),
 )
-SWITCH_CASE = _once(
-    "switch_case", "lambda x, branch: tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * x, lambda: tf.exp(x)])"
-)
-WHILE_LOOP = _once(
-    "while_loop",
-    "lambda x, count: tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]",
-)
-SCAN = _once("scan", "lambda x: tf.scan(lambda state, element: tf.sin(state) + element, x)")
 
 
-def _sequence(shape: Shape) -> list[tuple[Shape, ...]]:
-    return [(shape,)] if shape and all(shape) else []
+def sine_or_square(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+    return tf.cond(flag, lambda: tf.sin(x), lambda: x * x)
 
 
-OPERATIONS = (
-    OpSpec(
+def conditional(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
+    return traced(sine_or_square)(x, tf.constant(flag))
+
+
+def plus_or_minus_the_sum(x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(tf.reduce_sum(x) > 0, lambda: x + tf.reduce_sum(x), lambda: x - tf.reduce_sum(x))
+
+
+def conditional_on_the_sum(x: tf.Tensor) -> tf.Tensor:
+    return traced(plus_or_minus_the_sum)(x)
+
+
+def one_of_three(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
+    return tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * x, lambda: tf.exp(x)])
+
+
+def switched(x: tf.Tensor, *, branch: int) -> tf.Tensor:
+    return traced(one_of_three)(x, tf.constant(branch))
+
+
+def times_the_sine(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    return tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
+
+
+def looped(x: tf.Tensor, *, count: int) -> tf.Tensor:
+    return traced(times_the_sine)(x, tf.constant(count))
+
+
+def running_sines(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda state, element: tf.sin(state) + element, x)
+
+
+def scanned(x: tf.Tensor) -> tf.Tensor:
+    return traced(running_sines)(x)
+
+
+def scanned_points(x: tf.Tensor) -> tf.Tensor:
+    """The scan over the dimension behind that of the points."""
+    return tf.experimental.numpy.swapaxes(scanned(tf.experimental.numpy.swapaxes(x, 0, 1)), 0, 1)
+
+
+CONTROL_FLOW = (
+    _control(
         "placeholder_with_default",
-        FAMILY,
         "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)",
         ("PlaceholderWithDefault",),
     ),
-    OpSpec(
-        "cond",
-        FAMILY,
-        COND + "({0}, tf.constant({flag}))",
-        ("StatelessIf",),
-        attributes=lambda shape: {"flag": BOOL},
-    ),
-    OpSpec(
+    _control("cond", conditional, ("StatelessIf",), attributes=lambda shape: {"flag": BOOL}),
+    _control(
         "cond_on_value",
-        FAMILY,
-        COND_ON_VALUE + "({0})",
+        conditional_on_the_sum,
         ("StatelessIf",),
         looped=True,
         shapes=nonempty,
         kinks=lambda x: np.abs(np.sum(x)),
     ),
-    OpSpec(
-        "switch_case",
-        FAMILY,
-        SWITCH_CASE + "({0}, tf.constant({branch}))",
-        ("StatelessCase",),
-        attributes=lambda shape: {"branch": Choice((0, 1, 2))},
-    ),
-    OpSpec(
-        "while_loop",
-        FAMILY,
-        WHILE_LOOP + "({0}, tf.constant({count}))",
-        ("StatelessWhile",),
-        attributes=lambda shape: {"count": Choice((1, 2, 3, 0))},
-    ),
-    OpSpec(
+    _control("switch_case", switched, ("StatelessCase",), attributes=lambda shape: {"branch": Choice((0, 1, 2))}),
+    _control("while_loop", looped, ("StatelessWhile",), attributes=lambda shape: {"count": Choice((1, 2, 3, 0))}),
+    _control(
         "scan",
-        FAMILY,
-        SCAN + "({0})",
+        scanned,
         ("StatelessWhile", "TensorListFromTensor", "TensorListGetItem", "TensorListSetItem", "TensorListStack"),
-        batched="tf.experimental.numpy.swapaxes(" + SCAN + "(tf.experimental.numpy.swapaxes({0}, 0, 1)), 0, 1)",
-        shapes=_sequence,
-        starts=((2,), (3,), (2, 2)),
+        batched=scanned_points,
+        shapes=vector,
+        starts=ROWS,
     ),
+)
+
+
+def variable_handle(x: tf.Tensor) -> tf.Tensor:
+    """The handle of a variable with this value. A variable cuts the gradient; here the handle's goes to the value."""
+
+    @tf.custom_gradient
+    def handle(value):  # type: ignore[no-untyped-def]
+        variable = tf.Variable(value)
+        return variable.handle, lambda cotangent: tf.convert_to_tensor(cotangent)
+
+    return handle(x)
+
+
+def read_variable(x: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.ReadVariableOp(resource=variable_handle(x), dtype=tf.float64)
+
+
+def gathered_from_variable(x: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
+    return tf.raw_ops.ResourceGather(resource=variable_handle(x), indices=indices, dtype=tf.float64)
+
+
+RESOURCES = (
+    _resource("read_variable", read_variable, ("ReadVariableOp",)),
+    _resource(
+        "resource_gather",
+        gathered_from_variable,
+        ("ResourceGather",),
+        batched="tf.gather({0}, {indices}, axis=1)",
+        shapes=vector,
+        starts=ROWS,
+        attributes=lambda shape: {"indices": Indices(3, shape[0])},
+    ),
+)
+
+
+def optional_value(x: tf.Tensor) -> tf.Tensor:
+    optional = tf.raw_ops.OptionalFromValue(components=[x])
+    return tf.raw_ops.OptionalGetValue(optional=optional, output_types=[tf.float64], output_shapes=[x.shape])[0]
+
+
+def list_of_one(x: tf.Tensor) -> tf.Tensor:
+    empty = tf.raw_ops.EmptyTensorList(element_shape=x.shape, max_num_elements=2, element_dtype=tf.float64)
+    return tf.raw_ops.TensorListPushBack(input_handle=empty, tensor=x)
+
+
+def list_item(handle: tf.Tensor, index: int, shape: tf.TensorShape) -> tf.Tensor:
+    return tf.raw_ops.TensorListGetItem(input_handle=handle, index=index, element_shape=shape, element_dtype=tf.float64)
+
+
+def pushed_and_popped(x: tf.Tensor) -> tf.Tensor:
+    popped = tf.raw_ops.TensorListPopBack(input_handle=list_of_one(x), element_shape=x.shape, element_dtype=tf.float64)
+    return popped.tensor
+
+
+def stacked_list(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    both = tf.raw_ops.TensorListPushBack(input_handle=list_of_one(x), tensor=y)
+    return tf.raw_ops.TensorListStack(
+        input_handle=both, element_shape=x.shape, element_dtype=tf.float64, num_elements=2
+    )
+
+
+def set_list_item(x: tf.Tensor) -> tf.Tensor:
+    reserved = tf.raw_ops.TensorListReserve(element_shape=x.shape, num_elements=2, element_dtype=tf.float64)
+    return list_item(tf.raw_ops.TensorListSetItem(input_handle=reserved, index=1, item=x), 1, x.shape)
+
+
+def gathered_from_list(x: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
+    rows = tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=x.shape[1:])
+    return tf.raw_ops.TensorListGather(
+        input_handle=rows, indices=indices, element_shape=x.shape[1:], element_dtype=tf.float64
+    )
+
+
+def split_and_concatenated(x: tf.Tensor) -> tf.Tensor:
+    shape = [-1, *x.shape[1:]]
+    pieces = tf.raw_ops.TensorListSplit(tensor=x, element_shape=shape, lengths=[1, x.shape[0] - 1])
+    return tf.raw_ops.TensorListConcat(input_handle=pieces, element_dtype=tf.float64, element_shape=shape)[0]
+
+
+def scattered_to_list(x: tf.Tensor) -> tf.Tensor:
+    count, shape = x.shape[0], x.shape[1:]
+    reversed_rows = tf.raw_ops.TensorListScatterV2(
+        tensor=x, indices=range(count)[::-1], element_shape=shape, num_elements=count
+    )
+    return tf.raw_ops.TensorListStack(input_handle=reversed_rows, element_shape=shape, element_dtype=tf.float64)
+
+
+def resized_list(x: tf.Tensor) -> tf.Tensor:
+    return list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one(x), size=2), 0, x.shape)
+
+
+VARIANTS = (
+    _variant("optional", optional_value, ("OptionalFromValue", "OptionalGetValue")),
+    _variant("tensor_list_push_pop", pushed_and_popped, ("TensorListPushBack", "TensorListPopBack")),
+    _variant(
+        "tensor_list_stack",
+        stacked_list,
+        ("TensorListPushBack", "TensorListStack"),
+        arity=2,
+        batched="tf.stack([{0}, {1}], axis=1)",
+        shapes=alike(2),
+    ),
+    _variant("tensor_list_set_item", set_list_item, ("TensorListSetItem", "TensorListGetItem")),
+    _variant(
+        "tensor_list_gather",
+        gathered_from_list,
+        ("TensorListFromTensor", "TensorListGather"),
+        batched="tf.gather({0}, {indices}, axis=1)",
+        shapes=vector,
+        starts=ROWS,
+        attributes=lambda shape: {"indices": Choice(((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)))},
+    ),
+    _variant(
+        "tensor_list_concat",
+        split_and_concatenated,
+        ("TensorListSplit", "TensorListConcat"),
+        batched="{0}",
+        shapes=vector,
+        starts=ROWS,
+    ),
+    _variant(
+        "tensor_list_scatter",
+        scattered_to_list,
+        ("TensorListScatterV2", "TensorListStack"),
+        batched="{0}[:, ::-1]",
+        shapes=vector,
+        starts=ROWS,
+    ),
+    _variant("tensor_list_resize", resized_list, ("TensorListResize", "TensorListGetItem")),
 )

@@ -1,80 +1,193 @@
-"""Convolutions, biases and morphology (family `nn`). Images have no batch dimension: the points are the batch."""
+"""Pooling, convolutions and morphology (family `nn`). Images have no batch dimension: the points are the batch."""
 
 from __future__ import annotations
 
-from gradcheck.hunt.catalogue.pooling import IMAGES, VOLUMES, steps
-from gradcheck.hunt.catalogue.windows import gaps
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Choice, OpSpec
+from gradcheck.hunt.opspec import Array, Attribute, Choice, OpSpec
+from gradcheck.hunt.shape_rules import Rule, Shapes, only_if
 
-PATCHES = (
-    "tf.einsum('phwk,pko->phwo', tf.image.extract_patches({0}, [1, 2, 2, 1], [1, {stride}, {stride}, 1], "
-    "[1, 1, 1, 1], {padding}), tf.reshape({1}, [{1}.shape[0], -1, {1}.shape[-1]]))"
+_nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
+
+IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
+VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
+
+
+def _holds_a_window(rank: int) -> Callable[[Shape], bool]:
+    """Whether a shape (*space, channels) is at least as large as a window of edge 2."""
+    return lambda shape: len(shape) == rank + 1 and min(shape[:-1]) > 1 and shape[-1] > 0
+
+
+_images, _volumes = only_if(_holds_a_window(2)), only_if(_holds_a_window(3))
+
+
+def _steps(*_shapes: Shape) -> Mapping[str, Attribute]:
+    return {"stride": Choice((1, 2)), "padding": Choice(("VALID", "SAME"))}
+
+
+def _window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
+    """How far the largest element of every window of edge 2 lies above the second, for values (*space, channels).
+
+    `padding` is "SAME" or "VALID" as TensorFlow means it (padding never wins). `added` (2, ..., 2, channels) is added
+    to every window first, as a dilation does.
+    """
+    axes = tuple(range(values.ndim - 1))
+    missing = [max((-(-length // stride) - 1) * stride + 2 - length, 0) for length in values.shape[:-1]]
+    margins = [(size // 2, size - size // 2) if padding == "SAME" else (0, 0) for size in missing]
+    padded = np.pad(values, [*margins, (0, 0)], constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * len(axes), axis=axes)
+    windows = windows[(slice(None, None, stride),) * len(axes)]
+    raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
+    rising = np.sort(raised.reshape(-1, 2 ** len(axes)), axis=-1)
+    return np.asarray(rising[:, -1] - rising[:, -2])
+
+
+def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
+    """The eight corners of all windows of edge 2 in a volume."""
+    depth, height, width = x.shape[-4] - 1, x.shape[-3] - 1, x.shape[-2] - 1
+    corners = [(i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    return [x[..., i : depth + i : stride, j : height + j : stride, k : width + k : stride, :] for i, j, k in corners]
+
+
+def mean_of_cubes(x: tf.Tensor, *, stride: int) -> tf.Tensor:
+    return tf.add_n(cubes(x, stride)) / 8
+
+
+def largest_of_cubes(x: tf.Tensor, *, stride: int) -> tf.Tensor:
+    return tf.reduce_max(cubes(x, stride), axis=0)
+
+
+POOLING = (
+    _nn(
+        "avg_pool2d",
+        "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
+        ("AvgPool",),
+        batched="tf.nn.avg_pool2d({0}, 2, {stride}, {padding})",
+        shapes=_images,
+        starts=IMAGES,
+        attributes=_steps,
+    ),
+    _nn(
+        "max_pool2d",
+        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
+        ("MaxPool",),
+        batched="tf.nn.max_pool2d({0}, 2, {stride}, {padding})",
+        shapes=_images,
+        starts=IMAGES,
+        attributes=_steps,
+        kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
+    ),
+    _nn(
+        "max_pool_with_argmax",
+        "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
+        ("MaxPoolWithArgmax",),
+        batched="tf.nn.max_pool_with_argmax({0}, 2, {stride}, {padding})[0]",
+        shapes=_images,
+        starts=IMAGES,
+        attributes=_steps,
+        orders=(1,),  # MaxPoolGradWithArgmax has no registered gradient
+        kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
+    ),
+    _nn(
+        "avg_pool3d",
+        "tf.cast(tf.nn.avg_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        ("AvgPool3D",),
+        batched="tf.cast(tf.nn.avg_pool3d(tf.cast({0}, tf.float32), 2, {stride}, 'VALID'), tf.float64)",
+        shapes=_volumes,
+        starts=VOLUMES,
+        attributes=lambda shape: {"stride": Choice((1, 2))},
+        reference=mean_of_cubes,
+        rtol=1e-6,
+    ),
+    _nn(
+        "max_pool3d",
+        "tf.cast(tf.nn.max_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        ("MaxPool3D",),
+        batched="tf.cast(tf.nn.max_pool3d(tf.cast({0}, tf.float32), 2, {stride}, 'VALID'), tf.float64)",
+        shapes=_volumes,
+        starts=VOLUMES,
+        attributes=lambda shape: {"stride": Choice((1, 2))},
+        kinks=lambda x, stride: _window_ties(x, stride, "VALID"),
+        reference=largest_of_cubes,
+        rtol=1e-6,
+    ),
 )
 
-CHANNEL_PATCHES = (
-    "(lambda x, f: tf.reshape(tf.einsum('phwkc,pkcm->phwcm', tf.reshape(x, [*x.shape[:3], 4, f.shape[3]]), "
-    "tf.reshape(f, [f.shape[0], 4, *f.shape[3:]])), [*x.shape[:3], -1]))(tf.image.extract_patches({0}, [1, 2, 2, 1], "
-    "[1, {stride}, {stride}, 1], [1, 1, 1, 1], {padding}), {1})"
-)
-VOLUME_PATCHES = (
-    "tf.einsum('pdhwk,pko->pdhwo', tf.compat.v1.extract_volume_patches({0}, [1, 2, 2, 2, 1], "
-    "[1, {stride}, {stride}, {stride}, 1], {padding}), tf.reshape({1}, [{1}.shape[0], -1, {1}.shape[-1]]))"
-)
-# The images spread by the stride, with zeros between and one row and column before, meet the filters upside down.
-SPREAD_PATCHES = (
-    "(lambda x, f, s: tf.einsum('phwk,pko->phwo', tf.image.extract_patches(tf.pad(tf.reshape(tf.pad("
-    "x[:, :, tf.newaxis, :, tf.newaxis], [[0, 0], [0, 0], [0, s - 1], [0, 0], [0, s - 1], [0, 0]]), "
-    "[x.shape[0], s * x.shape[1], s * x.shape[2], x.shape[3]]), [[0, 0], [1, 0], [1, 0], [0, 0]]), [1, 2, 2, 1], "
-    "[1, 1, 1, 1], [1, 1, 1, 1], 'VALID'), tf.reshape(tf.transpose(f[:, ::-1, ::-1], [0, 1, 2, 4, 3]), "
-    "[f.shape[0], -1, f.shape[3]])))({0}, {1}, {stride})"
-)
-# A dilation pads with minus infinity, behind the image only, as far as windows of two reach.
-RAISED_PATCHES = (
-    "(lambda x, f: tf.reduce_max(tf.reshape(x, [*x.shape[:3], 4, f.shape[3]]) + tf.reshape(f, "
-    "[f.shape[0], 1, 1, 4, f.shape[3]]), 3))(tf.image.extract_patches(tf.pad({0}, [[0, 0], "
-    "*[[0, int({padding} == 'SAME')]] * 2, [0, 0]], constant_values=-np.inf), [1, 2, 2, 1], "
-    "[1, {stride}, {stride}, 1], [1, 1, 1, 1], 'VALID'), {1})"
-)
+
+def patches(x: tf.Tensor, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
+    return tf.image.extract_patches(x, [1, 2, 2, 1], [1, stride, stride, 1], [1, rate, rate, 1], padding)
 
 
-def _filters(shape: Shape) -> list[tuple[Shape, ...]]:
-    fits = len(shape) == 3 and min(shape[:-1]) > 1 and shape[-1]
-    return [(shape, (2, 2, shape[-1], channels)) for channels in (1, 2)] if fits else []
+def filtered(pieces: tf.Tensor, filters: tf.Tensor) -> tf.Tensor:
+    """The products of the patches of every image with filters of its own."""
+    place = "dhw"[5 - len(pieces.shape) :]
+    rows = tf.reshape(filters, [filters.shape[0], -1, filters.shape[-1]])
+    return tf.einsum(f"p{place}k,pko->p{place}o", pieces, rows)
 
 
-def _filters_3d(shape: Shape) -> list[tuple[Shape, ...]]:
-    fits = len(shape) == 4 and min(shape[:-1]) > 1 and shape[-1]
-    return [(shape, (2, 2, 2, shape[-1], channels)) for channels in (1, 2)] if fits else []
+def conv2d_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    return filtered(patches(x, stride, padding), filters)
 
 
-def _structuring(shape: Shape) -> list[tuple[Shape, ...]]:
-    return [(shape, (2, 2, shape[-1]))] if len(shape) == 3 and min(shape[:-1]) > 1 and shape[-1] else []
+def conv3d_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    steps = [1, stride, stride, stride, 1]
+    return filtered(tf.compat.v1.extract_volume_patches(x, [1, 2, 2, 2, 1], steps, padding), filters)
 
 
-def _transposed(shape: Shape) -> list[tuple[Shape, ...]]:
-    return [(shape, (2, 2, channels, shape[-1])) for channels in (1, 2)] if len(shape) == 3 and min(shape) else []
+def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    points, *_, channels, multiplier = filters.shape
+    pieces = patches(x, stride, padding)
+    shape = pieces.shape[:3]
+    pieces = tf.reshape(pieces, [*shape, 4, channels])
+    rows = tf.reshape(filters, [points, 4, channels, multiplier])
+    return tf.reshape(tf.einsum("phwkc,pkcm->phwcm", pieces, rows), [*shape, -1])
 
 
-def _last(shape: Shape) -> list[tuple[Shape, ...]]:
-    return [(shape, shape[-1:])] if len(shape) > 1 else []
+def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int) -> tf.Tensor:
+    """The images spread by the stride, zeros between and one row and column before, meet the filters upside down."""
+    points, height, width, channels = x.shape
+    gap = [0, stride - 1]
+    spread = tf.pad(x[:, :, tf.newaxis, :, tf.newaxis], [[0, 0], [0, 0], gap, [0, 0], gap, [0, 0]])
+    spread = tf.reshape(spread, [points, stride * height, stride * width, channels])
+    upside_down = tf.transpose(filters[:, ::-1, ::-1], [0, 1, 2, 4, 3])
+    return filtered(patches(tf.pad(spread, [[0, 0], [1, 0], [1, 0], [0, 0]]), 1, "VALID"), upside_down)
 
 
-OPERATIONS = (
-    OpSpec(
+def dilation_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    """A dilation pads with minus infinity, behind the image only, as far as windows of two reach."""
+    behind = [0, int(padding == "SAME")]
+    padded = tf.pad(x, [[0, 0], behind, behind, [0, 0]], constant_values=-np.inf)
+    points, *_, channels = filters.shape
+    pieces = patches(padded, stride, "VALID")
+    raised = tf.reshape(pieces, [*pieces.shape[:3], 4, channels]) + tf.reshape(filters, [points, 1, 1, 4, channels])
+    return tf.reduce_max(raised, 3)
+
+
+def _filters(rank: int) -> Rule:
+    def rule(shape: Shape) -> Shapes:
+        return [(shape, (*(2,) * rank, shape[-1], channels)) for channels in (1, 2)]
+
+    return only_if(_holds_a_window(rank), rule)
+
+
+CONVOLUTIONS = (
+    _nn(
         "bias_add",
-        "nn",
         "tf.nn.bias_add({0}, {1})",
         ("BiasAdd",),
         arity=2,
         batched="{0} + {1}",
         broadcasts=True,
-        shapes=_last,
+        shapes=only_if(lambda shape: len(shape) > 1, lambda shape: [(shape, shape[-1:])]),
         starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
-    OpSpec(
+    _nn(
         "bias_add_channels_first",
-        "nn",
         "tf.nn.bias_add({0}, {1}, data_format='NCHW')",
         ("BiasAdd",),
         arity=2,
@@ -82,72 +195,69 @@ OPERATIONS = (
         shapes=lambda shape: [(shape, shape[1:2])] if len(shape) == 4 else [],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
     ),
-    OpSpec(
+    _nn(
         "conv2d",
-        "nn",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
         ("Conv2D",),
         arity=2,
-        batched=PATCHES,
-        shapes=_filters,
+        batched=conv2d_points,
+        shapes=_filters(2),
         starts=IMAGES,
-        attributes=steps,
+        attributes=_steps,
     ),
-    OpSpec(
+    _nn(
         "conv2d_dilated",
-        "nn",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
         ("Conv2D",),
         arity=2,
-        batched=PATCHES.replace("[1, 1, 1, 1]", "[1, 2, 2, 1]").replace("{stride}", "1").replace("{padding}", "'SAME'"),
-        shapes=_filters,
+        batched=lambda x, filters: filtered(patches(x, 1, "SAME", rate=2), filters),
+        shapes=_filters(2),
         starts=((3, 3, 1), (3, 4, 2)),
     ),
-    OpSpec(
+    _nn(
         "conv2d_transpose",
-        "nn",
         "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
         "{1}.shape[-2]], {stride}, 'SAME')[0]",
         ("Conv2DBackpropInput",),
         arity=2,
-        batched=SPREAD_PATCHES,
-        shapes=_transposed,
+        batched=transposed_points,
+        shapes=only_if(
+            lambda shape: len(shape) == 3 and min(shape) > 0,
+            lambda shape: [(shape, (2, 2, channels, shape[-1])) for channels in (1, 2)],
+        ),
         starts=IMAGES,
         attributes=lambda *shapes: {"stride": Choice((1, 2))},
     ),
-    OpSpec(
+    _nn(
         "depthwise_conv2d",
-        "nn",
         "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
         ("DepthwiseConv2dNative",),
         arity=2,
-        batched=CHANNEL_PATCHES,
-        shapes=_filters,
+        batched=depthwise_points,
+        shapes=_filters(2),
         starts=IMAGES,
-        attributes=steps,
+        attributes=_steps,
     ),
-    OpSpec(
+    _nn(
         "conv3d",
-        "nn",
         "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
         ("Conv3D",),
         arity=2,
-        batched=VOLUME_PATCHES,
-        shapes=_filters_3d,
+        batched=conv3d_points,
+        shapes=_filters(3),
         starts=VOLUMES,
-        attributes=steps,
+        attributes=_steps,
     ),
-    OpSpec(
+    _nn(
         "dilation2d",
-        "nn",
         "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
         ("Dilation2D",),
         arity=2,
-        batched=RAISED_PATCHES,
-        shapes=_structuring,
+        batched=dilation_points,
+        shapes=only_if(_holds_a_window(2), lambda shape: [(shape, (2, 2, shape[-1]))]),
         starts=IMAGES,
-        attributes=steps,
+        attributes=_steps,
         orders=(1,),  # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients
-        kinks=lambda x, filters, stride, padding: gaps(x, 2, stride, padding, added=filters),
+        kinks=lambda x, filters, stride, padding: _window_ties(x, stride, padding, filters),
     ),
 )

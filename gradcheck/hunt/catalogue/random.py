@@ -1,4 +1,4 @@
-"""Operations of the census's family `random (implicit reparam)`: samples, differentiated in their parameters.
+"""Samples, differentiated in their parameters (family `random (implicit reparam)`).
 
 With F the distribution function and z0 the sample at the unperturbed parameters a0 (row 0), the sample moves so that
 F(z; a) stays: the reference is its linearisation z0 - (F(z0; a) - F(z0; a0)) / F'(z0; a0) (Figurnov, Mohamed and Mnih,
@@ -7,90 +7,107 @@ F(z; a) stays: the reference is its linearisation z0 - (F(z0; a) - F(z0; a0)) / 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from functools import partial
 
+import numpy as np
+
+from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Interval, OpSpec
+from gradcheck.hunt.shape_rules import alike, only_if
 
-FAMILY = "random (implicit reparam)"
-FIELD = re.compile(r"\{(\d)\}")
+VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,))
 
-
-def _gamma(name: str, sample: str, gradient: str) -> OpSpec:
-    reference = (
-        "(lambda a, a0, z: z + (tf.math.igamma(a0, z) - tf.math.igamma(a, z)) "
-        "* tf.exp(tf.math.lgamma(a0) + z - (a0 - 1.0) * tf.math.log(z)))"
-        f"({{0}}, {{0}}[:1], {sample.replace('{0}', '{0}[0]')}[tf.newaxis])"
-    )
-    return OpSpec(
-        name,
-        FAMILY,
-        sample,
-        (gradient,),
-        looped=True,
-        domains=(Interval(0.5, 8.0),),
-        reference=reference,
-        orders=(1,),  # the reference is linear, and RandomGammaGrad has no registered gradient
-    )
-
-
-TRUNCATED = "tf.random.stateless_parameterized_truncated_normal({0}.shape, [1, 2], {0}, {1}, {2}, {3})"
-# F(z; mean, deviation, low, high) is a ratio of differences of the normal distribution function; F' is taken at row 0.
-TRUNCATED_REFERENCE = (
-    "(lambda z, p, q: (lambda F: z - (F(*p) - F(*q)) * (lambda n, m, s, a, b: s * (n((b - m) / s) - n((a - m) / s)) "
-    "* tf.exp(0.5 * ((z - m) / s) ** 2) * np.sqrt(2 * np.pi))(lambda x: 0.5 * tf.math.erfc(-x / np.sqrt(2)), *q))("
-    "(lambda n: lambda m, s, a, b: (n((z - m) / s) - n((a - m) / s)) / (n((b - m) / s) - n((a - m) / s)))("
-    "lambda x: 0.5 * tf.math.erfc(-x / np.sqrt(2)))))("
-    + TRUNCATED.replace("{0}", "{0}[0]").replace("{1}", "{1}[0]").replace("{2}", "{2}[0]").replace("{3}", "{3}[0]")
-    + "[tf.newaxis], [{0}, {1}, {2}, {3}], [{0}[:1], {1}[:1], {2}[:1], {3}[:1]])"
+_random: Callable[..., OpSpec] = partial(
+    OpSpec,
+    family="random (implicit reparam)",
+    looped=True,
+    orders=(1,),  # the references are linear, and RandomGammaGrad has no registered gradient
 )
 
 
-def _of_bounds(text: str) -> str:
-    """The text with a mean of 0.5 and a standard deviation of 1.5, as a function of the bounds alone."""
-    constants = {"0": "(tf.zeros_like({0}) + 0.5)", "1": "(tf.zeros_like({0}) + 1.5)", "2": "{0}", "3": "{1}"}
-    return FIELD.sub(lambda found: constants[found[1]], text)
+def moved_gamma_sample(z: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
+    a0 = a[:1]
+    slope = tf.exp(tf.math.lgamma(a0) + z - (a0 - 1.0) * tf.math.log(z))
+    return z + (tf.math.igamma(a0, z) - tf.math.igamma(a, z)) * slope
 
 
-def _four(shape: Shape) -> list[tuple[Shape, ...]]:
-    return [(shape,) * 4] if len(shape) == 1 and shape[0] else []
+def gamma_formula(a: tf.Tensor) -> tf.Tensor:
+    sample = tf.random.stateless_gamma(a[0].shape, [1, 2], a[0], dtype=tf.float64)
+    return moved_gamma_sample(sample[tf.newaxis], a)
 
 
-OPERATIONS = (
-    _gamma(
+def gamma_v2_formula(a: tf.Tensor) -> tf.Tensor:
+    sample = tf.raw_ops.StatelessRandomGammaV2(shape=a[0].shape, seed=[1, 2], alpha=a[0])
+    return moved_gamma_sample(sample[tf.newaxis], a)
+
+
+def truncated_normal(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_parameterized_truncated_normal(mean.shape, [1, 2], mean, deviation, low, high)
+
+
+def normal_distribution(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 * tf.math.erfc(-x / np.sqrt(2))
+
+
+def truncated_distribution(
+    z: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor
+) -> tf.Tensor:
+    at, bottom, top = (normal_distribution((place - mean) / deviation) for place in (z, low, high))
+    return (at - bottom) / (top - bottom)
+
+
+def truncated_normal_formula(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    m, s, a, b = mean[:1], deviation[:1], low[:1], high[:1]
+    z = truncated_normal(mean[0], deviation[0], low[0], high[0])[tf.newaxis]
+    change = truncated_distribution(z, mean, deviation, low, high) - truncated_distribution(z, m, s, a, b)
+    inside = s * (normal_distribution((b - m) / s) - normal_distribution((a - m) / s))
+    return z - change * (inside * tf.exp(0.5 * ((z - m) / s) ** 2) * np.sqrt(2 * np.pi))
+
+
+def truncated_normal_of_bounds(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """With a mean of 0.5 and a standard deviation of 1.5."""
+    return truncated_normal(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high)
+
+
+def bounds_formula(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    return truncated_normal_formula(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high)
+
+
+RANDOM = (
+    _random(
         "stateless_gamma",
         "tf.random.stateless_gamma({0}.shape, [1, 2], {0}, dtype=tf.float64)",
-        "StatelessRandomGammaV3",
+        ("StatelessRandomGammaV3",),
+        domains=(Interval(0.5, 8.0),),
+        reference=gamma_formula,
     ),
-    _gamma(
+    _random(
         "stateless_gamma_v2",
         "tf.raw_ops.StatelessRandomGammaV2(shape={0}.shape, seed=[1, 2], alpha={0})",
-        "StatelessRandomGammaV2",
+        ("StatelessRandomGammaV2",),
+        domains=(Interval(0.5, 8.0),),
+        reference=gamma_v2_formula,
     ),
-    OpSpec(
+    _random(
         "stateless_truncated_normal",
-        FAMILY,
-        TRUNCATED,
+        truncated_normal,
         ("StatelessParameterizedTruncatedNormal",),
         arity=4,
-        looped=True,
-        shapes=_four,
-        starts=((2,), (1,), (3,)),
+        shapes=only_if(lambda shape: len(shape) == 1 and shape[0] > 0, alike(4)),
+        starts=VECTORS,
         domains=(Interval(-1.0, 1.0), Interval(0.5, 2.0), Interval(-4.0, -1.0), Interval(1.0, 4.0)),
-        reference=TRUNCATED_REFERENCE,
-        orders=(1,),  # the reference is linear
+        reference=truncated_normal_formula,
     ),
-    OpSpec(
+    _random(
         "stateless_truncated_normal_of_bounds",
-        FAMILY,
-        _of_bounds(TRUNCATED),
+        truncated_normal_of_bounds,
         ("StatelessParameterizedTruncatedNormal",),
         arity=2,
-        looped=True,
-        shapes=lambda shape: [(shape,) * 2] if len(shape) == 1 and shape[0] else [],
-        starts=((2,), (1,), (3,)),
+        shapes=only_if(lambda shape: len(shape) == 1 and shape[0] > 0, alike(2)),
+        starts=VECTORS,
         domains=(Interval(-4.0, -1.0), Interval(1.0, 4.0)),
-        reference=_of_bounds(TRUNCATED_REFERENCE),
-        orders=(1,),  # the reference is linear
+        reference=bounds_formula,
     ),
 )

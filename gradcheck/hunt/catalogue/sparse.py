@@ -1,26 +1,39 @@
-"""Operations of the census's family `sparse`. The values are the argument; the indices are constants or attributes."""
+"""Sparse and ragged tensors (families `sparse`, `ragged`): the values are the arguments, their places are constants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from gradcheck.hunt.catalogue.losses import LOGITS
+from gradcheck.hunt.catalogue.elementwise import LOGITS
+from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.distances import between
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Attribute, Indices, Interval, OpSpec
-from gradcheck.hunt.shape_rules import Rule
+from gradcheck.hunt.opspec import REALS, Attribute, Form, Indices, Interval, OpSpec
+from gradcheck.hunt.shape_rules import Rule, nonempty_matrix, only_if, vector
+
+_sparse: Callable[..., OpSpec] = partial(OpSpec, family="sparse")
+_ragged: Callable[..., OpSpec] = partial(OpSpec, family="ragged")
 
 AWAY_FROM_ZERO = Interval(0.25, 8.0)
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
-STACK = (
-    "tf.sparse.SparseTensor(tf.where(tf.tile([[[1, 0, 1], [1, 0, 0]]], [{0}.shape[0], 1, 1])), tf.reshape({0}, [-1]), "
-    "[{0}.shape[0], 2, 3])"
-)
 CSR = "tf.raw_ops.DenseToCSRSparseMatrix(dense_input={0}, indices=[[0, 0], [0, 2], [1, 0]])"
-CSR_STACK = (
-    "tf.raw_ops.DenseToCSRSparseMatrix(dense_input={0}, "
-    "indices=tf.where(tf.tile([[[1, 0, 1], [1, 0, 0]]], [{0}.shape[0], 1, 1])))"
-)
+
+
+def place_of_each_value(points: int) -> tf.Tensor:
+    return tf.where(tf.tile([[[1, 0, 1], [1, 0, 0]]], [points, 1, 1]))
+
+
+def stacked(values: tf.Tensor) -> tf.SparseTensor:
+    """The matrices of all points as one sparse tensor of rank 3."""
+    points = values.shape[0]
+    return tf.sparse.SparseTensor(place_of_each_value(points), tf.reshape(values, [-1]), [points, 2, 3])
+
+
+def compressed(matrices: tf.Tensor) -> tf.Tensor:
+    """The values of dense matrices at the pattern's places as a stack of compressed sparse rows."""
+    places = place_of_each_value(matrices.shape[0])
+    return tf.raw_ops.DenseToCSRSparseMatrix(dense_input=matrices, indices=places)
 
 
 def _first(shape: Shape, *others: Shape) -> Rule:
@@ -32,18 +45,16 @@ def _of_values(
     text: str,
     gradients: tuple[str, ...],
     *others: Shape,
-    batched: str | None = None,
+    batched: Form | None = None,
     orders: tuple[int, ...] = (1, 2),
 ) -> OpSpec:
-    """An operation on the sparse matrix `MATRIX` of three values; `batched` is the text for the stack of matrices."""
-    return OpSpec(
+    """An operation on the sparse matrix `MATRIX` of three values; `batched` works on `stacked` matrices."""
+    return _sparse(
         name,
-        "sparse",
         text.replace("MATRIX", MATRIX),
         gradients,
         arity=1 + len(others),
-        batched=batched and batched.replace("STACK", STACK),
-        looped=batched is None,
+        batched=batched,
         shapes=_first((3,), *others),
         starts=((3,),),
         domains=(REALS,),
@@ -59,20 +70,19 @@ def _segmented(name: str, function: str, gradient: str, last: str = "") -> OpSpe
     """A sum of picked rows; batched, the points change places with the rows."""
     swapped = "tf.experimental.numpy.swapaxes({0}, 0, 1)"
     call = f"{function}({{0}}, {{indices}}, {{segments}}{last})"
-    return OpSpec(
+    return _sparse(
         name,
-        "sparse",
         call,
         (gradient,),
         batched=swapped.replace("{0}", call.replace("{0}", swapped)),
-        shapes=lambda shape: [(shape,)] if shape and all(shape) else [],
+        shapes=vector,
         starts=((2,), (3,), (2, 2)),
         attributes=_segments,
         orders=(1,),  # the operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients
     )
 
 
-SEGMENTS = (
+SPARSE_SEGMENTS = (
     _segmented("sparse_segment_sum", "tf.sparse.segment_sum", "SparseSegmentSum"),
     _segmented("sparse_segment_mean", "tf.sparse.segment_mean", "SparseSegmentMean"),
     _segmented("sparse_segment_sqrt_n", "tf.sparse.segment_sqrt_n", "SparseSegmentSqrtN"),
@@ -86,19 +96,19 @@ MATRICES = (
         "sparse_to_dense",
         "tf.sparse.to_dense(MATRIX)",
         ("SparseToDense",),
-        batched="tf.sparse.to_dense(STACK)",
+        batched=lambda x: tf.sparse.to_dense(stacked(x)),
     ),
     _of_values(
         "sparse_reduce_sum",
         "tf.sparse.reduce_sum(MATRIX, axis=-1)",
         ("SparseReduceSum",),
-        batched="tf.sparse.reduce_sum(STACK, axis=-1)",
+        batched=lambda x: tf.sparse.reduce_sum(stacked(x), axis=-1),
     ),
     _of_values(
         "sparse_softmax",
         "tf.sparse.softmax(MATRIX).values",
         ("SparseSoftmax",),
-        batched="tf.reshape(tf.sparse.softmax(STACK).values, {0}.shape)",
+        batched=lambda x: tf.reshape(tf.sparse.softmax(stacked(x)).values, x.shape),
     ),
     _of_values(
         "sparse_reorder",
@@ -110,13 +120,15 @@ MATRICES = (
         "sparse_transpose",
         "tf.sparse.transpose(MATRIX).values",
         ("SparseReorder",),
-        batched="tf.reshape(tf.sparse.transpose(STACK, [0, 2, 1]).values, {0}.shape)",
+        batched=lambda x: tf.reshape(tf.sparse.transpose(stacked(x), [0, 2, 1]).values, x.shape),
     ),
     _of_values(
         "sparse_slice",
         "tf.sparse.slice(MATRIX, [0, 0], [1, 3]).values",
         ("SparseSlice",),
-        batched="tf.reshape(tf.sparse.slice(STACK, [0, 0, 0], [{0}.shape[0], 1, 3]).values, [{0}.shape[0], 2])",
+        batched=lambda x: tf.reshape(
+            tf.sparse.slice(stacked(x), [0, 0, 0], [x.shape[0], 1, 3]).values, [x.shape[0], 2]
+        ),
         orders=(1,),  # SparseSliceGrad has no registered gradient
     ),
     _of_values(
@@ -132,21 +144,21 @@ MATRICES = (
         "tf.sparse.sparse_dense_matmul(MATRIX, {1})",
         ("SparseTensorDenseMatMul",),
         (3, 2),
-        batched="tf.sparse.to_dense(STACK) @ {1}",
+        batched=lambda x, y: tf.sparse.to_dense(stacked(x)) @ y,
     ),
     _of_values(
         "sparse_dense_add",
         "tf.sparse.add(MATRIX, {1})",
         ("SparseTensorDenseAdd",),
         (2, 3),
-        batched="tf.sparse.add(STACK, {1})",
+        batched=lambda x, y: tf.sparse.add(stacked(x), y),
     ),
     _of_values(
         "sparse_dense_mul",
         "(MATRIX * {1}).values",
         ("SparseDenseCwiseMul",),
         (2, 3),
-        batched="tf.reshape((STACK * {1}).values, {0}.shape)",
+        batched=lambda x, y: tf.reshape((stacked(x) * y).values, x.shape),
     ),
     _of_values(
         "sparse_add",
@@ -160,9 +172,8 @@ MATRICES = (
 
 def _extreme(name: str, gradient: str) -> OpSpec:
     """The larger or the smaller of two sparse matrices of one pattern, place by place."""
-    return OpSpec(
+    return _sparse(
         name,
-        "sparse",
         f"tf.sparse.{name.removeprefix('sparse_')}({MATRIX}, {MATRIX.replace('{0}', '{1}')}).values",
         (gradient,),
         arity=2,
@@ -173,49 +184,95 @@ def _extreme(name: str, gradient: str) -> OpSpec:
     )
 
 
-OPERATIONS = (
-    OpSpec(
+SPARSE = (
+    _sparse(
         "sparse_softmax_cross_entropy",
-        "sparse",
         "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.broadcast_to({labels}, {0}.shape[:-1]), logits={0})",
         ("SparseSoftmaxCrossEntropyWithLogits",),
-        shapes=lambda shape: [(shape,)] if len(shape) > 1 and all(shape) else [],
+        shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         attributes=lambda shape: {"labels": Indices(shape[-2], shape[-1])},
         domains=(LOGITS,),
     ),
-    *SEGMENTS,
+    *SPARSE_SEGMENTS,
     *MATRICES,
-    OpSpec(
+    _sparse(
         "sparse_dense_div",
-        "sparse",
         f"({MATRIX} / {{1}}).values",
         ("SparseDenseCwiseDiv",),
         arity=2,
-        batched=f"tf.reshape(({STACK} / {{1}}).values, {{0}}.shape)",
+        batched=lambda x, y: tf.reshape((stacked(x) / y).values, x.shape),
         shapes=_first((3,), (2, 3)),
         starts=((3,),),
         domains=(REALS, AWAY_FROM_ZERO),
     ),
-    OpSpec(
+    _sparse(
         "csr_matrix_to_dense",
-        "sparse",
         f"tf.raw_ops.CSRSparseMatrixToDense(sparse_input={CSR}, type=tf.float64)",
         ("DenseToCSRSparseMatrix", "CSRSparseMatrixToDense"),
-        batched=f"tf.raw_ops.CSRSparseMatrixToDense(sparse_input={CSR_STACK}, type=tf.float64)",
+        batched=lambda x: tf.raw_ops.CSRSparseMatrixToDense(sparse_input=compressed(x), type=tf.float64),
         shapes=_first((2, 3)),
         starts=((2, 3),),
     ),
-    OpSpec(
+    _sparse(
         "csr_matrix_matmul",
-        "sparse",
         f"tf.raw_ops.SparseMatrixMatMul(a={CSR}, b={{1}})",
         ("SparseMatrixMatMul", "DenseToCSRSparseMatrix"),
         arity=2,
-        batched=f"tf.raw_ops.SparseMatrixMatMul(a={CSR_STACK}, b={{1}})",
+        batched=lambda x, y: tf.raw_ops.SparseMatrixMatMul(a=compressed(x), b=y),
         shapes=_first((2, 3), (3, 2)),
         starts=((2, 3),),
     ),
     _extreme("sparse_maximum", "SparseSparseMaximum"),
     _extreme("sparse_minimum", "SparseSparseMinimum"),
+)
+
+# The second row is empty; the leading dimension of points follows the values.
+ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
+
+
+_three_rows = only_if(lambda shape: shape[:1] == (3,) and all(shape))
+
+
+def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
+    """The dense form of `ROWS` at every point."""
+    rows = [[values[:, 0], values[:, 1]], [default, default], [values[:, 2], default]]
+    return tf.stack([tf.stack(row, 1) for row in rows], 1)
+
+
+RAGGED = (
+    _ragged(
+        "ragged_to_tensor",
+        f"{ROWS}.to_tensor({{1}})",
+        ("RaggedTensorToTensor",),
+        arity=2,
+        batched=padded_rows,
+        shapes=only_if(lambda shape: bool(_three_rows(shape)), lambda shape: [(shape, shape[1:])]),
+        starts=((3,), (3, 2)),
+    ),
+    _ragged(
+        "ragged_gather",
+        f"tf.gather({ROWS}, [0, 0, 2, 1]).values",
+        ("RaggedGather",),
+        batched="tf.gather({0}, [0, 1, 0, 1, 2], axis=1)",
+        shapes=_three_rows,
+        starts=((3,), (3, 2)),
+    ),
+    _ragged(
+        "ragged_to_sparse",
+        f"{ROWS}.to_sparse().values",
+        ("RaggedTensorToSparse",),
+        batched="tf.reshape({0}, [{0}.shape[0], -1])",
+        shapes=_three_rows,
+        starts=((3,), (3, 2)),
+    ),
+    _ragged(
+        "ragged_to_variant",
+        f"tf.RaggedTensor._from_variant({ROWS}._to_variant(), tf.float64, 1, 1).flat_values",
+        ("RaggedTensorToVariant", "RaggedTensorFromVariant"),
+        batched="{0}",
+        shapes=_three_rows,
+        starts=((3,), (3, 2)),
+        orders=(1,),  # RaggedTensorToVariantGradient has no registered gradient
+    ),
 )

@@ -74,6 +74,7 @@ class NodeCheckDocument(Document, frozen=True):
 class ElementDocument(Document, frozen=True):
     """An `ElementCheck`: one coordinate of the derivative as the trial compared it."""
 
+    coordinate: Count
     verdict: Verdict
     autodiff: Real
     difference: Real
@@ -162,12 +163,11 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
         if any(not first <= node.position <= last for node in self.nodes):
             raise DocumentError("$.nodes", Description("a position that is no node"), f"{first} to {last}")
         count = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
-        if len(self.elements) not in (0, count):
-            raise DocumentError("$.elements", Description(f"{len(self.elements)} elements"), f"none, or {count}")
+        compared = [element.coordinate for element in self.elements]
+        if compared != sorted(set(compared) & set(range(count))):
+            raise DocumentError("$.elements", Description("other coordinates"), f"some of 0 to {count - 1}, in order")
         curve = self.curve
-        if curve is not None and not (
-            curve.coordinate < len(self.elements) and 0 < len(curve.steps) == len(curve.quotients)
-        ):
+        if curve is not None and not (curve.coordinate in compared and 0 < len(curve.steps) == len(curve.quotients)):
             raise DocumentError("$.curve", Description("something else"), "one quotient a step, of an element")
         result = getattr(CATALOGUE.get(graph.nodes[-1].op), "result", "complex128")
         if self.cotangent.dtype.startswith("complex") and not result.startswith("complex"):

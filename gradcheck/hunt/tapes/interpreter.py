@@ -34,7 +34,7 @@ def callable_of(operation: str) -> Callable[..., Any]:
     """The TensorFlow function of an operation of the table."""
     text = OPERATIONS[operation].text
     if text is None:
-        raise ValueError(f"{operation} has no text; it stands in gradients only")
+        raise ValueError(f"{operation} has no text; only gradients use it")
     names = "ab"[: OPERATIONS[operation].arity]
     made: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {text.format(*names)}", {"tf": tf, "np": np})
     return made

@@ -4,41 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gradcheck.defects import tape_program as form
-from gradcheck.hunt.tapes import errors
-from gradcheck.hunt.tapes.errors import RaisedError
-from gradcheck.hunt.tapes.operations import OPERATIONS, ModelTensor, ModelVariable
-from gradcheck.hunt.tapes.recording import PredictedDerivative, Stage, TapeRecord, unseen
-from gradcheck.hunt.tapes.tape import Body, ModelTape, block
+from gradcheck.hunt.tapes.operations import (
+    MUL,
+    OPERATIONS,
+    Compute,
+    Cotangents,
+    ModelTensor,
+    ModelVariable,
+    Operation,
+    TapeEntry,
+    zeros_like,
+)
+from gradcheck.hunt.tapes.prediction import Prediction
+from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord, evaluate, read_unrecorded
+from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, Value, followed, gradient
 
-Value: TypeAlias = "ModelTensor | ModelVariable"
+Array = np.ndarray[Any, Any]
 
 
-class NoneTakenError(ValueError):
-    """An operation is given None: a program that the model says nothing about."""
+class NoneOperandError(ValueError):
+    """An operation is given None: the model predicts nothing for such a program."""
 
 
 class Model:
-    """The state of a program that runs: what its names stand for, its tapes, what was predicted so far.
+    """The state of a program while it runs: the values of its names, its tapes, what was predicted so far.
 
-    >>> from gradcheck.programs.program import Apply, Derive, Literal, Open, Program, Structure, Tape, Variable
+    >>> from gradcheck.defects.tape_program import Apply, Derive, Literal, Open, Program, Structure, Tape, Variable
     >>> one = lambda name: Structure("one", (name,))
     >>> squared = Open((Tape("tape"),), (Apply("y", "square", ("v",)),))
     >>> derive = Derive("g", "tape", "gradient", one("y"), one("v"))
     >>> model = run(Program((Variable("v", Literal((), (3.0,))),), (squared, derive)))
-    >>> model.derivatives[0].parts["g"].kind, model.derivatives[0].parts["g"].tensor.value.item()
+    >>> model.derivatives[0]["g"].kind, model.derivatives[0]["g"].tensor.value.item()
     ('value', 6.0)
     """
 
     def __init__(self, traced: bool = False) -> None:
-        self.stage = Stage(traced)
+        self.active = ActiveTapes(traced)
         self.values: dict[str, Value | None] = {}
         self.tapes: dict[str, ModelTape] = {}
-        self.derivatives: list[PredictedDerivative] = []
+        self.derivatives: list[dict[str, Prediction]] = []
         self.raised: RaisedError | None = None
 
     def declare(self, variable: form.Variable) -> None:
@@ -60,7 +70,7 @@ class Model:
             case form.Constant(name, literal):
                 self.values[name] = ModelTensor(literal.array())
             case form.Apply():
-                self.values[statement.name] = self._applied(statement, self.stage)
+                self.values[statement.name] = self._applied(statement, self.active)
             case form.Assign(name, method, value):
                 self._assign(name, method, value)
             case form.Watch(tape, name):
@@ -78,7 +88,7 @@ class Model:
 
     @contextmanager
     def block(self, statement: form.Open | form.Resume | form.Stop) -> Iterator[None]:
-        """The `with` of a statement, around whatever is run meanwhile."""
+        """The `with` block of a statement."""
         if isinstance(statement, form.Stop):
             with self.tapes[statement.tape].stopped():
                 yield
@@ -86,54 +96,56 @@ class Model:
             with self.tapes[statement.tape].entered():
                 yield
         else:
-            yield from self._opened(statement.tapes)
+            yield from self._entered(statement.tapes)
 
     def value(self, name: str) -> Value:
-        """What a name stands for."""
+        """The value of a name. Raises NoneOperandError."""
         found = self.values[name]
         if found is None:
-            raise NoneTakenError(f"{name} is None, which no operation takes")
+            raise NoneOperandError(f"{name} is None, which no operation takes")
         return found
 
-    def _opened(self, tapes: tuple[form.Tape, ...]) -> Iterator[None]:
+    def _entered(self, tapes: tuple[form.Tape, ...]) -> Iterator[None]:
         if not tapes:
             yield
             return
         first, *others = tapes
-        self.tapes[first.name] = ModelTape(self.stage, first.persistent, first.accessed)
+        self.tapes[first.name] = ModelTape(self.active, first.persistent, first.accessed)
         with self.tapes[first.name].entered():
-            yield from self._opened(tuple(others))
+            yield from self._entered(tuple(others))
 
-    def _applied(self, statement: form.Apply, stage: Stage, local: dict[str, ModelTensor] | None = None) -> ModelTensor:
+    def _applied(
+        self, statement: form.Apply, active: ActiveTapes, local: dict[str, ModelTensor] | None = None
+    ) -> ModelTensor:
         operands = [(local or {}).get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
-        read = stage.tensor if operation.reads else unseen
-        return stage.apply(operation, *map(read, operands))
+        read = active.read if operation.reads else read_unrecorded
+        return active.apply(operation, *map(read, operands))
 
     def _assign(self, name: str, method: str, value: str) -> None:
         variable = self.value(name)
         if not isinstance(variable, ModelVariable):
-            raise errors.not_a_variable(method)
-        new = self.stage.tensor(self.value(value)).value
-        self.stage.access(variable)
+            raise RaisedError("AttributeError", f"object has no attribute '{method}'")
+        new = self.active.read(self.value(value)).value
+        self.active.access(variable)
         variable.value = new if method == "assign" else variable.value + new
 
     def _derive(self, statement: form.Derive) -> None:
-        before = self.stage.blocked
+        before = self.active.hidden
         tape = self.tapes[statement.tape]
         targets = [self.value(name) for name in statement.targets.names]
         sources = [self.value(name) for name in statement.sources.names]
         found = tape.derive(statement.method, targets, sources, statement.zeros)
-        if self.stage.blocked > before:
-            found = [part.veiled() for part in found]
-        parts = dict(zip(statement.sources.paths(statement.name), found, strict=True))
-        self.values.update({path: part.tensor for path, part in parts.items()})
-        self.derivatives.append(PredictedDerivative(statement.name, parts))
+        if self.active.hidden > before:
+            found = [prediction.opaque() for prediction in found]
+        predictions = dict(zip(statement.sources.paths(statement.name), found, strict=True))
+        self.values.update({path: prediction.tensor for path, prediction in predictions.items()})
+        self.derivatives.append(predictions)
 
     def _branch(self, statement: form.Branch) -> None:
-        tested = self.stage.tensor(self.value(statement.condition))
+        tested = self.active.read(self.value(statement.condition))
         taken = statement.then if float(np.sum(tested.value)) > statement.threshold else statement.otherwise
-        if not self.stage.traced:
+        if not self.active.traced:
             for inner in taken:
                 self.run(inner)
             return
@@ -142,30 +154,83 @@ class Model:
         self._outputs("cond", (statement.name,), bodies, 0 if taken is statement.then else 1)
 
     def _access(self, statements: tuple[form.Apply, ...], every: bool) -> None:
-        """The variables that a function or the branches read, or merely mention, are accessed."""
+        """Access the variables that a function or the branches read or, for `every`, use in any way."""
         for statement in statements:
             if every or OPERATIONS[statement.operation].reads:
                 for name in statement.arguments:
                     value = self.values.get(name)
                     if isinstance(value, ModelVariable):
-                        self.stage.access(value)
+                        self.active.access(value)
 
-    def _body(self, statements: tuple[form.Apply, ...], names: tuple[str, ...], arguments: tuple[str, ...]) -> Body:
-        """What a function or a branch computes, on a record of its own that follows all that comes from outside."""
+    def _body(
+        self, statements: tuple[form.Apply, ...], names: tuple[str, ...], arguments: tuple[str, ...]
+    ) -> FunctionBody:
+        """What a function or a branch computes, on a record of its own that follows everything from outside."""
         record = TapeRecord(accessed=True)
-        stage = Stage(active=[record])
+        active = ActiveTapes(records=[record])
         for name in dict.fromkeys((*arguments, *(one for each in statements for one in each.arguments))):
             outside = self.values.get(name)
             if outside is not None:
-                record.watch(outside.handle if isinstance(outside, ModelVariable) else outside)
+                record.watch(followed(outside))
         local: dict[str, ModelTensor] = {}
         for statement in statements:
-            local[statement.name] = self._applied(statement, stage, local)
-        return Body(record, tuple(local[name] for name in names))
+            local[statement.name] = self._applied(statement, active, local)
+        return FunctionBody(record, tuple(local[name] for name in names))
 
-    def _outputs(self, kind: str, names: tuple[str, ...], bodies: tuple[Body, ...], taken: int) -> None:
-        operation, inputs = block(kind, self.stage, bodies, taken)
-        self.values.update(zip(names, self.stage.apply_all(operation, inputs), strict=True))
+    def _outputs(self, kind: str, names: tuple[str, ...], bodies: tuple[FunctionBody, ...], taken: int) -> None:
+        operation, inputs = _function_operation(kind, self.active, bodies, taken)
+        self.values.update(zip(names, self.active.apply_all(operation, inputs), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionBody:
+    """What a tf.function or one branch of a tf.cond computes, all of it recorded."""
+
+    record: TapeRecord
+    outputs: tuple[ModelTensor, ...]
+
+    @property
+    def inputs(self) -> tuple[ModelTensor, ...]:
+        """Its arguments and what it captures: tensors and handles of variables."""
+        return tuple(tensor for tensor, entry in self.record.entries.items() if entry is None)
+
+
+def _function_operation(
+    name: str, active: ActiveTapes, bodies: tuple[FunctionBody, ...], taken: int
+) -> tuple[Operation, tuple[ModelTensor, ...]]:
+    """The operation that computes the outputs of the body `taken`, and the inputs of all bodies."""
+    inputs = tuple(dict.fromkeys(tensor for body in bodies for tensor in body.inputs))
+    body = bodies[taken]
+
+    def forward(*arrays: Array) -> tuple[Array, ...]:
+        moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
+        return tuple(evaluate(body.record, body.outputs, moved))
+
+    def backward(compute: Compute, entry: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
+        active.hidden += bool(active.records)
+        connected = [_connected(one, inputs) for one in bodies]
+        cotangents = _pulled_back(body, inputs, ups)
+        return tuple(
+            (cotangent or zeros_like(tensor)) if any(one[position] for one in connected) else None
+            for position, (tensor, cotangent) in enumerate(zip(inputs, cotangents, strict=True))
+        )
+
+    return Operation(name, forward, backward), inputs
+
+
+def _connected(body: FunctionBody, inputs: tuple[ModelTensor, ...]) -> list[bool]:
+    targets = [output for output in body.outputs if output.floating]
+    return [part is not None for part in gradient(body.record, targets, inputs, ActiveTapes().apply)]
+
+
+def _pulled_back(
+    body: FunctionBody, inputs: tuple[ModelTensor, ...], ups: tuple[ModelTensor, ...]
+) -> list[ModelTensor | None]:
+    """The gradients of the outputs weighted with `ups`."""
+    active = ActiveTapes(records=[body.record])
+    pairs = [(output, up) for output, up in zip(body.outputs, ups, strict=True) if output.floating]
+    weighted = [active.apply(MUL, output, up) for output, up in pairs]
+    return gradient(body.record, weighted, inputs, ActiveTapes().apply)
 
 
 def run(program: form.Program) -> Model:

@@ -1,8 +1,8 @@
 """The operations of programs: TensorFlow's text, NumPy's value, and which tensors the gradient is made of.
 
-The gradients follow tensorflow/python/ops/math_grad.py and array_grad.py. Their values are held against differences of
-`forward` by a test; the model needs them for what they depend on, which decides what an outer tape sees. So they are
-made of the same tensors as TensorFlow's: one that is computed anew and one that is kept are not the same to a tape.
+The gradients follow tensorflow/python/ops/math_grad.py and array_grad.py. A test compares their values with finite
+differences of `forward`; the model needs to know what they depend on, which decides what an outer tape sees. So they
+use the same tensors as TensorFlow's: one that is computed again and one that is kept are not the same to a tape.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class ModelVariable:
 
 
 Compute: TypeAlias = Callable[..., ModelTensor]
-Parts: TypeAlias = "tuple[ModelTensor | None, ...]"
-Backward: TypeAlias = "Callable[[Compute, Application, tuple[ModelTensor, ...]], Parts]"
+Cotangents: TypeAlias = "tuple[ModelTensor | None, ...]"
+Backward: TypeAlias = "Callable[[Compute, TapeEntry, tuple[ModelTensor, ...]], Cotangents]"
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
     """One operation; `forward` takes and returns arrays with a leading axis of points.
 
-    `text` is the Python source, None for what only gradients use. `backward` maps the gradients of the outputs to those
-    of the inputs; None is an operation that is registered as not differentiable. `fixed`: differences hold its
-    value, as the tape does. `recorded=False`: no tape sees it (NumPy, stop_gradient); `reads=False`: nor sees that a
-    variable is read for it. `matrix`: the arguments are matrices.
+    `text` is the Python source, None for what only gradients use. `backward(compute, entry, cotangents of the outputs)`
+    gives those of the inputs; None stands for an operation that is registered as not differentiable. `fixed`: its value
+    is constant for finite differences, as it is for the tape. `recorded=False`: no tape sees it (NumPy, stop_gradient);
+    `reads=False`: nor that a variable is read for it. `matrix`: the arguments are matrices.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
-class Application:
-    """One operation as a tape records it."""
+class TapeEntry:
+    """One operation as a tape records it (OpTapeEntry in tape.h)."""
 
     operation: Operation
     inputs: tuple[ModelTensor, ...]
@@ -85,7 +85,7 @@ class Application:
 
 
 class NoGradientError(LookupError):
-    """A gradient was asked of an operation that has none registered."""
+    """An operation has no registered gradient."""
 
 
 def _padded(array: Array, rank: int) -> Array:
@@ -104,13 +104,6 @@ def paired(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array]
 
 def _sum_all(a: Array) -> Array:
     return np.asarray(a.sum(axis=tuple(range(1, a.ndim))))
-
-
-def _add_all(*arrays: Array) -> Array:
-    total = arrays[0]
-    for array in arrays[1:]:
-        total = total + array
-    return total
 
 
 @cache
@@ -140,7 +133,7 @@ def first_row(rank: int, batch: bool) -> Operation:
     """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
     place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
 
-    def backward(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+    def backward(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
         whole = np.zeros(at.inputs[0].shape)
         whole[place[1:]] = up[0].value
         return (ModelTensor(whole),)
@@ -158,68 +151,31 @@ def zeros_like(tensor: ModelTensor) -> ModelTensor:
     return ModelTensor(np.zeros_like(tensor.value))
 
 
-def _like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -> ModelTensor:
+def _summed_like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -> ModelTensor:
     return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
 
 
-def _identity(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return up
-
-
-def _neg(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(NEG, *up),)
-
-
-def _sin(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(MUL, *up, compute(COS, *at.inputs)),)
-
-
-def _cos(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),)
-
-
-def _square(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    two = ModelTensor(np.array(2.0))
-    return (compute(MUL, *up, compute(MUL, two, *at.inputs)),)
-
-
-def _tanh(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(TANH_GRAD, *at.outputs, *up),)
-
-
-def _tanh_grad(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+def _tanh_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     y, above = at.inputs
     twice = compute(MUL, compute(MUL, compute(MUL, *up, ModelTensor(np.array(-2.0))), above), y)
     return twice, compute(TANH_GRAD, y, *up)
 
 
-def _sigmoid(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(SIGMOID_GRAD, *at.outputs, *up),)
-
-
-def _sigmoid_grad(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+def _sigmoid_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     y, above = at.inputs
     both = compute(MUL, *up, above)
     twice = compute(MUL, compute(MUL, ModelTensor(np.array(2.0)), both), y)
     return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
 
 
-def _exp(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(MUL, *up, *at.outputs),)
-
-
-def _add(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return tuple(_like(compute, up[0], source) for source in at.inputs)
-
-
-def _sub(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+def _sub(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     a, b = at.inputs
-    return _like(compute, up[0], a), _like(compute, compute(NEG, *up), b)
+    return _summed_like(compute, up[0], a), _summed_like(compute, compute(NEG, *up), b)
 
 
-def _mul(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+def _mul(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     a, b = at.inputs
-    return _like(compute, compute(MUL, *up, b), a), _like(compute, compute(MUL, *up, a), b)
+    return _summed_like(compute, compute(MUL, *up, b), a), _summed_like(compute, compute(MUL, *up, a), b)
 
 
 @cache
@@ -229,7 +185,7 @@ def matmul(first: bool, second: bool) -> Operation:
     def forward(a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
 
-    def backward(compute: Compute, at: Application, ups: tuple[ModelTensor, ...]) -> Parts:
+    def backward(compute: Compute, at: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
         (a, b), (up,) = at.inputs, ups
         of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
         of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
@@ -238,23 +194,7 @@ def matmul(first: bool, second: bool) -> Operation:
     return Operation("matmul", forward, backward, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
 
 
-def _transpose(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(TRANSPOSE, *up),)
-
-
-def _sum(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return (compute(broadcast_to(at.inputs[0].shape), *up),)
-
-
-def _all(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return up * len(at.inputs)
-
-
-def _zeros(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
-    return tuple(map(zeros_like, at.inputs))
-
-
-def _unregistered(compute: Compute, at: Application, up: tuple[ModelTensor, ...]) -> Parts:
+def _unregistered(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     raise NoGradientError("gradient registry has no entry for: TruncateMod")
 
 
@@ -262,37 +202,65 @@ def _swapped(a: Array) -> Array:
     return np.swapaxes(a, -1, -2) if a.ndim > 2 else a
 
 
-IDENTITY = Operation("identity", lambda a: a.copy(), _identity, "tf.identity({0})")
-NEG = Operation("neg", np.negative, _neg, "-{0}")
-SIN = Operation("sin", np.sin, _sin, "tf.sin({0})")
-COS = Operation("cos", np.cos, _cos, "tf.cos({0})")
-SQUARE = Operation("square", np.square, _square, "tf.square({0})")
-TANH = Operation("tanh", np.tanh, _tanh, "tf.tanh({0})")
-SIGMOID = Operation("sigmoid", lambda a: 1 / (1 + np.exp(-a)), _sigmoid, "tf.sigmoid({0})")
-EXP = Operation("exp", np.exp, _exp, "tf.exp({0})")
-ADD = Operation("add", paired(np.add), _add, "{0} + {1}", arity=2)
+IDENTITY = Operation("identity", lambda a: a.copy(), lambda compute, at, up: up, "tf.identity({0})")
+NEG: Operation = Operation("neg", np.negative, lambda compute, at, up: (compute(NEG, *up),), "-{0}")
+SIN: Operation = Operation(
+    "sin", np.sin, lambda compute, at, up: (compute(MUL, *up, compute(COS, *at.inputs)),), "tf.sin({0})"
+)
+COS: Operation = Operation(
+    "cos", np.cos, lambda compute, at, up: (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),), "tf.cos({0})"
+)
+SQUARE = Operation(
+    "square",
+    np.square,
+    lambda compute, at, up: (compute(MUL, *up, compute(MUL, ModelTensor(np.array(2.0)), *at.inputs)),),
+    "tf.square({0})",
+)
+TANH = Operation("tanh", np.tanh, lambda compute, at, up: (compute(TANH_GRAD, *at.outputs, *up),), "tf.tanh({0})")
+SIGMOID = Operation(
+    "sigmoid",
+    lambda a: 1 / (1 + np.exp(-a)),
+    lambda compute, at, up: (compute(SIGMOID_GRAD, *at.outputs, *up),),
+    "tf.sigmoid({0})",
+)
+EXP = Operation("exp", np.exp, lambda compute, at, up: (compute(MUL, *up, *at.outputs),), "tf.exp({0})")
+ADD = Operation(
+    "add",
+    paired(np.add),
+    lambda compute, at, up: tuple(_summed_like(compute, up[0], source) for source in at.inputs),
+    "{0} + {1}",
+    arity=2,
+)
 SUB = Operation("sub", paired(np.subtract), _sub, "{0} - {1}", arity=2)
-MUL = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
+MUL: Operation = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
 MATMUL = matmul(False, False)
-TRANSPOSE = Operation("transpose", _swapped, _transpose, "tf.linalg.matrix_transpose({0})", matrix=True)
-SUM = Operation("sum", _sum_all, _sum, "tf.reduce_sum({0})")
+TRANSPOSE: Operation = Operation(
+    "transpose",
+    _swapped,
+    lambda compute, at, up: (compute(TRANSPOSE, *up),),
+    "tf.linalg.matrix_transpose({0})",
+    matrix=True,
+)
+SUM = Operation(
+    "sum", _sum_all, lambda compute, at, up: (compute(broadcast_to(at.inputs[0].shape), *up),), "tf.reduce_sum({0})"
+)
 # tf.stop_gradient runs inside of record.stop_recording().
 STOP = Operation(
-    *("stop_gradient", lambda a: a.copy(), None, "tf.stop_gradient({0})"), fixed=True, recorded=False, reads=False
+    "stop_gradient", lambda a: a.copy(), None, "tf.stop_gradient({0})", fixed=True, recorded=False, reads=False
 )
 FLOOR = Operation("floor", np.floor, None, "tf.floor({0})", fixed=True)
 ROUND = Operation("round", np.round, None, "tf.round({0})", fixed=True)
-SIGN = Operation("sign", np.sign, _zeros, "tf.sign({0})", fixed=True)
+SIGN = Operation("sign", np.sign, lambda compute, at, up: (zeros_like(*at.inputs),), "tf.sign({0})", fixed=True)
 REMAINDER = Operation("remainder", lambda a: np.fmod(a, 3.0), _unregistered, "tf.truncatemod({0}, 3.0)")
 TO_INTEGER = Operation("to_integer", lambda a: a.astype(np.int64), None, "tf.cast({0}, tf.int64)", fixed=True)
 NUMPY = Operation("numpy", np.sin, None, "tf.constant(np.sin({0}.numpy()))", fixed=True, recorded=False)
 TO_FLOAT = Operation("to_float", lambda a: a.astype(np.float64), None, "tf.cast({0}, tf.float64)", fixed=True)
 INTEGER_SUM = Operation("integer_sum", paired(np.add), None, "{0} + {1}", arity=2, fixed=True)
-TANH_GRAD = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _tanh_grad)
-SIGMOID_GRAD = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
+TANH_GRAD: Operation = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _tanh_grad)
+SIGMOID_GRAD: Operation = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
 ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
-ADD_N = Operation("add_n", _add_all, _all)
-READ = Operation("read", lambda a: a.copy(), _identity)
+ADD_N = Operation("add_n", lambda *arrays: sum(arrays[1:], arrays[0]), lambda compute, at, up: up * len(at.inputs))
+READ = Operation("read", lambda a: a.copy(), lambda compute, at, up: up)
 
 FLOATING = {
     operation.name: operation

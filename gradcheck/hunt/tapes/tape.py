@@ -1,35 +1,43 @@
 """tf.GradientTape in plain Python: entering, leaving, stopping, resetting, and the three derivatives.
 
-Rules of tensorflow/python/eager/backprop.py (class GradientTape).
+Rules of tensorflow/python/eager/backprop.py (class GradientTape) and tensorflow/c/eager/tape.h (ComputeGradient).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from gradcheck.hunt.tapes import errors
 from gradcheck.hunt.tapes.operations import (
     ADD_N,
     IDENTITY,
-    MUL,
     ZEROS_LIKE,
-    Application,
     Compute,
     ModelTensor,
     ModelVariable,
     NoGradientError,
-    Operation,
-    Parts,
     first_row,
     ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.recording import Part, Seen, Stage, TapeRecord, evaluate
+from gradcheck.hunt.tapes.prediction import Prediction, RecordedDerivative
+from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord
+
+
+class RaisedError(Exception):
+    """TensorFlow raises an exception of the type `kind` whose message contains `message`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+def _used_up(method: str) -> RaisedError:
+    """The tape has given its one derivative, or has never been entered."""
+    # batch_jacobian has a message of its own, "used tocompute".
+    verb = "used tocompute" if method == "batch_jacobian" else "used to compute"
+    return RaisedError("RuntimeError", f"A non-persistent GradientTape can only be {verb} one set of gradients")
 
 
 def gradient(
@@ -39,84 +47,32 @@ def gradient(
 
     A target starts with ones if the tape recorded how it was made, or if it is a source itself. Raises NoGradientError.
     """
-    flows: dict[ModelTensor, list[ModelTensor]] = {}
+    cotangents: dict[ModelTensor, list[ModelTensor]] = {}
     for target in targets:
         if record.entries.get(target) is not None or target in sources:
-            flows.setdefault(target, []).append(ones_like(target))
-    for application in reversed(record.applications(targets)):
-        if not any(output in flows for output in application.outputs):
+            cotangents.setdefault(target, []).append(ones_like(target))
+    for entry in reversed(record.entries_behind(targets)):
+        if not any(output in cotangents for output in entry.outputs):
             continue
-        ups = tuple(_collected(flows, output, compute) or zeros_like(output) for output in application.outputs)
-        backward = application.operation.backward
-        parts = [None] * len(application.inputs) if backward is None else backward(compute, application, ups)
-        for tensor, part in zip(application.inputs, parts, strict=True):
+        ups = tuple(_sum(cotangents, output, compute) or zeros_like(output) for output in entry.outputs)
+        backward = entry.operation.backward
+        parts = [None] * len(entry.inputs) if backward is None else backward(compute, entry, ups)
+        for tensor, part in zip(entry.inputs, parts, strict=True):
             if part is not None and tensor in record.entries:
-                flows.setdefault(tensor, []).append(part)
+                cotangents.setdefault(tensor, []).append(part)
             elif tensor not in record.entries:
-                # An operand that is not followed loses even the ones that it starts with as a target.
-                flows.pop(tensor, None)
-    return [_collected(flows, source, compute) for source in sources]
+                # An operand that the tape does not follow loses even the ones that it starts with as a target.
+                cotangents.pop(tensor, None)
+    return [_sum(cotangents, source, compute) for source in sources]
 
 
-def _collected(
-    flows: dict[ModelTensor, list[ModelTensor]], tensor: ModelTensor, compute: Compute
-) -> ModelTensor | None:
-    parts = flows.get(tensor)
+def _sum(cotangents: dict[ModelTensor, list[ModelTensor]], tensor: ModelTensor, compute: Compute) -> ModelTensor | None:
+    parts = cotangents.get(tensor)
     if parts is None:
         return None
     if len(parts) > 1:
-        flows[tensor] = parts = [compute(ADD_N, *parts)]
+        cotangents[tensor] = parts = [compute(ADD_N, *parts)]
     return parts[0]
-
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """What a function or one branch computes: everything is recorded; `inputs` are what it takes or captures."""
-
-    record: TapeRecord
-    outputs: tuple[ModelTensor, ...]
-
-    @property
-    def inputs(self) -> tuple[ModelTensor, ...]:
-        """Arguments, captured tensors and captured handles."""
-        return tuple(tensor for tensor, application in self.record.entries.items() if application is None)
-
-
-def block(name: str, stage: Stage, bodies: tuple[Body, ...], taken: int) -> tuple[Operation, tuple[ModelTensor, ...]]:
-    """The operation that computes the outputs of the body `taken`, and its inputs."""
-    inputs = tuple(dict.fromkeys(tensor for body in bodies for tensor in body.inputs))
-    body = bodies[taken]
-
-    def forward(*arrays: Array) -> tuple[Array, ...]:
-        moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
-        return tuple(evaluate(body.record, body.outputs, moved))
-
-    def backward(compute: Compute, at: Application, ups: tuple[ModelTensor, ...]) -> Parts:
-        stage.blocked += bool(stage.active)
-        connected = [_connected(one, inputs) for one in bodies]
-        flows = _pulled(body, inputs, ups)
-        return tuple(
-            (flow or zeros_like(tensor)) if any(one[position] for one in connected) else None
-            for position, (tensor, flow) in enumerate(zip(inputs, flows, strict=True))
-        )
-
-    return Operation(name, forward, backward), inputs
-
-
-def _connected(body: Body, inputs: tuple[ModelTensor, ...]) -> list[bool]:
-    targets = [output for output in body.outputs if output.floating]
-    return [part is not None for part in gradient(body.record, targets, inputs, Stage().apply)]
-
-
-def _pulled(body: Body, inputs: tuple[ModelTensor, ...], ups: tuple[ModelTensor, ...]) -> list[ModelTensor | None]:
-    """The gradients of the outputs weighted with `ups`."""
-    stage = Stage(active=[body.record])
-    pairs = [(output, up) for output, up in zip(body.outputs, ups, strict=True) if output.floating]
-    weighted = [stage.apply(MUL, output, up) for output, up in pairs]
-    return gradient(body.record, weighted, inputs, Stage().apply)
 
 
 Value = ModelTensor | ModelVariable
@@ -125,24 +81,24 @@ Value = ModelTensor | ModelVariable
 class ModelTape:
     """One tape; `record` is None before the first `with` and after a non-persistent tape gave its derivative."""
 
-    def __init__(self, stage: Stage, persistent: bool, accessed: bool) -> None:
-        self.stage, self.persistent, self.accessed = stage, persistent, accessed
+    def __init__(self, active: ActiveTapes, persistent: bool, accessed: bool) -> None:
+        self.active, self.persistent, self.accessed = active, persistent, accessed
         self.record: TapeRecord | None = None
         self.recording = False
 
     def push(self) -> None:
         """Start, or go on recording. Raises RaisedError while it records."""
         if self.recording:
-            raise errors.entered_twice()
+            raise RaisedError("ValueError", "Tape is still recording")
         self.record = self.record or TapeRecord(self.accessed)
-        self.stage.active.append(self.record)
+        self.active.records.append(self.record)
         self.recording = True
 
     def pop(self) -> None:
         """Pause. Raises RaisedError unless it records."""
         if not self.recording or self.record is None:
-            raise errors.not_recording()
-        self.stage.active.remove(self.record)
+            raise RaisedError("ValueError", "Tape is not recording.")
+        self.active.records.remove(self.record)
         self.recording = False
 
     @contextmanager
@@ -155,9 +111,9 @@ class ModelTape:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """`with tape.stop_recording():`, after which a tape that gave its derivative inside records anew."""
+        """`with tape.stop_recording():`, after which a tape that gave its derivative inside starts a new record."""
         if self.record is None:
-            raise errors.stopped_without_tape()
+            raise RaisedError("RuntimeError", "Trying to stop recording a tape which is not recording.")
         self.pop()
         yield
         self.push()
@@ -171,37 +127,39 @@ class ModelTape:
     def watch(self, value: Value) -> None:
         """Follow a tensor, or every read of a variable; TensorFlow ignores it while no tape at all records."""
         if self.record is None:
-            raise errors.watched_without_tape()
-        if self.stage.active:
-            self.record.watch(handle_or_self(value))
+            raise RaisedError("AttributeError", "'NoneType' object has no attribute '_tape'")
+        if self.active.records:
+            self.record.watch(followed(value))
 
-    def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Part]:
-        """What gradient, jacobian or batch_jacobian gives, one part a source. Raises RaisedError."""
+    def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+        """What gradient, jacobian or batch_jacobian gives for each source. Raises RaisedError."""
         if self.record is None:
-            raise errors.used(method)
+            raise _used_up(method)
         try:
             if method == "gradient":
                 return self._gradient(targets, sources, zeros)
             return self._jacobian(method, targets[0], sources, zeros)
         except NoGradientError as error:
-            raise errors.unregistered(error, method, self.stage.traced) from error
+            # An eager Jacobian traces the operation, which wraps the exception.
+            traces = method != "gradient" and not self.active.traced
+            raise RaisedError("StagingError" if traces else "LookupError", str(error)) from error
 
-    def _gradient(self, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Part]:
-        ends, starts = [handle_or_self(t) for t in targets], [handle_or_self(s) for s in sources]
+    def _gradient(self, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+        ends, starts = [followed(t) for t in targets], [followed(s) for s in sources]
         found, record = self._reverse(ends, starts)
         return [
-            Part.of_gradient(
+            Prediction.of_gradient(
                 tensor,
                 self._zeros(source) if zeros and tensor is None else None,
-                Seen(record, tuple(ends), start, "gradient"),
+                RecordedDerivative(record, tuple(ends), start, "gradient"),
             )
             for tensor, source, start in zip(found, sources, starts, strict=True)
         ]
 
     def _zeros(self, source: Value) -> ModelTensor:
         """Zeros for an unconnected source: eagerly an operation on it, which other tapes see; a constant in a graph."""
-        tensor = self.stage.tensor(source)
-        return zeros_like(tensor) if self.stage.traced else self.stage.apply(ZEROS_LIKE, tensor)
+        tensor = self.active.read(source)
+        return zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
 
     def _reverse(
         self, targets: list[ModelTensor], sources: list[ModelTensor]
@@ -209,31 +167,35 @@ class ModelTape:
         """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
         record = self.record
         if record is None:
-            raise errors.used("gradient")
+            raise _used_up("gradient")
         if self.recording and not self.persistent:
             self.pop()
-        found = gradient(record, targets, sources, self.stage.apply)
+        found = gradient(record, targets, sources, self.active.apply)
         if not self.persistent:
             self.record = None
         return found, record
 
-    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Part]:
-        """The target is read, and its rows are taken, while the tape records; all rows are alike, one tells."""
-        starts = [handle_or_self(source) for source in sources]
+    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+        """The target is read, and its rows are taken, while the tape records; the first stands for all rows."""
+        starts = [followed(source) for source in sources]
         batch = method == "batch_jacobian"
         if batch:
-            _refuse_shapes(handle_or_self(target).shape, starts[0].shape)
+            _refuse_batches(followed(target).shape, starts[0].shape)
         # TensorFlow asks the shape of a variable by reading it, which other tapes see.
-        self.stage.tensor(sources[0] if batch else target)
+        self.active.read(sources[0] if batch else target)
         with self._recording():
-            flat = self.stage.apply(IDENTITY, self.stage.tensor(target))
+            flat = self.active.apply(IDENTITY, self.active.read(target))
         with self._recording():
-            one = self.stage.apply(first_row(len(flat.shape), batch), flat)
+            one = self.active.apply(first_row(len(flat.shape), batch), flat)
         found, record = self._reverse([one], starts)
         # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
         unasked = flat.value.dtype if batch else None
         return [
-            Part.of_jacobian(tensor, start.value.dtype if zeros else unasked, Seen(record, (flat,), start, method))
+            Prediction.of_jacobian(
+                tensor is not None,
+                start.value.dtype if zeros else unasked,
+                RecordedDerivative(record, (flat,), start, method),
+            )
             for tensor, start in zip(found, starts, strict=True)
         ]
 
@@ -247,16 +209,16 @@ class ModelTape:
         self.pop()
 
 
-def handle_or_self(value: Value) -> ModelTensor:
-    """What tapes follow: a variable's handle."""
+def followed(value: Value) -> ModelTensor:
+    """The tensor that tapes follow: a variable's handle."""
     return value.handle if isinstance(value, ModelVariable) else value
 
 
-def _refuse_shapes(target: tuple[int, ...], source: tuple[int, ...]) -> None:
-    if not target:
-        raise errors.scalar_batch()
+def _refuse_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:
+    if not target:  # TensorFlow looks up the batch dimension before it looks at the rank
+        raise RaisedError("IndexError", "list index out of range")
     for shape in (target, source):
         if len(shape) < 2:
-            raise errors.low_rank(shape)
+            raise RaisedError("ValueError", f"Shape {str(shape).replace(' ', '')} must have rank at least 2")
     if target[0] != source[0]:
-        raise errors.other_batch()
+        raise RaisedError("ValueError", "Need first dimension of target shape")

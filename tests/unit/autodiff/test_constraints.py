@@ -15,7 +15,7 @@ from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.problem import GivenProblem, TapeProblem
-from gradcheck.autodiff.sources import Source, take_apart
+from gradcheck.autodiff.sources import Source, parse_arguments
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +48,7 @@ INPUTS = {
 
 
 def source_of(given: Constrained) -> Source:
-    (source,) = take_apart((given,), None, ["x"]).sources
+    (source,) = parse_arguments((given,), None, ["x"]).sources
     return source
 
 

@@ -1,4 +1,4 @@
-"""Gradients that somebody else computed, brought into the order of the sources."""
+"""Gradients that the caller computed, in the order of the sources."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_slices_of_a_gather_become_dense() -> None:
     assert arranged(lambda x: tf.gather(x, [2, 2]), (np.ones(3),), gradient) == [[0.0, 0.0, 2.0]]
 
 
-def test_what_the_callable_throws_is_told_apart_from_what_it_returns() -> None:
+def test_what_the_callable_throws_is_distinguished_from_what_it_returns() -> None:
     with pytest.raises(DerivativeRaisedError, match="IndexError"):
         arranged(tf.sin, (1.0,), lambda x: [][1])
     with pytest.raises(ValueError, match="gradient holds 2 tensors, 1 expected"):

@@ -92,7 +92,7 @@ def raising(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", FIRST, ids=str)
-def test_a_derivative_that_raises_is_told_apart_from_one_that_cannot_run(mode: Mode) -> None:
+def test_a_derivative_that_raises_is_distinguished_from_one_that_cannot_run(mode: Mode) -> None:
     with pytest.raises(DerivativeRaisedError, match="ValueError"):
         pullbacks(mode, lambda s: [raising(s[0])], [X], [[X]])
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.sources import paths, take_apart
+from gradcheck.autodiff.sources import parse_arguments, paths
 
 v, w = tf.Variable(1.0, name="v"), tf.Variable([2.0], name="w")
 
 
 def test_names_and_dtypes_of_sources() -> None:
     inputs = ({"b": 1.0, "a": [np.float32(2.0), 3]}, 1j, True, "text", None)
-    found = take_apart(inputs, None, ["d", "z"])
+    found = parse_arguments(inputs, None, ["d", "z"])
     assert [(source.name, source.dtype) for source in found.sources] == [
         ("d['a'][0]", "float32"),
         ("d['b']", "float64"),
@@ -24,15 +24,15 @@ def test_names_and_dtypes_of_sources() -> None:
 
 def test_rebuilding_replaces_the_sources_only() -> None:
     inputs = ({"b": 1.0, "a": [2.0, 3]}, 4.0)
-    found = take_apart(inputs, None)
+    found = parse_arguments(inputs, None)
     (rebuilt, last) = found.rebuilt(["A0", "B", "last"])
     assert (rebuilt["a"][0], rebuilt["b"], last) == ("A0", "B", "last")
     assert int(rebuilt["a"][1]) == 3
-    assert list(take_apart((1.0, 2), None).rebuilt(["x"])[:1]) == ["x"]
+    assert list(parse_arguments((1.0, 2), None).rebuilt(["x"])[:1]) == ["x"]
 
 
 def test_variables_once_each_under_their_first_name() -> None:
-    found = take_apart((v, 1.0, v), [w, v], ["p", "x", "q"])
+    found = parse_arguments((v, 1.0, v), [w, v], ["p", "x", "q"])
     assert [source.name for source in found.sources] == ["x", "p", "variables[0] (w:0)"]
     assert found.positions == (1, 0, 3)
     assert found.total == 5
@@ -40,8 +40,8 @@ def test_variables_once_each_under_their_first_name() -> None:
 
 
 def test_a_single_variable_and_nested_ones() -> None:
-    assert [source.name for source in take_apart((), v).sources] == ["variables[0] (v:0)"]
-    nested = take_apart((), {"one": v, "two": [w]}).sources
+    assert [source.name for source in parse_arguments((), v).sources] == ["variables[0] (v:0)"]
+    nested = parse_arguments((), {"one": v, "two": [w]}).sources
     assert [source.name for source in nested] == ["variables[0] (v:0)", "variables[1] (w:0)"]
 
 
@@ -54,4 +54,4 @@ def test_paths_are_in_tensorflows_order() -> None:
 
 def test_nothing_floating_names_what_there_is() -> None:
     with pytest.raises(ValueError, match="inputs hold bool, int32, string"):
-        take_apart((1, True, "a"), None)
+        parse_arguments((1, True, "a"), None)

@@ -8,37 +8,36 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.probes import ComparisonTable
-from gradcheck.comparison.summary import Names, broken, summarise, undecided
-from gradcheck.comparison.tables import AGREE, INCONCLUSIVE, KINK, MISMATCH, Comparison, code_of
-from gradcheck.result import Finding, Kind, Reason, Result
+from gradcheck.comparison.summary import broken, direction_text, element_of, summarise, undecided
+from gradcheck.comparison.tables import WORD, Comparison
+from gradcheck.result import Finding, Kind, Reason, Result, Verdict
 
-NAMES = Names.of((Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")))
+SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
+AGREE, INCONCLUSIVE, MISMATCH = Verdict
 
 
-def table(status: list[int], code: list[int], *, searched: bool = False) -> ComparisonTable:
+def table(verdict: list[Verdict], cause: list[str], *, searched: bool = False) -> Comparison:
     """One output, coordinates from 0: autodiff 0 against 1, 2, 3, …"""
-    count = len(status)
+    count = len(verdict)
     difference = np.arange(1.0, count + 1)[:, None]
     blank = np.full((count, 1), 0.1)
-    filled = Comparison(
-        0 * difference, difference, blank / 10, blank, np.array(status)[:, None], np.array(code)[:, None]
-    )
-    return ComparisonTable(filled, tuple(range(count)), (0,), searched=searched)
+    whole = Comparison.agreeing(0 * difference, difference, blank / 10, blank)
+    whole = replace(whole, columns=tuple(range(count)), rows=(0,), searched=searched)
+    return replace(whole, verdict=np.array(verdict, WORD)[:, None], cause=np.array(cause, WORD)[:, None])
 
 
 def test_places_of_coordinates() -> None:
-    assert NAMES.place(1) == ("x", (1,), "")
-    assert NAMES.place(2) == ("z (real part)", (0, 0), "")
-    assert NAMES.place(5) == ("z (imaginary part)", (0, 1), "")
-    assert NAMES.place(None) == ("a combination of inputs", None, "")
+    assert element_of(SOURCES, 1) == ("x", (1,), "")
+    assert element_of(SOURCES, 2) == ("z (real part)", (0, 0), "")
+    assert element_of(SOURCES, 5) == ("z (imaginary part)", (0, 1), "")
+    assert element_of(SOURCES, None) == ("a combination of inputs", None, "")
     with pytest.raises(IndexError, match="coordinate 6"):
-        NAMES.place(6)
+        element_of(SOURCES, 6)
 
 
 def test_one_finding_an_input_and_kind_at_its_worst_element() -> None:
-    wrong, missing = code_of(Kind.WRONG_VALUE), code_of(Kind.MISSING)
-    result = summarise(1, [table([MISMATCH] * 3, [wrong, wrong, missing])], NAMES)
+    wrong, missing = Kind.WRONG_VALUE, Kind.MISSING
+    result = summarise(1, [table([MISMATCH] * 3, [wrong, wrong, missing])], SOURCES)
     assert [(finding.kind, finding.element) for finding in result.findings] == [
         (Kind.MISSING, "z (real part)[0, 0]"),
         (Kind.WRONG_VALUE, "x[1]"),
@@ -48,27 +47,27 @@ def test_one_finding_an_input_and_kind_at_its_worst_element() -> None:
 
 
 def test_an_entry_found_by_search_is_at_least_one() -> None:
-    result = summarise(1, [table([MISMATCH], [code_of(Kind.WRONG_VALUE)], searched=True)], NAMES)
+    result = summarise(1, [table([MISMATCH], [Kind.WRONG_VALUE], searched=True)], SOURCES)
     assert "at least this entry is wrong" in result.findings[0].reason
 
 
 def test_verdict_and_counts() -> None:
-    reason = code_of(Reason.STAIRCASE)
-    result = summarise(1, [table([AGREE, INCONCLUSIVE, KINK], [0, reason, 0])], NAMES, notes=("said",))
+    kinked = replace(table([AGREE, INCONCLUSIVE, AGREE], ["", Reason.STAIRCASE, ""]), at_kink=np.eye(3, 1, -2) > 0)
+    result = summarise(1, [kinked], SOURCES, notes=("said",))
     assert (result.verdict, result.compared, result.inconclusive) == ("inconclusive", 2, 1)
     assert result.reasons == (Reason.STAIRCASE,)
     assert result.notes == ("said", "1 of 3 entries lie at a kink, between the one-sided slopes")
     # Only the entry that agrees says how sharp the differences are.
     assert result.resolution == pytest.approx(0.1)
     assert result.relative_resolution == pytest.approx(0.1)
-    assert summarise(1, [table([AGREE], [0])], NAMES).verdict == "agree"
+    assert summarise(1, [table([AGREE], [""])], SOURCES).verdict == "agree"
 
 
 def test_probes_quote_their_resolution_by_the_largest_contribution() -> None:
-    plain = table([AGREE], [0])
-    probe = ComparisonTable(plain.entries, (None,), (None,), contribution=np.array([[0.01]]))
-    assert summarise(1, [probe], NAMES).relative_resolution == pytest.approx(10.0)
-    assert summarise(1, [plain], NAMES).relative_resolution == pytest.approx(0.1)
+    plain = table([AGREE], [""])
+    probe = replace(plain, columns=(None,), rows=(None,), contribution=np.array([[0.01]]))
+    assert summarise(1, [probe], SOURCES).relative_resolution == pytest.approx(10.0)
+    assert summarise(1, [plain], SOURCES).relative_resolution == pytest.approx(0.1)
 
 
 def test_findings_may_be_explained() -> None:
@@ -78,31 +77,38 @@ def test_findings_may_be_explained() -> None:
         seen.append(coordinate)
         return finding
 
-    summarise(1, [table([AGREE, MISMATCH], [0, code_of(Kind.WRONG_VALUE)])], NAMES, explain=explain)
+    summarise(1, [table([AGREE, MISMATCH], ["", Kind.WRONG_VALUE])], SOURCES, explain=explain)
     assert seen == [1]
 
 
 def test_orders_without_entries() -> None:
     assert undecided(2, Reason.NOT_DETERMINISTIC, "why").verdict == "inconclusive"
     assert broken(1, Kind.RAISES, "x", "boom").findings[0].kind is Kind.RAISES
-    both = Result({1: summarise(1, [table([AGREE], [0])], NAMES), 2: undecided(2, Reason.STAIRCASE, "why")})
+    both = Result({1: summarise(1, [table([AGREE], [""])], SOURCES), 2: undecided(2, Reason.STAIRCASE, "why")})
     assert both.verdict == "inconclusive"
     assert set(both.resolution) == {1, 2}
 
 
 def test_a_direction_is_named_by_its_elements() -> None:
-    assert NAMES.direction(np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])) == "x[1]"
-    assert NAMES.direction(np.array([-0.5, 0.75, 0.0, 0.0, 0.0, 0.0])) == "-0.5 x[0] + 0.75 x[1]"
-    assert NAMES.direction(np.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0])) == "0.5 x[0] - x[1]"
-    assert NAMES.direction(np.full(6, 2.0)).endswith(" + 2 z (imaginary part)[0, 0] + … (6 terms)")
+    assert direction_text(SOURCES, np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])) == "x[1]"
+    assert direction_text(SOURCES, np.array([-0.5, 0.75, 0.0, 0.0, 0.0, 0.0])) == "-0.5 x[0] + 0.75 x[1]"
+    assert direction_text(SOURCES, np.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0])) == "0.5 x[0] - x[1]"
+    assert direction_text(SOURCES, np.full(6, 2.0)).endswith(" + 2 z (imaginary part)[0, 0] + … (6 terms)")
 
 
 def test_second_order_says_what_was_differentiated() -> None:
-    wrong = table([MISMATCH], [code_of(Kind.WRONG_VALUE)])
+    wrong = table([MISMATCH], [Kind.WRONG_VALUE])
     way = np.array([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0]])
-    (mixed,) = summarise(2, [replace(wrong, columns=(0,), directions=way)], NAMES).findings
+    (mixed,) = summarise(2, [replace(wrong, columns=(0,), directions=way)], SOURCES).findings
     assert mixed.element == "x[0]"
     assert mixed.reason.endswith("; the other derivative goes along 0.5 x[1]")
-    (twice,) = summarise(2, [replace(wrong, columns=(None,), directions=way)], NAMES).findings
+    (twice,) = summarise(2, [replace(wrong, columns=(None,), directions=way)], SOURCES).findings
     assert twice.element == "the direction 0.5 x[1]"
     assert twice.reason.endswith("; both derivatives go along it")
+
+
+def test_the_estimate_that_contradicts_the_others_is_named() -> None:
+    alone = replace(table([MISMATCH], [Kind.WRONG_VALUE]), alone="autodiff of autodiff")
+    result = summarise(2, [table([AGREE], [""]), alone], SOURCES)
+    assert result.notes == ("of the three estimates autodiff of autodiff stands alone",)
+    assert result.findings[0].reason.endswith("; of the three estimates autodiff of autodiff stands alone")

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
 
 from gradcheck.defects.records import version_of
-from gradcheck.hunt.catalogue import CATALOGUE, FAMILIES, gathered
+from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
 from gradcheck.hunt.evaluation import forward_points, single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import OpSpec
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 SPECS = tuple(CATALOGUE.values())
 NON_SMOOTH = tuple(spec for spec in SPECS if spec.kinks or spec.singular)
-BENT = tuple(spec for spec in SPECS if spec.bends)
+BENT = tuple(spec for spec in SPECS if spec.curvature_jumps)
 REFERENCED = tuple(spec for spec in SPECS if spec.reference)
 BATCHED = tuple(spec for spec in SPECS if not spec.looped)
 EPS = float(np.finfo(np.float64).eps)
@@ -167,8 +167,8 @@ def test_function_is_not_smooth_at_distance_zero(spec: OpSpec, sampler: Any) -> 
 def test_curvature_jumps_at_distance_zero(spec: OpSpec) -> None:
     h, here = 1e-3, np.zeros(1)
     assert spec.arity == 1
-    assert spec.bends is not None
-    assert spec.bends(here) == 0
+    assert spec.curvature_jumps is not None
+    assert spec.curvature_jumps(here) == 0
     value = {k: np.asarray(single(spec)(tf.constant(here + k * h)).numpy()) for k in (-2, -1, 0, 1, 2)}
     right, left = ((value[2 * sign] - 2 * value[sign] + value[0]) / h**2 for sign in (1, -1))
     assert abs(right - left) > 0.5
@@ -211,4 +211,4 @@ def test_at_most_a_quarter_is_looped() -> None:
 
 def test_a_name_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="names 'sin' twice"):
-        gathered([FAMILIES[0], FAMILIES[0]])
+        by_name([GROUPS[0], GROUPS[0]])

@@ -36,13 +36,13 @@ def test_interval_contains_an_empty_array() -> None:
 
 
 def test_one_domain_and_one_dtype_serve_all_arguments() -> None:
-    spec = OpSpec("f", "math", "{0} + {1}", ("AddV2",), arity=2, domains=(POSITIVE,), dtypes=("complex128",))
+    spec = OpSpec("f", "{0} + {1}", ("AddV2",), "math", arity=2, domains=(POSITIVE,), dtypes=("complex128",))
     assert (spec.domain(0), spec.domain(1)) == (POSITIVE, POSITIVE)
     assert (spec.dtype(0), spec.dtype(1)) == ("complex128", "complex128")
 
 
 def test_each_argument_has_its_own_domain_and_dtype() -> None:
-    spec = OpSpec("f", "math", "", (), arity=2, domains=(REALS, POSITIVE), dtypes=("float64", "complex128"))
+    spec = OpSpec("f", "", (), "math", arity=2, domains=(REALS, POSITIVE), dtypes=("float64", "complex128"))
     assert (spec.domain(0), spec.domain(1)) == (REALS, POSITIVE)
     assert (spec.dtype(0), spec.dtype(1)) == ("float64", "complex128")
 

@@ -4,14 +4,18 @@ import ast
 import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import over_points, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import Choice
-from gradcheck.hunt.script import expression, to_python
+from gradcheck.hunt.opspec import Choice, OpSpec
+from gradcheck.hunt.script import definitions_of, expression, to_python
 
 ZERO = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
 SMOOTH = Graph(
@@ -51,19 +55,73 @@ def test_it_needs_tensorflow_and_numpy_only(order: int) -> None:
     assert imported == {"itertools", "sys", "numpy", "tensorflow"}
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_every_operation_has_a_text_that_compiles(name: str) -> None:
+def example(name: str) -> Graph:
+    """A graph of one operation, with the last of what its attributes may be."""
     spec = CATALOGUE[name]
     shapes = next(found[0] for found in map(spec.shapes, spec.starts) if found)
     attrs = {
-        attribute: what.values[-1] if isinstance(what, Choice) else tuple(range(what.count))
+        attribute: what.values[-1]
+        if isinstance(what, Choice)
+        else tuple(sorted(place % what.below for place in range(what.count)))
         for attribute, what in spec.attributes(*shapes).items()
     }
-    inputs = tuple(Input(s, (0.5,) * math.prod(s), spec.dtype(i)) for i, s in enumerate(shapes))
-    graph = Graph(inputs, (Node.of(name, *range(spec.arity), **attrs),))
-    for order in spec.orders:
-        compile(to_python(graph, order), name, "exec")
-    assert ("def reference(" in to_python(graph, 1)) == (spec.reference is not None)
+    inputs = tuple(Input(s, plain(spec, i, math.prod(s)), spec.dtype(i)) for i, s in enumerate(shapes))
+    return Graph(inputs, (Node.of(name, *range(spec.arity), **attrs),))
+
+
+def plain(spec: OpSpec, argument: int, count: int) -> tuple[float, ...]:
+    """Different numbers inside of an argument's domain, away from kinks."""
+    domain = spec.domain(argument)
+    low, high = max(domain.low, -1.0), min(domain.high, max(domain.low, -1.0) + 2.0)
+    return tuple(low + (high - low) * ((0.31 + 0.17 * argument + 0.618 * place) % 1.0) for place in range(count))
+
+
+def defined(text: str) -> dict[str, Any]:
+    """The names that a script defines before it takes the derivative."""
+    namespace: dict[str, Any] = {"__name__": "script"}
+    exec(compile(text.partition("\nobjective(function, ")[0], "script", "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_a_script_computes_what_the_operation_does(name: str) -> None:
+    spec, graph = CATALOGUE[name], example(name)
+    script = defined(to_python(graph, 1))
+    inputs = [tf.constant(literal.array()) for literal in graph.inputs]
+    np.testing.assert_array_equal(script["function"](*inputs).numpy(), values_of(graph)[-1])
+    assert ("reference" in script) == (spec.reference is not None)
+    if spec.reference is not None:
+        rows = [tf.stack([tensor, tensor * 0.875]) for tensor in inputs]
+        meant = over_points(spec, reference=True)(*rows, **graph.nodes[0].attributes)
+        np.testing.assert_array_equal(script["reference"](*(row[1] for row in rows)).numpy(), meant[1].numpy())
+
+
+FUNCTIONS = sorted(name for name, spec in CATALOGUE.items() if any(map(callable, (spec.source, spec.reference))))
+
+
+ENDING = "\nprint(float(objective(function, *map(tf.constant, inputs))), len(autodiff()), 'gradcheck' in sys.modules)"
+
+
+def test_scripts_print_the_functions_of_the_catalogue_and_run_without_it() -> None:
+    """Of every operation that is a function, in a process that has nothing of ours; two to the end."""
+    graphs = [example(name) for name in FUNCTIONS]
+    cut = [to_python(graph, 1).partition("\nobjective(function, ")[0] + ENDING for graph in graphs]
+    traced = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0), Node.of("while_loop", 1, count=2)))
+    *found, first, second = verdicts(*cut, to_python(traced, 1), to_python(traced, 2))
+    assert (first[0], second[0]) == (0, 0)
+    for graph, (code, lines) in zip(graphs, found, strict=True):
+        value, count, ours = lines[-1].split()
+        assert (code, int(count), ours) == (0, len(graph.inputs), "False")
+        assert float(value) == pytest.approx(float(np.sum(values_of(graph)[-1])), rel=1e-12)
+
+
+def test_printed_functions_have_names_of_their_own() -> None:
+    """A function of the catalogue must not be called like another one, or like what every script defines."""
+    texts = {text for spec in CATALOGUE.values() for text in definitions_of((spec.source, spec.reference))}
+    names = [node.name for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    assert len(names) == len(set(names)) == len(texts)
+    reserved = set(defined(to_python(SMOOTH, 2, mode=Mode("forward over reverse")))) | {"taken", "contracted", "whole"}
+    assert not reserved & set(names)
 
 
 def test_a_title_cannot_leave_its_quotes() -> None:
@@ -147,7 +205,7 @@ def test_scripts_tell_right_from_wrong() -> None:
             "RIGHT",
             "RIGHT",
             "WRONG",
-            "CANNOT TELL",
+            "INCONCLUSIVE",
             "WRONG",
             "RIGHT",
         )

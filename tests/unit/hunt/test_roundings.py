@@ -31,7 +31,7 @@ def spread(drawn: Graph, shape: tuple[int, ...]) -> np.ndarray:
     whole = problem(drawn, shape)
     ones = np.ones((1, int(np.prod(shape))))
     plain = whole.gradients(ones).values
-    return np.max([np.abs(whole.rounded(draw).gradients(ones).values - plain) for draw in range(DRAWS)], axis=0)[0]
+    return np.max([np.abs(whole.perturbed(draw).gradients(ones).values - plain) for draw in range(DRAWS)], axis=0)[0]
 
 
 def test_values_move_by_a_unit_unless_exempt() -> None:

@@ -30,7 +30,7 @@ def test_it_gives_one_gradient() -> None:
 
 def test_a_backward_pass_that_throws(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "tf.custom_gradient(lambda x: (tf.identity(x), lambda dy: tf.raise_here))({0})"
-    monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", "planted", source, ("Identity",)))
+    monkeypatch.setitem(CATALOGUE, "thrower", OpSpec("thrower", source, ("Identity",), "planted"))
     recorded = TapedEvaluation(Graph((Input((), (1.0,)),), (Node.of("thrower", 0),)))
     with pytest.raises(DerivativeRaisedError, match="raise_here"):
         recorded.gradient(tf.constant(1.0, tf.float64))

@@ -1,0 +1,144 @@
+"""Somebody's code: the line of it that is running, seen through the frames of libraries, and what stands there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from executing import Source
+
+from gradcheck.result import Place
+
+Line = tuple[str, int]
+"""A file as Python names it, and a line number."""
+
+OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+STANDARD = str(Path(os.__file__).resolve().parent) + os.sep
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def call_user_code(f: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """Call somebody's code; the frames below this one are its own."""
+    return f(*inputs)
+
+
+def running_frame() -> FrameType | None:
+    """The innermost frame outside of TensorFlow, Keras, NumPy, the standard library and gradcheck.
+
+    Where there is none in the code that we called, the innermost one of Keras.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    keras = None
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        owner = file_owner(frame.f_code.co_filename)
+        if owner == "user":
+            return frame
+        if owner == "keras" and keras is None:
+            keras = frame
+        frame = frame.f_back
+    return keras
+
+
+def line_of(frame: FrameType | None) -> Line | None:
+    """The line that a frame is running."""
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+@lru_cache(maxsize=4096)
+def file_owner(filename: str) -> str:
+    """Whose file it is: "keras", "library" or "user"."""
+    path = os.path.abspath(filename)
+    for name, folders in _libraries():
+        if path.startswith(folders):
+            return name
+    standard = path.startswith(STANDARD) and not any(part in path for part in INSTALLED)
+    generated = filename.startswith("<frozen") or "__autograph_generated_file" in path
+    return "library" if standard or generated or path.startswith(OWN) else "user"
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for module, name in (("tensorflow", "library"), ("numpy", "library"), ("keras", "keras"), ("tf_keras", "keras")):
+        spec = find_spec(module)
+        folders = tuple(os.path.abspath(path) + os.sep for path in (spec and spec.submodule_search_locations) or ())
+        found.append((name, folders))
+    return tuple(found)
+
+
+def place_of(line: Line | None, operation: str | None = None) -> Place | None:
+    """The line with its text; the file relative to the current directory if it lies below it."""
+    if line is None:
+        return None
+    filename, number = line
+    relative = filename if filename.startswith("<") else os.path.relpath(filename)
+    shown = filename if relative.startswith("..") else relative
+    return Place(shown, number, linecache.getline(filename, number).strip(), operation)
+
+
+def at(line: Line | None) -> str:
+    """A line as a sentence refers to it, such as ` at train.py:12`; empty where it is not known."""
+    return "" if line is None else f" at {_short(line)}"
+
+
+def quoted(line: Line | None) -> str:
+    """The text of a line in quotes, with where it stands."""
+    return "the step" if line is None else f"`{linecache.getline(*line).strip()}` ({_short(line)})"
+
+
+def _short(line: Line) -> str:
+    # A diagnosis gives the whole path beside its sentences.
+    return f"{Path(line[0]).name}:{line[1]}"
+
+
+def source_expressions(frame: FrameType | None, method: str) -> list[str]:
+    """The expressions for the sources in the call of a tape's method that a frame is running; empty if unreadable."""
+    call = None if frame is None else Source.executing(frame).node
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method):
+        return []
+    named = [keyword.value for keyword in call.keywords if keyword.arg in ("sources", "source")]
+    return [text for argument in (named or call.args[1:2])[:1] for text in _leaves(argument)]
+
+
+def _leaves(node: ast.expr) -> list[str]:
+    """The leaves of a nested list, tuple or dict, in the order in which TensorFlow flattens it."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [text for item in node.elts for text in _leaves(item)]
+    if isinstance(node, ast.Dict):
+        keys = [ast.unparse(name) if name is not None else "" for name in node.keys]
+        pairs = sorted(zip(keys, node.values, strict=True), key=lambda pair: pair[0])
+        return [text for _, value in pairs for text in _leaves(value)]
+    return [ast.unparse(node)]
+
+
+def start_of_function(line: Line) -> int:
+    """The first line of the innermost function around a line; the line itself where there is none."""
+    around = [node.lineno for node in _functions(line[0]) if node.lineno <= line[1] <= (node.end_lineno or 0)]
+    return max(around, default=line[1])
+
+
+def definition_of(function: Callable[..., Any]) -> Line:
+    """The line on which a function is defined, below its decorators."""
+    code = inspect.unwrap(function).__code__
+    below = {
+        node.decorator_list[0].lineno: node.lineno
+        for node in _functions(code.co_filename)
+        if not isinstance(node, ast.Lambda) and node.decorator_list
+    }
+    return code.co_filename, below.get(code.co_firstlineno, code.co_firstlineno)
+
+
+def _functions(filename: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
+    """All functions in a file; none where it cannot be read."""
+    tree = Source.for_filename(filename).tree
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []

@@ -1,0 +1,100 @@
+"""A source whose gradient is wrong, with all that the rules go by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradcheck.explanation.paths import DependencyPath, PathBreak
+from gradcheck.explanation.record import (
+    CodeRecord,
+    DerivativeCall,
+    Event,
+    RecordedOperation,
+    SourceOrigin,
+    TapeChange,
+)
+from gradcheck.explanation.user_code import place_of
+from gradcheck.result import Cause, Diagnosis, Place
+
+
+@dataclass(frozen=True)
+class LostPart:
+    """What one element of a gradient is (None: no gradient), what it should be, and what it is under a `covering` tape.
+
+    That tape is around the whole computation. `stepwise`: small moves of the source do not move the target, larger ones
+    do. `element` names it, unless it is the only one.
+    """
+
+    given: float | None
+    expected: float | None
+    covering: float | None = None
+    stepwise: bool = False
+    element: str = ""
+
+    @property
+    def size(self) -> float | None:
+        """The part that is missing."""
+        return None if self.expected is None or self.stepwise else self.expected - (self.given or 0.0)
+
+    @property
+    def summary(self) -> str:
+        """How much is lost, as a sentence begins."""
+        if not self.size or self.expected is None:
+            return "TensorFlow sees no path"
+        at = f" at {self.element}" if self.element else ""
+        if self.given is None:
+            return f"all of it is lost, {number(self.size)}{at}"
+        return f"{number(self.size)} of {number(self.expected)} is lost{at}"
+
+    @property
+    def remedied(self) -> str:
+        """What a tape around everything gives, as a sentence ends."""
+        return "" if self.covering is None else f"; a tape around the whole computation gives {number(self.covering)}"
+
+
+@dataclass(frozen=True)
+class WrongGradient:
+    """A derivative's source by its name, the path from it to the targets, and the breaks of that path, in order.
+
+    `wider_tape_helps`: a tape around everything would give the right derivative, so that the breaks are those for the
+    call's own tape; otherwise they are those that no tape can mend.
+    """
+
+    record: CodeRecord
+    call: DerivativeCall
+    name: str
+    origin: SourceOrigin
+    lost: LostPart
+    path: DependencyPath
+    breaks: Sequence[PathBreak]
+    wider_tape_helps: bool
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What happened before the derivative was asked for."""
+        return self.record.before(self.call)
+
+    @property
+    def first(self) -> RecordedOperation:
+        """The operation at the first break."""
+        return self.breaks[0].operation
+
+    def tape_changes(self, change: str) -> list[TapeChange]:
+        """When and where the call's tape was "opened", "closed" or "reset"."""
+        changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
+        return [event for event in changes if event.tape == self.call.tape]
+
+    def diagnosis(self, cause: Cause, evidence: str, remedy: str, where: Place | None = None) -> Diagnosis:
+        """The diagnosis at a place (that of the first break, unless another one is given)."""
+        return Diagnosis(cause, evidence, remedy, where or place(self.first), self.lost.size)
+
+
+def place(operation: RecordedOperation) -> Place | None:
+    """The line that ran an operation."""
+    return place_of(operation.line, operation.name)
+
+
+def number(value: float) -> str:
+    """A number as people read it."""
+    return f"{value:.4g}"

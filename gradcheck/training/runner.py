@@ -1,0 +1,189 @@
+"""Runs a training step again and again from the same state, eagerly; its first runs find the variables to check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager.record import VariableWatcher
+
+from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.state import state_restored
+from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.result import Diagnosis
+from gradcheck.training.python_state import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
+from gradcheck.training.step_recorder import OptimizerCall, StepRecorder
+from gradcheck.training.step_run import StepRun, dense
+
+Array = np.ndarray[Any, Any]
+SLACK = 1e3
+"""Two runs from one state may differ by so many units of roundoff."""
+
+
+class StepRunner:
+    """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked."""
+
+    def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        self.step, self.inputs = step, inputs
+        self.variables: tuple[Any, ...] = ()
+        self._recorder, self._guard = StepRecorder(), SideEffectGuard()
+
+    def mode(self) -> AbstractContextManager[None]:
+        """Where the check runs."""
+        return nullcontext()
+
+    def choose(self, variables: Any) -> list[Any] | None:
+        """Check these variables; None where there are none to choose. Raises TypeError."""
+        if variables is None:
+            return None
+        found = [variables] if variable_of(variables) is not None else list(tf.nest.flatten(variables))
+        wrong = [type(item).__name__ for item in found if variable_of(item) is None]
+        if wrong or not found:
+            kind = wrong[0] if wrong else "nothing"
+            raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
+        self.variables = tuple(map(variable_of, found))
+        return found
+
+    def run(self, *, restore_python: bool = True) -> StepRun:
+        """Run the step and restore what it changed; of Python's state, the generators alone if asked for.
+
+        Raises UnrepeatableStepError for what cannot be restored, RuntimeError where the step raises.
+        """
+        before = tuple(variable.numpy() for variable in self.variables)
+        state = PythonState(self.step, generators_only=not restore_python)
+        try:
+            with state_restored(), self._guard.active(), self._recorder.recording() as recording:
+                with self._environment(before):
+                    returned = self._call()
+                after = self._values()
+        finally:
+            state.restore()
+        return StepRun(returned, self.variables, recording, before, after)
+
+    @contextmanager
+    def _environment(self, values: Sequence[Array]) -> Iterator[None]:
+        """What is set up around a call of the step, its variables having these values."""
+        yield
+
+    def _values(self) -> tuple[Array, ...]:
+        return tuple(variable.numpy() for variable in self.variables)
+
+    def _call(self) -> Any:
+        try:
+            return self.step(*self.inputs)
+        except UnrepeatableStepError:
+            raise
+        except Exception as error:
+            raise RuntimeError(
+                f"step raised {type(error).__name__}: {error}; it has to run before it can be checked"
+            ) from error
+
+    def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
+        """The values of the variables after the optimizers alone were given the same gradients in the same state."""
+        with state_restored():
+            for call in calls:
+                call.repeat(list(zip(call.gradients, call.variables, strict=True)))
+            return self._values()
+
+    def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
+        """Why the variable at a position loses its gradient, where more is known than eager code shows."""
+        return None
+
+
+def prepare(runner: StepRunner, variables: Any) -> list[Any]:
+    """Run a step for the first times; returns the variables that it is checked for, as the caller would name them.
+
+    Without `variables`, these are the trainable ones that the step uses and the loss depends on. Raises TypeError for a
+    step without a loss or gradients, UnrepeatableStepError for what cannot be restored and for two runs that differ.
+    """
+    refuse_iterators(runner.step, runner.inputs)
+    state = PythonState(runner.step)
+    try:
+        found = _first_run(runner, variables)
+        between = PythonState(runner.step)
+        first, second = (runner.run(restore_python=False) for _ in range(2))
+        _refuse_difference(first, second, between.changes())
+    finally:
+        state.restore()
+    return found if variables is not None else _influential(runner, found, second)
+
+
+def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
+    """The variables to check; the first run may build layers, slots and functions."""
+    chosen = runner.choose(variables)
+    if chosen is not None:
+        runner.run(restore_python=False)
+        return chosen
+    with VariableWatcher() as watcher:
+        run = runner.run(restore_python=False)
+    found = _ordered(run, watcher.watched_variables())
+    runner.variables = tuple(map(variable_of, found))
+    if not found:
+        raise ValueError(
+            "the step uses no trainable floating variable; give those to check as variables=[...], "
+            "or check a function of tensors with gradcheck.assert_close(f, x)"
+        )
+    return found
+
+
+def _ordered(run: StepRun, watched: Sequence[Any]) -> list[Any]:
+    """The variables in the order in which gradients come: an optimizer's, or a tape's; then the others."""
+    recording = run.recording
+    listed = [variable for call in recording.optimizer_calls for variable in call.variables]
+    if not listed and recording.tape_gradients:
+        listed = [source for source in recording.tape_gradients[-1].sources if variable_of(source) is not None]
+    unique = {id(variable_of(variable)): variable for variable in (*watched, *listed)}
+    order = dict.fromkeys(id(variable_of(variable)) for variable in (*listed, *watched))
+    return [unique[key] for key in order if variable_of(unique[key]).dtype.name in ROUNDOFF]
+
+
+def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) -> None:
+    """Two runs from the same variables and generators must do the same."""
+    pairs = [(first.loss, second.loss), *zip(first.gradients, second.gradients, strict=True)]
+    arrays = [(dense(one), dense(two)) for one, two in pairs] + list(zip(first.after, second.after, strict=True))
+    if all(_alike(one, two) for one, two in arrays):
+        return
+    if changes:
+        raise UnrepeatableStepError(
+            f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
+            "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
+        )
+    raise UnrepeatableStepError(
+        f"two runs of the step from the same state differ (losses {float(first.loss):.10g} and "
+        f"{float(second.loss):.10g}): it depends on something that is neither a variable nor one of the generators of "
+        "TensorFlow, NumPy and Python, such as a random operation inside of a tf.function, a file or the clock; hand "
+        "that over as an input, or use stateless random operations"
+    )
+
+
+def _alike(one: Array | None, two: Array | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    if one.shape != two.shape:
+        return False
+    size = max(float(np.max(np.abs(value), initial=0.0)) for value in (one, two))
+    slack = SLACK * ROUNDOFF.get(one.dtype.name, 0.0) * (size if np.isfinite(size) else 0.0)
+    same = (one == two) | (np.isnan(one) & np.isnan(two))
+    return bool(np.all(same | (np.abs(one - two) <= slack)))
+
+
+def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list[Any]:
+    """The variables without those that have no gradient and do not change the loss."""
+    kept = []
+    for variable, gradient in zip(found, run.gradients, strict=True):
+        inner = variable_of(variable)
+        before = inner.numpy()
+        if gradient is None:
+            try:
+                inner.assign(before * 1.25 + 0.125)
+                if _alike(dense(runner.run().loss), dense(run.loss)):
+                    continue
+            finally:
+                inner.assign(before)
+        kept.append(variable)
+    runner.variables = tuple(map(variable_of, kept))
+    return kept

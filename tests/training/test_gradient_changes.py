@@ -1,0 +1,96 @@
+"""What was done to gradients is recognised, and what is merely wrong is not taken for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradcheck.training.gradient_changes import averaging, clipping, common_factor, gradient_pairs, unchanged
+
+LIMIT = 0.5
+numbers = st.floats(-9, 9, allow_subnormal=False).map(lambda value: np.float64(round(value, 3)))
+gradients = st.lists(st.lists(numbers, min_size=1).map(np.array), min_size=1)
+
+
+def by_value(taken: list[Any]) -> list[Any]:
+    return [np.clip(gradient, -LIMIT, LIMIT) for gradient in taken]
+
+
+def by_norm(taken: list[Any]) -> list[Any]:
+    return [gradient * min(1.0, LIMIT / max(float(np.linalg.norm(gradient)), 1e-9)) for gradient in taken]
+
+
+def by_global_norm(taken: list[Any]) -> list[Any]:
+    size = float(np.linalg.norm(np.concatenate(taken)))
+    return [gradient * min(1.0, LIMIT / max(size, 1e-9)) for gradient in taken]
+
+
+HOW = {
+    "clip_by_value": (by_value, "clipped by value to at "),
+    "clip_by_norm": (by_norm, "clipped to the norm 0.5 for each variable"),
+    "clip_by_global_norm": (by_global_norm, "clipped to the global norm 0.5 (it was "),
+}
+
+
+@pytest.mark.parametrize("name", HOW)
+@given(taken=gradients)
+def test_a_clip_that_was_seen_is_named(name: str, taken: list[Any]) -> None:
+    clip, expected = HOW[name]
+    used = clip(taken)
+    found = gradient_pairs(taken, used)
+    assert found is not None
+    note = clipping(found, [name])
+    if unchanged(found):
+        assert note is None or note.startswith("clipped")
+    else:
+        assert note is not None
+        assert note.startswith(expected)
+
+
+@pytest.mark.parametrize("name", HOW)
+@given(taken=gradients, wrong=numbers)
+def test_a_wrong_element_beside_a_clip_is_not_excused(name: str, taken: list[Any], wrong: Any) -> None:
+    used = [gradient.copy() for gradient in HOW[name][0](taken)]
+    used[0][0] = used[0][0] - np.sign(taken[0][0] or 1.0) * (abs(wrong) + 0.25) - np.sign(taken[0][0] or 1.0) * 2
+    found = gradient_pairs(taken, used)
+    assert found is not None
+    note = clipping(found, [name])
+    # A clip never turns a gradient round, and one that grows is none.
+    assert note is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
+
+
+@given(taken=gradients, by=st.sampled_from([0.1, 0.5, 2.0, -1.0]))
+def test_a_factor_alone_is_no_clip(taken: list[Any], by: float) -> None:
+    found = gradient_pairs(taken, [by * gradient for gradient in taken])
+    assert found is not None
+    if any(np.any(gradient) for gradient in taken):
+        assert common_factor(found) == pytest.approx(by)
+        assert clipping(found, []) is None
+        assert averaging(found, {3: "3 gradients"}) is None
+
+
+def test_without_a_witness_two_sizes_have_to_become_one() -> None:
+    taken = [np.array([3.0, 12.0, 27.0])]
+    assert clipping(gradient_pairs(taken, [np.array([3.0, 4.0, 4.0])]) or [], []) == "clipped by value to at most 4"
+    assert clipping(gradient_pairs(taken, [np.array([3.0, 12.0, 4.0])]) or [], []) is None
+    assert clipping(gradient_pairs(taken, [np.array([3.0, 4.0, 5.0])]) or [], []) is None
+    two = [np.array([3.0, 4.0]), np.array([5.0, 12.0])]
+    assert clipping(gradient_pairs(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0]) / 13]) or [], []) == (
+        "clipped to the norm 1 for each variable (the longest was 13)"
+    )
+    assert clipping(gradient_pairs(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]) or [], []) is None
+
+
+def test_averages() -> None:
+    taken = [np.array([3.0, 12.0]), None]
+    found = gradient_pairs(taken, [np.array([1.0, 4.0]), None])
+    assert found is not None
+    assert averaging(found, {2: "2 gradients", 3: "the 3 samples of inputs[0]"}) == (
+        "averaged over the 3 samples of inputs[0]"
+    )
+    assert gradient_pairs(taken, [None, None]) is None
+    assert gradient_pairs(taken, [np.array([1.0, np.nan]), None]) is None

@@ -1,0 +1,1 @@
+"""The false-positive filters: each one's own case, which has another verdict without it."""

@@ -1,0 +1,119 @@
+"""Tables of derivatives: tolerances, the excess of an error, the order of kinds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gradcheck.comparison.tables import EXCLUSION, WORD, Comparison, Tolerance, compare, confirmed, stacked
+from gradcheck.numerics.difference import Estimate
+from gradcheck.result import Kind, Reason, Verdict
+
+AGREE, INCONCLUSIVE, MISMATCH = Verdict
+
+
+def entries(**changes: object) -> Comparison:
+    table = {
+        "autodiff": np.array([[1.0, 2.0], [np.nan, 4.0]]),
+        "difference": np.array([[1.0, 3.0], [1.0, 9.0]]),
+        "bound": np.full((2, 2), 0.01),
+        "allowed": np.full((2, 2), 0.1),
+        "verdict": np.array([[AGREE, MISMATCH], [MISMATCH, INCONCLUSIVE]], WORD),
+        "cause": np.array([["", Kind.WRONG_VALUE], [Kind.MISSING, Reason.STAIRCASE]], WORD),
+        "at_kink": np.zeros((2, 2), bool),
+    }
+    return Comparison(**{**table, **changes})  # type: ignore[arg-type]
+
+
+def settled(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Comparison:
+    values = np.array(difference)
+    whole = np.full(values.shape, bound)
+    estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape))
+    return compare(np.array(autodiff), estimate, Tolerance(), np.zeros(values.shape), factor=1.0)
+
+
+def test_the_design_asks_for_a_factor_of_ten() -> None:
+    assert EXCLUSION == 10.0
+
+
+def test_tolerance_is_absolute_plus_relative() -> None:
+    wanted = Tolerance(rtol=0.1, atol=2.0).of(np.array([0.0, -10.0, np.nan, np.inf]))
+    np.testing.assert_allclose(wanted, [2.0, 3.0, 2.0, 2.0])
+    assert Tolerance(rtol=0.0).given
+    assert not Tolerance().given
+    assert Tolerance().of(np.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_kinds_come_with_the_most_severe_first() -> None:
+    assert entries().kinds() == (Kind.MISSING, Kind.WRONG_VALUE)
+    assert entries().reasons() == (Reason.STAIRCASE,)
+    assert entries().any(INCONCLUSIVE)
+    assert not entries(verdict=np.full((2, 2), AGREE, WORD)).any(INCONCLUSIVE)
+
+
+def test_excess() -> None:
+    np.testing.assert_allclose(entries().excess(), [[0.0, 10.0], [np.inf, 0.0]])
+
+
+def test_stacked_flattens_all_tables() -> None:
+    whole = stacked([entries(), entries()])
+    assert whole.verdict.tolist() == [AGREE, MISMATCH, MISMATCH, INCONCLUSIVE] * 2
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("cause", [*Kind, *Reason])
+def test_the_longest_words_fit(verdict: Verdict, cause: Kind | Reason) -> None:
+    one = Comparison.agreeing(*np.zeros((4, 1))).marked(np.ones(1, bool), verdict, cause)
+    assert (one.verdict.tolist(), one.cause.tolist()) == ([verdict], [cause])
+    assert (one.verdict.dtype, one.cause.dtype) == (WORD, WORD)
+    assert one.where(verdict, cause).all()
+    assert not any(one.where(other).any() for other in Verdict if other != verdict)
+
+
+def test_all_entries_agree_until_they_are_marked() -> None:
+    table = settled([1.0, 2.0], [1.0, 3.0], 1e-9, conclusive=True)
+    assert table.verdict.tolist() == [AGREE, MISMATCH]
+    assert table.cause.tolist() == ["", Kind.WRONG_VALUE]
+    agreed = table.agreed(np.array([False, True]))
+    assert (agreed.verdict.tolist(), agreed.cause.tolist()) == ([AGREE, AGREE], ["", ""])
+
+
+def test_a_given_tolerance_that_is_finer_than_the_bound_is_inconclusive() -> None:
+    estimate = Estimate(np.array([1.0, 0.0]), np.array([1e-3, 1e-3]), np.ones(2, bool), np.ones(2))
+    table = compare(np.array([1.0, 0.0]), estimate, Tolerance(rtol=1e-6), np.zeros(2), factor=1.0)
+    assert table.verdict.tolist() == [INCONCLUSIVE, AGREE], "zero within its bound needs no relative resolution"
+
+
+def test_places_stay_with_the_first() -> None:
+    placed = replace(entries(), columns=(3, 4), rows=(None, 1), alone="one")
+    assert confirmed(placed, entries()).columns == (3, 4)
+    assert placed.turned.autodiff.tolist()[0][1] != placed.turned.autodiff.tolist()[0][0]
+    assert placed.turned.alone == "one"
+
+
+def test_a_rescued_entry_carries_the_difference_that_rescued_it() -> None:
+    vague = settled([1.0], [0.0], np.inf, conclusive=False)
+    sharp = settled([1.0], [1.0], 1e-9, conclusive=True)
+    table = confirmed(vague, sharp)
+    assert table.verdict.tolist() == [AGREE]
+    assert (table.difference[0], table.bound[0]) == (1.0, 1e-9)
+    assert table.allowed[0] == sharp.allowed[0]
+
+
+def test_a_mismatch_needs_both_tableaux() -> None:
+    wrong = settled([1.0], [2.0], 1e-9, conclusive=True)
+    right = settled([1.0], [1.0], 1e-9, conclusive=True)
+    vague = settled([1.0], [2.0], 1e-9, conclusive=False)
+    assert confirmed(wrong, wrong).verdict.tolist() == [MISMATCH]
+    assert confirmed(wrong, right).verdict.tolist() == [AGREE]
+    assert confirmed(wrong, vague).reasons() == (Reason.ILL_CONDITIONED,)
+    assert confirmed(right, wrong).verdict.tolist() == [AGREE]
+
+
+def test_wrong_values_get_their_names() -> None:
+    wrong = settled([1.0, np.nan, 0.0], [2.0, 2.0, 2.0], 1e-9, conclusive=True)
+    named = wrong.named(np.array([False, False, True]))
+    assert named.cause.tolist() == [Kind.WRONG_VALUE, Kind.NON_FINITE, Kind.MISSING]
+    assert wrong.named().kinds() == (Kind.NON_FINITE, Kind.WRONG_VALUE)
