@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
-from gradcheck.hunt import modes
+from gradcheck.hunt import trial
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.derivative import close, derivative, values
 from gradcheck.hunt.events import State
@@ -97,7 +97,7 @@ def verdict_on(example: Derivative) -> OrderResult:
     order, graph = example.order, example.graph
     vector = np.concatenate([to_coordinates(part.array()) for part in example.direction]) if order == 2 else None
     weights = to_coordinates(example.cotangent.array().astype(output.dtype, copy=False))
-    return modes.check(graph, (order,), example.taken, weights=weights, vector=vector).result.orders[order]
+    return trial.run(graph, (order,), weights=weights, vector=vector, mode=example.taken).result.orders[order]
 
 
 def output_of(example: Derivative) -> Array:
