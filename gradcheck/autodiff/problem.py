@@ -115,7 +115,7 @@ class Problem(Protocol):
 
     `roundoff` is that of `values`, `gradient_roundoff` that of `gradients_at`, `precision` that of the derivatives
     under test. `terms` is the largest magnitude that is known to go into a value: the scale of what may cancel.
-    `smooth` promises that the function has no kink at the point, so that nobody needs to look for one.
+    `smooth` promises that the function has no kink at the point, so that none is looked for.
     """
 
     @property
