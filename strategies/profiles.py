@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `dev` for everyday runs, `ci` always the same, `nightly` a long hunt."""
+"""Hypothesis profiles: `ci` for tests, always the same examples; `dev` for a hunt, `nightly` for a long one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, MultiplexedDatabase
 
-DEFAULT = "dev"
+TESTS, HUNT = "ci", "dev"
 EXAMPLES = {"dev": 10, "ci": 10, "nightly": 1000}
 # Without Phase.explain: the blame names the culprit, and explaining costs as much again as shrinking.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
@@ -31,10 +31,19 @@ def register(folder: Path) -> None:
             deadline=None,
             phases=PHASES,
             suppress_health_check=[HealthCheck.too_slow],
-            derandomize=name == "ci",
-            database=None if name == "ci" else kept,
+            derandomize=name == TESTS,
+            database=None if name == TESTS else kept,
             print_blob=True,
         )
+
+
+def chosen(profile: str | None, seed: object = None) -> str:
+    """The profile of a pytest run: the one that was named; else a seed asks for a hunt; else the tests' fixed examples.
+
+    >>> chosen(None), chosen(None, seed=7), chosen("nightly")
+    ('ci', 'dev', 'nightly')
+    """
+    return profile or (TESTS if seed is None else HUNT)
 
 
 def database(folder: Path) -> ExampleDatabase:

@@ -19,7 +19,7 @@ NAMES = "abdefghijklmnopqrs"
 INDENT = "    "
 
 
-class Text:
+class ProgramText:
     """A module with variables x and w, a constant c, and a function `program`; `planted` is the line that breaks it."""
 
     def __init__(self, draw: Draw) -> None:
@@ -36,7 +36,7 @@ class Text:
         """One of several, the simplest first."""
         return options[index(self.draw, len(options))]
 
-    def flag(self, share: int = 2) -> bool:
+    def chance(self, share: int = 2) -> bool:
         """True in one case of `share`; shrinks to False."""
         return index(self.draw, share) == share - 1
 
@@ -52,7 +52,7 @@ class Text:
         yield
         self.depth -= 1
 
-    def made(self, expression: str, planted: bool = False) -> str:
+    def assign(self, expression: str, planted: bool = False) -> str:
         """A new name for the value of an expression."""
         name = next(self.names)
         self.add(f"{name} = {expression}", planted)
@@ -62,7 +62,7 @@ class Text:
         """Some operations one after another, from `name` on."""
         count = least + index(self.draw, 3)
         for _ in range(count):
-            name = self.made(self.choice(operations).format(name))
+            name = self.assign(self.choice(operations).format(name))
         return name
 
     def literal(self) -> str:
@@ -74,7 +74,7 @@ class Text:
         return row if self.shape == "vector" else f"[{row}, [{one[2]}, {one[3]}]]"
 
     def module(self) -> tuple[str, int | None]:
-        """The whole text, and the number of the planted line in it."""
+        """The whole program, and the number of the planted line in it."""
         plain = "" if self.trainable else ", trainable=False"
         head = [
             *("import numpy as np", "import tensorflow as tf", ""),
@@ -88,147 +88,144 @@ class Text:
         planted = next((number for number, (_, here) in enumerate(lines, 1) if here), None)
         return "\n".join(line for line, _ in lines) + "\n", planted
 
+    def open_tape(self) -> str:
+        """The line that opens a tape."""
+        return f"with tf.GradientTape({'persistent=True' if self.chance(4) else ''}) as tape:"
 
-def tape(text: Text) -> str:
-    """The line that opens a tape."""
-    return f"with tf.GradientTape({'persistent=True' if text.flag(4) else ''}) as tape:"
+    def loss_of(self, name: str) -> str:
+        """A loss: the sum of a value, of a value times c, its double or its mean."""
+        form = self.choice(("tf.reduce_sum({0})", "tf.reduce_sum({0} * c)", "{0} * 2.0", "tf.reduce_mean({0})"))
+        return self.assign(form.format(name))
 
-
-def ended(text: Text, name: str) -> str:
-    """The loss: the sum of a value, of a value times w, or the value itself."""
-    form = text.choice(("tf.reduce_sum({0})", "tf.reduce_sum({0} * c)", "{0} * 2.0", "tf.reduce_mean({0})"))
-    return text.made(form.format(name))
-
-
-def closing(text: Text, loss: str, source: str = "x") -> None:
-    """Asks for the gradient, alone or in a list or dict, and returns it."""
-    form = text.choice(("{0}", "[{0}]", "dict(a={0})"))
-    text.add(f"return tape.gradient({loss}, {form.format(source)})")
+    def return_gradient(self, loss: str, source: str = "x") -> None:
+        """Takes the gradient, alone or in a list or dict, and returns it."""
+        form = self.choice(("{0}", "[{0}]", "dict(a={0})"))
+        self.add(f"return tape.gradient({loss}, {form.format(source)})")
 
 
-def whole(text: Text) -> None:
+def everything_inside(program: ProgramText) -> None:
     """A5: everything inside the tape."""
-    with text.block(tape(text)):
-        loss = ended(text, text.chain("x", least=1))
-    closing(text, loss)
+    with program.block(program.open_tape()):
+        loss = program.loss_of(program.chain("x", least=1))
+    program.return_gradient(loss)
 
 
-def two_sources(text: Text) -> None:
+def two_sources(program: ProgramText) -> None:
     """D2: several sources."""
-    with text.block(tape(text)):
-        loss = text.made(f"tf.reduce_sum({text.chain('x', least=1)} * {text.chain('w', least=1)})")
-    text.add(f"return tape.gradient({loss}, {text.choice(('[x, w]', 'dict(x=x, w=w)'))})")
+    with program.block(program.open_tape()):
+        loss = program.assign(f"tf.reduce_sum({program.chain('x', least=1)} * {program.chain('w', least=1)})")
+    program.add(f"return tape.gradient({loss}, {program.choice(('[x, w]', 'dict(x=x, w=w)'))})")
 
 
-def watched_tensor(text: Text) -> None:
+def watched_tensor(program: ProgramText) -> None:
     """D5: a tensor that is watched."""
-    with text.block(tape(text)):
-        text.add("tape.watch(c)")
-        loss = ended(text, text.chain("c", least=1))
-    closing(text, loss, source="c")
+    with program.block(program.open_tape()):
+        program.add("tape.watch(c)")
+        loss = program.loss_of(program.chain("c", least=1))
+    program.return_gradient(loss, source="c")
 
 
-def only_watched(text: Text) -> None:
+def only_watched(program: ProgramText) -> None:
     """D6: watch_accessed_variables=False, and the variable is watched."""
-    with text.block("with tf.GradientTape(watch_accessed_variables=False) as tape:"):
-        text.add("tape.watch(x)")
-        loss = ended(text, text.chain("x", least=1))
-    closing(text, loss)
+    with program.block("with tf.GradientTape(watch_accessed_variables=False) as tape:"):
+        program.add("tape.watch(x)")
+        loss = program.loss_of(program.chain("x", least=1))
+    program.return_gradient(loss)
 
 
-def watched_untrainable(text: Text) -> None:
+def watched_untrainable(program: ProgramText) -> None:
     """A variable that is not trainable, watched."""
-    text.trainable = False
-    with text.block(tape(text)):
-        text.add("tape.watch(x)")
-        loss = ended(text, text.chain("x", least=1))
-    closing(text, loss)
+    program.trainable = False
+    with program.block(program.open_tape()):
+        program.add("tape.watch(x)")
+        loss = program.loss_of(program.chain("x", least=1))
+    program.return_gradient(loss)
 
 
-def intermediate(text: Text) -> None:
+def intermediate(program: ProgramText) -> None:
     """D7: with respect to a value in between."""
-    with text.block(tape(text)):
-        middle = text.made(text.choice(NONLINEAR).format("x"))
-        loss = ended(text, text.chain(middle, least=1))
-    closing(text, loss, source=middle)
+    with program.block(program.open_tape()):
+        middle = program.assign(program.choice(NONLINEAR).format("x"))
+        loss = program.loss_of(program.chain(middle, least=1))
+    program.return_gradient(loss, source=middle)
 
 
-def asked_twice(text: Text) -> None:
+def persistent(program: ProgramText) -> None:
     """D8: a persistent tape."""
-    with text.block("with tf.GradientTape(persistent=True) as tape:"):
-        middle = text.chain("x", least=1)
-        loss = ended(text, middle)
-    text.add(f"return tape.gradient({middle}, x), tape.gradient({loss}, x)")
+    with program.block("with tf.GradientTape(persistent=True) as tape:"):
+        middle = program.chain("x", least=1)
+        loss = program.loss_of(middle)
+    program.add(f"return tape.gradient({middle}, x), tape.gradient({loss}, x)")
 
 
-def second(text: Text) -> None:
+def second(program: ProgramText) -> None:
     """B4: the second derivative."""
-    with text.block("with tf.GradientTape() as outer:"):
-        with text.block("with tf.GradientTape() as inner:"):
-            value = text.chain(text.made(text.choice(NONLINEAR).format("x")))
-        first = text.made(f"inner.gradient({value}, x)")
-    text.add(f"return {first}, outer.gradient({first}, x)")
+    with program.block("with tf.GradientTape() as outer:"):
+        with program.block("with tf.GradientTape() as inner:"):
+            value = program.chain(program.assign(program.choice(NONLINEAR).format("x")))
+        first = program.assign(f"inner.gradient({value}, x)")
+    program.add(f"return {first}, outer.gradient({first}, x)")
 
 
-def siblings(text: Text) -> None:
+def siblings(program: ProgramText) -> None:
     """B1: two tapes in one `with`."""
-    with text.block("with tf.GradientTape() as one, tf.GradientTape() as two:"):
-        middle = text.chain("x", least=1)
-        loss = ended(text, middle)
-    text.add(f"return one.gradient({middle}, x), two.gradient({loss}, x)")
+    with program.block("with tf.GradientTape() as one, tf.GradientTape() as two:"):
+        middle = program.chain("x", least=1)
+        loss = program.loss_of(middle)
+    program.add(f"return one.gradient({middle}, x), two.gradient({loss}, x)")
 
 
-def branch(text: Text) -> None:
+def branch(program: ProgramText) -> None:
     """D11: an `if` decides."""
-    with text.block(tape(text)):
-        with text.block("if tf.reduce_sum(w) > 0.5:"):
-            text.add(f"z = {text.choice(NONLINEAR).format('x')}")
-        with text.block("else:"):
-            text.add(f"z = {text.choice(NONLINEAR).format('x')}")
-        loss = ended(text, text.chain("z"))
-    closing(text, loss)
+    with program.block(program.open_tape()):
+        with program.block("if tf.reduce_sum(w) > 0.5:"):
+            program.add(f"z = {program.choice(NONLINEAR).format('x')}")
+        with program.block("else:"):
+            program.add(f"z = {program.choice(NONLINEAR).format('x')}")
+        loss = program.loss_of(program.chain("z"))
+    program.return_gradient(loss)
 
 
-def loop(text: Text) -> None:
+def loop(program: ProgramText) -> None:
     """A loop of a few rounds."""
-    with text.block(tape(text)):
-        text.add("z = x")
-        with text.block(f"for _ in range({text.choice(('2', '3'))}):"):
-            text.add(f"z = {text.choice(('tf.sin(z)', 'tf.tanh(z) + c', 'z * 0.5 + w'))}")
-        loss = ended(text, "z")
-    closing(text, loss)
+    with program.block(program.open_tape()):
+        program.add("z = x")
+        with program.block(f"for _ in range({program.choice(('2', '3'))}):"):
+            program.add(f"z = {program.choice(('tf.sin(z)', 'tf.tanh(z) + c', 'z * 0.5 + w'))}")
+        loss = program.loss_of("z")
+    program.return_gradient(loss)
 
 
-def zeros(text: Text) -> None:
+def zeros(program: ProgramText) -> None:
     """D17: zeros for what the loss does not depend on."""
-    with text.block(tape(text)):
-        loss = ended(text, text.chain("x", least=1))
-    text.add(f"return tape.gradient({loss}, [x, w], unconnected_gradients=tf.UnconnectedGradients.ZERO)")
+    with program.block(program.open_tape()):
+        loss = program.loss_of(program.chain("x", least=1))
+    program.add(f"return tape.gradient({loss}, [x, w], unconnected_gradients=tf.UnconnectedGradients.ZERO)")
 
 
-def independent(text: Text) -> None:
+def independent(program: ProgramText) -> None:
     """D4: None for a constant that the loss does not use."""
-    with text.block(tape(text)):
-        loss = ended(text, text.chain("x", least=1))
-    text.add(f"return tape.gradient({loss}, [x, w])")
+    with program.block(program.open_tape()):
+        loss = program.loss_of(program.chain("x", least=1))
+    program.add(f"return tape.gradient({loss}, [x, w])")
 
 
-def logged(text: Text) -> None:
+def logged(program: ProgramText) -> None:
     """Something is computed on the side, while recording is stopped or in NumPy, that the loss does not use."""
-    with text.block(tape(text)):
-        middle = text.chain("x", least=1)
-        if text.traced or text.flag():
-            with text.block("with tape.stop_recording():"):
-                text.made(f"tf.reduce_max(tf.stop_gradient({middle}))")
+    with program.block(program.open_tape()):
+        middle = program.chain("x", least=1)
+        if program.traced or program.chance():
+            with program.block("with tape.stop_recording():"):
+                program.assign(f"tf.reduce_max(tf.stop_gradient({middle}))")
         else:
-            text.made(f"np.max({middle}.numpy())")
-        loss = ended(text, middle)
-    closing(text, loss)
+            program.assign(f"np.max({middle}.numpy())")
+        loss = program.loss_of(middle)
+    program.return_gradient(loss)
 
 
-def right_custom(text: Text) -> None:
+def right_custom(program: ProgramText) -> None:
     """A gradient that somebody wrote by hand, and that is right."""
-    value, gradient = text.choice(
+    value, gradient = program.choice(
         (
             ("u * tf.sigmoid(u)", "dy * tf.sigmoid(u) * (1.0 + u * (1.0 - tf.sigmoid(u)))"),
             ("tf.square(u)", "2.0 * dy * u"),
@@ -236,29 +233,38 @@ def right_custom(text: Text) -> None:
         )
     )
     lines = ("@tf.custom_gradient", "def made(u):", f"    return {value}, lambda dy: {gradient}", "", "")
-    text.before += [(line, False) for line in lines]
-    with text.block(tape(text)):
-        loss = ended(text, text.chain(text.made(f"made({text.chain('x')})")))
-    closing(text, loss)
+    program.before += [(line, False) for line in lines]
+    with program.block(program.open_tape()):
+        loss = program.loss_of(program.chain(program.assign(f"made({program.chain('x')})")))
+    program.return_gradient(loss)
 
 
-def moved(text: Text) -> None:
+def moved(program: ProgramText) -> None:
     """A training step: the variables move after the gradient was taken."""
-    with text.block(tape(text)):
-        loss = ended(text, text.chain("x", least=1))
-    text.add(f"g = tape.gradient({loss}, x)")
-    text.add("x.assign_sub(0.1 * g)")
-    text.add("return g")
+    with program.block(program.open_tape()):
+        loss = program.loss_of(program.chain("x", least=1))
+    program.add(f"g = tape.gradient({loss}, x)")
+    program.add("x.assign_sub(0.1 * g)")
+    program.add("return g")
 
 
-def jacobian(text: Text) -> None:
+def jacobian(program: ProgramText) -> None:
     """A Jacobian of a value with respect to x."""
-    with text.block(tape(text)):
-        value = text.chain("x", least=1)
-    text.add(f"return tape.jacobian({value}, x)")
+    with program.block(program.open_tape()):
+        value = program.chain("x", least=1)
+    program.add(f"return tape.jacobian({value}, x)")
 
 
-RIGHT: tuple[Callable[[Text], None], ...] = (
-    *(whole, two_sources, watched_tensor, only_watched, watched_untrainable, intermediate, asked_twice, second),
+RIGHT: tuple[Callable[[ProgramText], None], ...] = (
+    *(
+        everything_inside,
+        two_sources,
+        watched_tensor,
+        only_watched,
+        watched_untrainable,
+        intermediate,
+        persistent,
+        second,
+    ),
     *(siblings, branch, loop, zeros, independent, logged, right_custom, moved, jacobian),
 )

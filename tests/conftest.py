@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,9 @@ profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`dev`, or the reproducible `ci` where CI is set, unless `--hypothesis-profile=` names another."""
-    if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("ci" if os.environ.get("CI") else profiles.DEFAULT)
+    """Fixed examples, unless the options ask for a hunt."""
+    seed = config.getoption("--hypothesis-seed")
+    settings.load_profile(profiles.chosen(config.getoption("--hypothesis-profile"), seed))
 
 
 @pytest.fixture(autouse=True)

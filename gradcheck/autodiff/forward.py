@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, dense, pullbacks
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, gradient_of, pullbacks
 
 
 def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:
@@ -54,10 +54,7 @@ def forward_over_reverse(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
 ) -> SecondPullbacks:
     """The gradient g of <cotangent, y>, and how it moves along each direction. Raises DerivativeRaisedError."""
-
-    def gradient(inner: Tensors) -> Tensors:
-        return [dense(part) for part in pullbacks(forward, inner, [cotangent])[0]]
-
+    gradient = gradient_of(forward, cotangent)
     taken = gradient(sources)
     connected = [place for place, part in enumerate(taken) if part is not None]
 

@@ -21,7 +21,7 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Sequence[Any]
     DerivativeRaisedError where the callable throws.
     """
     if not callable(gradient):
-        fixed = arranged(function, gradient)
+        fixed = _by_source(function, gradient)
         return lambda tensors: fixed
 
     def given(tensors: Sequence[Any]) -> list[Any]:
@@ -30,12 +30,12 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Sequence[Any]
             result = gradient(*function.arguments.rebuilt(free))
         except Exception as error:
             raise DerivativeRaisedError(1, error) from error
-        return arranged(function, result)
+        return _by_source(function, result)
 
     return given
 
 
-def arranged(function: Function, gradient: Any) -> list[Any]:
+def _by_source(function: Function, gradient: Any) -> list[Any]:
     """The gradients in the order of the sources.
 
     They may come in the structure of the inputs, or as one list for all sources (or for all inputs, None standing for
@@ -106,8 +106,8 @@ def _constant(item: Any, source: Source) -> Any:
 
 Array = np.ndarray[Any, Any]
 
-KEPT = 2
-"""So many tables of values are remembered."""
+CACHED = 2
+"""So many tables of values are kept."""
 
 
 class Problem(Protocol):
@@ -147,7 +147,7 @@ class Problem(Protocol):
         ...
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The largest `steps` (k,) along directions (k, n), smaller where an input would leave its set."""
+        """The largest `steps` (k,) along directions (k, n), smaller where an input would violate its constraint."""
         ...
 
     def values(self, points: Array) -> Array:
@@ -173,7 +173,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class TapeProblem:
-    """Somebody's function under our tapes: derivatives of `function`, differences of its float64 form `wide` if any."""
+    """A user's function: derivatives of `function` with tapes, values of its float64 form `wide` if it has one."""
 
     function: Function
     wide: Function | None = None
@@ -205,7 +205,7 @@ class TapeProblem:
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
     def perturbed(self, draw: int) -> TapeProblem:
-        """Itself: what somebody's function computes inside is out of reach."""
+        """Itself: what a user's function computes inside is out of reach."""
         return self
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
@@ -215,26 +215,26 @@ class TapeProblem:
         # Second order asks for the points of first order again, once for every cotangent.
         key = points.tobytes()
         if key not in self._latest:
-            for old in list(self._latest)[: 1 - KEPT]:
+            for old in list(self._latest)[: 1 - CACHED]:
                 del self._latest[old]
             self._latest[key] = (self.wide or self.function).values(points)
         return self._latest[key]
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
-        return self._taken(lambda: self.function.pullbacks(cotangents, point), len(cotangents), point)
+        return self._or_undefined(lambda: self.function.pullbacks(cotangents, point), len(cotangents), point)
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         function = self.wide or self.function
         return np.concatenate(
             [
-                self._taken(lambda at=point: function.pullbacks(cotangent[None, :], at), 1, point).values  # type: ignore[misc]
+                self._or_undefined(lambda at=point: function.pullbacks(cotangent[None, :], at), 1, point).values  # type: ignore[misc]
                 for point in points
             ]
         )
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         second = self.function.second_pullbacks
-        return self._taken(lambda: second(cotangent, directions, point).products, len(directions), point)
+        return self._or_undefined(lambda: second(cotangent, directions, point).products, len(directions), point)
 
     def gap(self, cotangents: Array, point: Array) -> Array | None:
         """The gradients (k, n) in the dtype given less those of the float64 form; None where there is none.
@@ -251,8 +251,8 @@ class TapeProblem:
         assert self.wide is not None
         return gradient_matrix(self.wide.pullbacks(cotangents, point), self.function.sources).values
 
-    def _taken(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
-        """Beside the inputs given, NaN where the function throws or a constraint is violated: outside of the domain."""
+    def _or_undefined(self, rows: Callable[[], list[list[Any]]], count: int, point: Array | None) -> Gradients:
+        """The gradients; NaN where a constraint is violated or where, other than at the inputs given, `f` throws."""
         outside = Gradients.undefined(count, self.point.size)
         if point is not None and not self.function.contains(point):
             return outside
@@ -267,7 +267,7 @@ class TapeProblem:
 
 @dataclass(frozen=True)
 class GivenProblem(TapeProblem):
-    """Differences of the sum of the function's outputs, a gradient of that sum which somebody else computed.
+    """The sum of the function's outputs, and a gradient of that sum which the caller computed.
 
     `given` maps the sources' tensors to one tensor or None a source.
     """
@@ -287,7 +287,7 @@ class GivenProblem(TapeProblem):
             row = self.given(self.function.tensors(self.point if point is None else point))
             return [row for _ in cotangents]
 
-        return self._taken(rows, len(cotangents), point).scaled(cotangents[:, 0])
+        return self._or_undefined(rows, len(cotangents), point).scaled(cotangents[:, 0])
 
     def _wide_gradients(self, cotangents: Array, point: Array) -> Array:
         assert self.wide is not None

@@ -53,20 +53,17 @@ def second_pullbacks(
 
     For a right second derivative that is the Hessian-vector product (reverse over reverse).
     """
-
-    def first(inner: Tensors) -> Tensors:
-        return pullbacks(forward, inner, [cotangent])[0]
-
-    return differentiate(first, sources, directions)
+    return differentiate(gradient_of(forward, cotangent), sources, directions)
 
 
-def differentiate(first: Forward, sources: Tensors, directions: Sequence[Tensors]) -> SecondPullbacks:
-    """The same for any function `first` that computes the gradient, such as a hand-written one."""
+def gradient_of(forward: Forward, cotangent: Tensors) -> Forward:
+    """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
+    return lambda sources: [dense(part) for part in pullbacks(forward, sources, [cotangent])[0]]
 
-    def dense_first(inner: Tensors) -> Tensors:
-        return [dense(part) for part in first(inner)]
 
-    tape, gradient = watched(dense_first, sources, persistent=len(directions) > 1)
+def differentiate(gradient_function: Forward, sources: Tensors, directions: Sequence[Tensors]) -> SecondPullbacks:
+    """The same for any function that computes the gradient (of dense tensors or None), such as a hand-written one."""
+    tape, gradient = watched(gradient_function, sources, persistent=len(directions) > 1)
     connected = [i for i, part in enumerate(gradient) if part is not None]
     products = [
         pulled_back(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
@@ -118,10 +115,7 @@ def jacobian_second_pullbacks(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors], *, pfor: bool
 ) -> SecondPullbacks:
     """The gradient of <cotangent, y>, and each direction times the Jacobian of that. Raises DerivativeRaisedError."""
-
-    def gradient(inner: Tensors) -> Tensors:
-        return [dense(part) for part in pullbacks(forward, inner, [cotangent])[0]]
-
+    gradient = gradient_of(forward, cotangent)
     return SecondPullbacks(*_contracted(gradient, sources, directions, pfor=pfor, order=2))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 from unittest import SkipTest
 
@@ -21,11 +21,10 @@ from gradcheck.defects.records import Defect
 from gradcheck.hunt import modes, monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.evidence import check_alone, completed, elements
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.evidence import completed
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -81,7 +80,7 @@ def examine(
         raise SkipTest("the time for hunting is over")
     now.begin(operation, order, mode)
     now.before(lambda: graph)
-    checked = trial.run(graph, (order,)) if mode == PLAIN else modes.run(graph, (order,), mode)
+    checked = modes.check(graph, (order,), mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked)
@@ -129,7 +128,7 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
     values = values_of(graph)
-    position = modes.culprit(graph, order, checked.mode)
+    position = trial.culprit(graph, order, partial(check_alone, mode=checked.mode))
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
@@ -140,29 +139,27 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         node.op,
         position,
         trigger([values[parent] for parent in node.parents]),
-        _cotangent(values[-1], findings[0].output if checked.kinks else None),
-        _direction(graph, values[-1]) if order == 2 else (),
+        _cotangent(checked, values[-1], findings[0].output),
+        () if checked.direction is None else _direction(graph, checked.direction),
         current(monitor.current().seed),
         values=tuple(literal(value) for value in values),
+        elements=elements(checked, order),
         path=checked.mode.path,
         mode=checked.mode.mode,
     )
 
 
-def _cotangent(output: Array, element: int | None) -> Input:
-    count = coordinate_count(output.shape, str(output.dtype))
-    row = trial.cotangent(count) if element is None else np.eye(count)[element]
+def _cotangent(checked: Trial, output: Array, element: int | None) -> Input:
+    """The trial's cotangent; at a kink, where the outputs are compared one by one, that of the one that is wrong."""
+    one_by_one = checked.kinks and element is not None
+    row = np.eye(checked.cotangent.size)[element] if one_by_one else checked.cotangent
     return literal(from_coordinates(row, output.shape, str(output.dtype)))
 
 
-def _direction(graph: Graph, output: Array) -> tuple[Input, ...]:
-    point = GraphProblem(graph, tuple(output.shape), str(output.dtype), smooth=True).point
-    vector, parts, start = trial.direction(point), [], 0
-    for value in graph.inputs:
-        stop = start + coordinate_count(value.shape, value.dtype)
-        parts.append(literal(from_coordinates(vector[start:stop], value.shape, value.dtype)))
-        start = stop
-    return tuple(parts)
+def _direction(graph: Graph, vector: Array) -> tuple[Input, ...]:
+    stops = np.cumsum([coordinate_count(value.shape, value.dtype) for value in graph.inputs])
+    parts = zip(np.split(vector, stops[:-1]), graph.inputs, strict=True)
+    return tuple(literal(from_coordinates(part, value.shape, value.dtype)) for part, value in parts)
 
 
 def _text(checked: Trial) -> str:

@@ -47,8 +47,9 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class ElementCheck:
-    """One coordinate of the derivative as the trial compared it; it may be off by `allowed` before that is noticed."""
+    """A coordinate of the derivative as the trial compared it; it may be off by `allowed` before that is noticed."""
 
+    coordinate: int
     verdict: Verdict
     autodiff: float
     difference: float
@@ -57,9 +58,12 @@ class ElementCheck:
 
     @property
     def excess(self) -> float:
-        """The error over what is allowed; NaN where autodiff or the estimate is not finite."""
+        """The error over what is allowed; infinite where autodiff is not finite, 0 where nobody can tell."""
+        if self.verdict == Verdict.INCONCLUSIVE:
+            return 0.0
         gap = abs(self.autodiff - self.difference)
-        return gap / self.allowed if self.allowed else gap and math.inf
+        ratio = gap / self.allowed if self.allowed else gap and math.inf
+        return math.inf if math.isnan(ratio) else ratio
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,8 @@ class GraphFinding:
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `trigger` says in a few words
     what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
-    input. `values` are those at all positions, `nodes` what blaming found, `elements` the trial's comparison, one entry
-    a coordinate of the inputs, `curve` the step-size curve of the worst of them; all of these may be left out.
+    input. `values` are those at all positions, `nodes` what blaming found, `elements` the coordinates that the
+    trial compared one by one, `curve` the step-size curve of the worst of them; all of these may be left out.
 
     >>> from gradcheck.graphs.graph import Node
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.hunt import trial
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.trial import Bench, Trial
-from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.hunt.trial import Bench, Outcome, Trial
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 VALUES = 1e-4
@@ -44,21 +43,25 @@ def run(
     try:
         result = _beside_plain(bench, order)
         if result is not None:
-            return Trial(graph, Result({order: result}), bench.stands, 0.0, mode)
+            return bench.trial({order: Outcome(result)})
         _refuse_other_values(bench)
         checked = trial.run(graph, orders, weights=weights, vector=vector, mode=mode)
     except ModeUnavailableError as error:
         result = undecided(order, Reason.CANNOT_RUN, str(error))
-        return Trial(graph, Result({order: result}), bench.stands, 0.0, mode)
+        return bench.trial({order: Outcome(result)})
     plain = trial.run(graph, orders, weights=weights, vector=vector)
     if mode != PLAIN and plain.result.verdict == Verdict.MISMATCH:
         return plain
     return _named(checked, plain.result.orders[order])
 
 
-def culprit(graph: Graph, order: int, mode: Mode) -> int | None:
-    """The position of the first node whose own derivative is wrong in a mode; None where only the whole is."""
-    return trial.culprit(graph, order, trial.run if mode == PLAIN else partial(run, mode=mode))
+def check(
+    graph: Graph, orders: tuple[int, ...], mode: Mode, *, weights: Array | None = None, vector: Array | None = None
+) -> Trial:
+    """The check of a graph's derivative in any mode: `trial.run` for the plain one, else `run`."""
+    if mode == PLAIN:
+        return trial.run(graph, orders, weights=weights, vector=vector)
+    return run(graph, orders, mode, weights=weights, vector=vector)
 
 
 def _beside_plain(bench: Bench, order: int) -> OrderResult | None:
@@ -113,9 +116,9 @@ def _close(one: Array, other: Array, allowed: Array) -> Array:
 
 def _named(checked: Trial, plain: OrderResult) -> Trial:
     """The trial with findings that name the mode."""
-    ((order, result),) = checked.result.orders.items()
-    findings = tuple(_finding(finding, checked.mode, plain) for finding in result.findings)
-    return replace(checked, result=Result({order: replace(result, findings=findings)}))
+    ((order, outcome),) = checked.outcomes.items()
+    findings = tuple(_finding(finding, checked.mode, plain) for finding in outcome.result.findings)
+    return replace(checked, outcomes={order: replace(outcome, result=replace(outcome.result, findings=findings))})
 
 
 def _finding(finding: Finding, mode: Mode, plain: OrderResult) -> Finding:

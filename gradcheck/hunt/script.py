@@ -142,7 +142,7 @@ for i, (name, value) in enumerate(zip(names, inputs)):
             tolerance = 10 * error + {rtol} * size
             mark = ""
             if not np.isfinite(error) or tolerance > max(0.1 * size, 1e-6):
-                mark, unsure = "cannot tell", unsure + 1
+                mark, unsure = "inconclusive", unsure + 1
             if np.isfinite(error) and not gap <= tolerance:
                 mark, wrong = "<- wrong", wrong + 1
             label = name + (str(list(element)) if element else "") + (" imag" if unit == 1.0j else "")
@@ -153,7 +153,7 @@ if wrong:
     print("WRONG")
     sys.exit(1)
 if unsure:
-    print("CANNOT TELL")
+    print("INCONCLUSIVE")
     sys.exit(2)
 print("RIGHT")
 """
@@ -188,7 +188,7 @@ def to_python(
     each with central differences of the function's values. The cotangent has the output's shape (all ones if None); of
     complex outputs the real part of the sum is taken. With `one_sided` (a finding at a kink, order 1) the gradient must
     lie between the slopes on both sides. The script prints a comparison and exits with 1 if the derivative is wrong, 0
-    if it is right, 2 if the differences cannot tell. The derivative is taken in `mode`. The text depends on nothing but
+    if it is right, 2 if it is inconclusive. The derivative is taken in `mode`. The text depends on nothing but
     the arguments.
 
     Raises ValueError for another order, or a direction that does not fit the inputs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -55,8 +55,6 @@ def compare_both(
     return replace(first, columns=tuple(range(n)), rows=(0,)), second
 
 
-Outcome = tuple[OrderResult, float]
-
 PROBES = 8
 
 NEARER = 0.01
@@ -64,17 +62,41 @@ NEARER = 0.01
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What came out of taking derivatives in `mode`.
+class Outcome:
+    """An order's result, with the tables that it sums up."""
 
-    `error_ratio` is the largest error over what is allowed, for a search that aims at it.
+    result: OrderResult
+    tables: tuple[Comparison, ...] = ()
+
+    @property
+    def error_ratio(self) -> float:
+        """The largest error over what is allowed, for a search that aims at it."""
+        return max((float(np.max(table.excess(), initial=0.0)) for table in self.tables), default=0.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came out of taking derivatives in `mode`: an outcome for each order.
+
+    `cotangent` (m,) and, where there is an order 2, `direction` (n,) are in coordinates.
     """
 
     graph: Graph
-    result: Result
+    outcomes: Mapping[int, Outcome]
     nonsmooth_nodes: NonsmoothNodes
-    error_ratio: float
+    cotangent: Array
+    direction: Array | None
     mode: Mode = PLAIN
+
+    @cached_property
+    def result(self) -> Result:
+        """The results of all orders."""
+        return Result({order: outcome.result for order, outcome in self.outcomes.items()})
+
+    @property
+    def error_ratio(self) -> float:
+        """The largest error over what is allowed at any order."""
+        return max(outcome.error_ratio for outcome in self.outcomes.values())
 
     @property
     def kinks(self) -> int:
@@ -103,9 +125,7 @@ def run(
     Raises ModeUnavailableError where there is no derivative in this `mode`.
     """
     bench = Bench.of(graph, weights, vector, mode)
-    outcomes = bench.outcomes(orders)
-    ratio = max(ratio for _, ratio in outcomes.values())
-    return Trial(graph, Result({order: result for order, (result, _) in outcomes.items()}), bench.stands, ratio, mode)
+    return bench.trial(bench.outcomes(orders))
 
 
 def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
@@ -174,6 +194,11 @@ class Bench:
                 pass  # each order says for itself what it raises
         return {order: self._order(order) for order in orders}
 
+    def trial(self, outcomes: Mapping[int, Outcome]) -> Trial:
+        """The trial with these outcomes."""
+        vector = self.along(self.problem(projected=True).point) if 2 in outcomes and self.count else None
+        return Trial(self.graph, outcomes, self.stands, self.row, vector, self.mode)
+
     @property
     def count(self) -> int:
         """How many coordinates the inputs have together."""
@@ -181,19 +206,18 @@ class Bench:
 
     def _order(self, order: int) -> Outcome:
         if not self.output.size or not self.count:
-            return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)), 0.0
+            return Outcome(OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)))
         if self.stands.composed:
-            return undecided(
-                order, Reason.COMPOSED_KINK, "more than one node stands on a kink, or on a singular point"
-            ), 0.0
+            why = "more than one node stands on a kink, or on a singular point"
+            return Outcome(undecided(order, Reason.COMPOSED_KINK, why))
         if not self.stands.curved and order == 2:
-            return undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"), 0.0
+            return Outcome(undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"))
         try:
             return self._first() if order == 1 else self._second()
         except DerivativeRaisedError as error:
-            return broken(order, Kind.RAISES, "the inputs", str(error)), 0.0
+            return Outcome(broken(order, Kind.RAISES, "the inputs", str(error)))
         except WrongShapeError as error:
-            return broken(order, Kind.SHAPE, error.source, str(error)), 0.0
+            return Outcome(broken(order, Kind.SHAPE, error.source, str(error)))
 
     def _both(self) -> dict[int, Outcome]:
         problem = self.problem(projected=True)
@@ -204,11 +228,11 @@ class Bench:
     def _first(self) -> Outcome:
         problem = self.problem(projected=not self.stands.kinks)
         tables = [self._chained(table) for table in first_order(problem, Tolerance(), PROBES)]
-        result, ratio = _outcome(1, problem, tables)
-        if self.stands.elements > 1 and result.verdict == Verdict.MISMATCH:
+        outcome = _outcome(1, problem, tables)
+        if self.stands.elements > 1 and outcome.result.verdict == Verdict.MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
-            return undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"), 0.0
-        return result, ratio
+            return Outcome(undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"))
+        return outcome
 
     def _chained(self, table: Comparison) -> Comparison:
         """The table without mismatches that the chain rule refutes.
@@ -258,12 +282,11 @@ class Bench:
 def _agreed(graph: Graph, weights: Array) -> Array | None:
     """The gradient of a node by itself, if differences agree with it."""
     bench = Bench.of(graph, weights)
-    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1][0].verdict != Verdict.AGREE:
+    if not np.all(np.isfinite(weights)) or bench.outcomes((1,))[1].result.verdict != Verdict.AGREE:
         return None
     row: Array = bench.problem(projected=True).gradients(np.ones((1, 1))).values[0]
     return row
 
 
 def _outcome(order: int, problem: GraphProblem, tables: list[Comparison]) -> Outcome:
-    ratio = max(float(np.max(table.excess(), initial=0.0)) for table in tables)
-    return summarise(order, tables, problem.sources), ratio
+    return Outcome(summarise(order, tables, problem.sources), tuple(tables))

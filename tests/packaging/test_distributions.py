@@ -21,7 +21,7 @@ def library(source: Path) -> dict[str, bytes]:
     """The files of the library in a source tree, under their names in a wheel."""
     files = {"gradcheck/py.typed": (source / "gradcheck/py.typed").read_bytes()}
     for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck/strategies")):
-        for path in (source / folder).rglob("*.py"):
+        for path in (*(source / folder).rglob("*.py"), *(source / folder).rglob("templates/*")):
             files[f"{package}/{path.relative_to(source / folder).as_posix()}"] = path.read_bytes()
     return files
 
@@ -44,7 +44,9 @@ def test_the_wheel_says_who_may_use_it_and_what_it_needs(distributions: Distribu
     metadata = Parser().parsestr(held[f"{NAME}.dist-info/METADATA"].decode())
     assert metadata["License-Expression"] == "Apache-2.0"
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
-    assert {line.split("<")[0].split(">")[0] for line in needed} == {"tensorflow", "hypothesis", "numpy"}
+    assert {line.split("<")[0].split(">")[0] for line in needed} == {
+        *("tensorflow", "hypothesis", "numpy", "executing", "Jinja2")
+    }
 
 
 def test_the_sdist_rebuilds_to_the_same_wheel(distributions: Distributions, tmp_path: Path) -> None:
@@ -63,5 +65,5 @@ def test_the_sdist_rebuilds_to_the_same_wheel(distributions: Distributions, tmp_
 def test_every_folder_with_python_files_is_a_listed_package() -> None:
     tomllib = pytest.importorskip("tomllib", reason="tomllib came with Python 3.11")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    folders = {name.rpartition("/")[0].replace("/", ".") for name in library(ROOT)}
+    folders = {name.rpartition("/")[0].replace("/", ".") for name in library(ROOT) if name.endswith(".py")}
     assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(folders)

@@ -18,7 +18,7 @@ def hunted(operation: str, order: int, start: int) -> list[Found]:
 
     @seed(start)
     @settings(
-        max_examples=profiles.EXAMPLES[profiles.DEFAULT],
+        max_examples=profiles.EXAMPLES[profiles.HUNT],
         database=None,
         deadline=None,
         phases=profiles.PHASES,

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,32 +27,39 @@ def examples(suite: Suite) -> Path:
     return suite.root / ".hypothesis" / "examples"
 
 
-def test_a_failing_example_is_replayed_by_whichever_worker_gets_its_test(suite: Suite) -> None:
+def test_a_failing_example_is_kept_replayed_by_any_worker_and_found_again_beside_a_damaged_database(
+    suite: Suite,
+) -> None:
     assert suite.run("sin,planted_wrong").returncode == 1
-    found = suite.findings()
+    found = list(suite.findings())
     assert len(found) == 1
+    kept = [path for path in examples(suite).rglob("*") if path.is_file()]
+    assert kept
+    test = suite.root / "tests" / "properties" / "test_planted.py"
+    drawing = test.read_text()
     only_replay(suite)
     shutil.rmtree(suite.reports)
     result = suite.run("planted_wrong,sin", "-n", "2", "--dist", "each")
     assert "2 failed, 2 passed" in result.stdout
-    assert list(suite.findings()) == list(found)
+    assert list(suite.findings()) == found
+    replaying = test.read_text()
+    test.write_text(drawing)
+    damage(path for path in examples(suite).rglob("*") if path.is_file())
+    shutil.rmtree(suite.reports)
+    assert suite.run("planted_wrong").returncode == 1
+    assert list(suite.findings()) == found
+    test.write_text(replaying)
     shutil.rmtree(examples(suite))
     assert suite.run("planted_wrong").returncode == 0
 
 
-def test_a_damaged_database_is_no_obstacle(suite: Suite) -> None:
-    assert suite.run("planted_wrong").returncode == 1
-    found = list(suite.findings())
-    kept = [path for path in examples(suite).rglob("*") if path.is_file()]
-    assert kept
-    for path in kept:
+def damage(kept: Iterable[Path]) -> None:
+    """Puts a folder in the place of every file, garbage and an empty file beside it."""
+    for path in list(kept):
         path.unlink()
         path.mkdir()
-        for name, damage in {"garbage": b"\xff\x00garbage", "empty": b""}.items():
-            path.with_name(name).write_bytes(damage)
-    shutil.rmtree(suite.reports)
-    assert suite.run("planted_wrong").returncode == 1
-    assert list(suite.findings()) == found
+        for name, data in {"garbage": b"\xff\x00garbage", "empty": b""}.items():
+            path.with_name(name).write_bytes(data)
 
 
 @pytest.fixture

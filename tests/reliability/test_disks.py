@@ -45,7 +45,11 @@ def next_run_works(suite: Suite) -> None:
     assert suite.whole()
 
 
-def test_a_disk_that_fills_up(suite: Suite) -> None:
+def test_a_folder_that_cannot_be_written_to_and_a_disk_that_fills_up(suite: Suite) -> None:
+    suite.reports.mkdir(mode=0o555)
+    told_in_full(suite.run("planted_wrong", preexec_fn=like_everybody))
+    assert list(suite.reports.iterdir()) == []
+    suite.reports.chmod(0o755)
     told_in_full(suite.run("planted_wrong", "-n", "1", preexec_fn=small_files))
     assert suite.findings() == {}
     assert suite.whole()
@@ -72,11 +76,3 @@ def test_a_full_file_system(suite: Suite, full: Path) -> None:
     told_in_full(suite.run("planted_wrong"))
     assert suite.findings() == {}
     assert [path.name for path in full.rglob("*") if path.suffix in (".tmp", ".new")] == []
-
-
-def test_a_folder_that_cannot_be_written_to(suite: Suite) -> None:
-    suite.reports.mkdir(mode=0o555)
-    told_in_full(suite.run("planted_wrong", preexec_fn=like_everybody))
-    assert list(suite.reports.iterdir()) == []
-    suite.reports.chmod(0o755)
-    next_run_works(suite)

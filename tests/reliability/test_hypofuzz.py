@@ -18,7 +18,8 @@ from hypofuzz import detection
 detection._in_hypofuzz_run = True
 from hypofuzz.collection import collect_tests
 
-collected = collect_tests(["tests/properties/test_operations.py", "-p", "no:cacheprovider", "--gradcheck-ops=exp"])
+options = ["-p", "no:cacheprovider", "--hypothesis-profile=dev", "--gradcheck-ops=exp"]
+collected = collect_tests(["tests/properties/test_operations.py", *options])
 assert not collected.not_collected, collected.not_collected
 for target in collected.fuzz_targets:
     target._enter_fixtures()

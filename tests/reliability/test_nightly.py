@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,7 +21,6 @@ from gradcheck.hunt.running.schedule import load
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]
-MINUTES = 0.75
 
 
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -33,22 +35,128 @@ def script(name: str, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-def test_a_night_in_small_keeps_its_budget_and_remembers_whose_turn_it_was(tmp_path: Path) -> None:
-    begin = time.monotonic()
-    arguments = ("--profile", "dev", "--ops", "exp,tan", "--workers", "1", "--shard", "1/1", "--seed", "3")
-    night = script("nightly", "--minutes", str(MINUTES), *arguments, "--reports", str(tmp_path / "night"))
-    minutes = (time.monotonic() - begin) / 60
+@pytest.fixture(scope="module")
+def nightly() -> ModuleType:
+    """The script as a module."""
+    loader = SourceFileLoader("nightly", str(ROOT / ".ci" / "nightly"))
+    module = ModuleType(loader.name)
+    module.__file__ = loader.path
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+@dataclass
+class Rounds:
+    """Rounds of pytest that take so many seconds, unless they are interrupted before, and end with these codes."""
+
+    takes: float
+    codes: list[int] = field(default_factory=list)
+    now: float = 1000.0
+    seeds: list[str] = field(default_factory=list)
+    minutes: list[float] = field(default_factory=list)
+
+    def __call__(self, command: Sequence[str], seconds: float, patience: float) -> int:
+        options = dict(part.split("=", 1) for part in command if part.startswith("--") and "=" in part)
+        self.seeds.append(options["--hypothesis-seed"])
+        self.minutes.append(float(options["--gradcheck-minutes"]))
+        self.now += min(self.takes, seconds)
+        return self.codes.pop(0) if self.codes else 0
+
+    def clock(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("takes", "minutes"),
+    [
+        (600.0, [60.0, 50.0, 40.0, 30.0, 20.0, 10.0]),
+        (1700.0, [60.0, 31.667]),
+        (10_000.0, [60.0]),
+        (3400.0, [60.0]),
+    ],
+)
+def test_a_night_goes_on_in_rounds_until_its_budget_is_spent(
+    nightly: ModuleType, tmp_path: Path, takes: float, minutes: list[float]
+) -> None:
+    """A round gets what is left; one of less than 8 % of the budget is not begun, one that goes on is interrupted."""
+    rounds = Rounds(takes)
+    options = nightly.parsed(["--minutes", "60", "--seed", "3", "--reports", str(tmp_path)])
+    assert nightly.night(options, rounds, rounds.clock) == 0
+    assert rounds.minutes == minutes
+    assert rounds.seeds == [str(seed) for seed in range(3, 3 + len(minutes))]
+    assert 0.9 * 3600 <= rounds.now - 1000 <= 1.04 * 3600
+
+
+@pytest.mark.parametrize(
+    ("codes", "rounds", "code"),
+    [([0, 1, 0], 6, 1), ([0, 2], 2, 2), ([0, 1, 3], 3, 3), ([-9], 1, 2), ([5], 1, 0), ([1, 5], 2, 1)],
+)
+def test_a_night_ends_with_the_worst_code_and_at_once_where_nothing_can_be_run(
+    nightly: ModuleType, tmp_path: Path, codes: list[int], rounds: int, code: int
+) -> None:
+    run = Rounds(600.0, codes)
+    options = nightly.parsed(["--minutes", "60", "--reports", str(tmp_path)])
+    assert nightly.night(options, run, run.clock) == code
+    assert len(run.seeds) == rounds
+
+
+def test_a_finding_that_a_stopped_round_left_in_its_events_makes_it_fail(nightly: ModuleType, tmp_path: Path) -> None:
+    def run(*_: object) -> int:
+        with EventFile(tmp_path / "events", "main", started()) as file:
+            file.write(Crash("sin", 1, example("sin"), "killed by SIGABRT"))
+        return 0
+
+    assert nightly.night(nightly.parsed(["--rounds", "1", "--reports", str(tmp_path)]), run) == 1
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_a_round_that_goes_on_is_interrupted_and_one_that_ignores_that_is_killed(
+    nightly: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignoring: bool
+) -> None:
+    code = f"""
+import pathlib, signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN if {ignoring} else signal.default_int_handler)
+try:
+    pathlib.Path("ready").touch()
+    time.sleep(600)
+except KeyboardInterrupt:
+    pathlib.Path("interrupted").touch()
+"""
+
+    class Late(subprocess.Popen[bytes]):
+        """A process whose time is over as soon as it is ready."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout == 1000.0:
+                while not (tmp_path / "ready").exists() and self.poll() is None:
+                    time.sleep(0.01)
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(nightly, "ROOT", tmp_path)
+    monkeypatch.setattr(nightly.subprocess, "Popen", Late)
+    assert nightly.run_round([sys.executable, "-c", code], 1000.0, 0.2 if ignoring else 60.0) == 0
+    assert (tmp_path / "interrupted").exists() is not ignoring
+
+
+def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(tmp_path: Path) -> None:
+    """One real round, long before its budget is spent."""
+    arguments = ("--profile", "dev", "--ops", "exp,tan", "--workers", "1", "--shard", "1/4", "--seed", "3")
+    reports = tmp_path / "night"
+    night = script("nightly", "--minutes", "30", "--rounds", "1", *arguments, "--reports", str(reports))
     assert night.returncode == 0, night.stdout + night.stderr
-    assert 0.9 * MINUTES <= minutes <= 1.1 * MINUTES, night.stdout
-    run = read(tmp_path / "night" / "events")
+    run = read(reports / "events")
     operations = {done.operation for done in run.operations}
     assert {name for name in operations if not name.startswith("(")} <= {"exp", "tan"}
     assert run.known
-    assert {event.seed for event in run.started} >= {"3"}
-    schedule = load(tmp_path / "night" / "schedule.json")
+    assert {event.seed for event in run.started} == {"3"}
+    schedule = load(reports / "schedule.json")
     assert {event.name for event in run.known} <= {name.rpartition("[")[2].rstrip("]") for name in schedule}
     merged = script("merge", str(tmp_path), str(tmp_path / "merged"), GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
-    assert merged.returncode == 0, merged.stdout + merged.stderr
+    assert merged.returncode == 1, merged.stdout + merged.stderr
+    assert "shard 2/4 is missing" in merged.stdout
     assert "operations" in (tmp_path / "summary.md").read_text()
     issue = script("rolling-issue", str(tmp_path / "merged"), "--dry-run")
     assert issue.returncode == 0, issue.stderr
@@ -122,14 +230,13 @@ def test_nothing_new_and_nothing_fixed_opens_no_issue(tmp_path: Path) -> None:
     assert script("rolling-issue", str(tmp_path / "night"), PATH=path).returncode == 0
 
 
-def test_a_budget_that_is_none_is_refused() -> None:
-    done = script("nightly", "--minutes", "0")
-    assert done.returncode == 1
-    assert "--minutes was 0.0; expected a number above 0" in done.stderr
+def test_a_budget_that_is_none_is_refused(nightly: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"--minutes was 0\.0; expected a number above 0"):
+        nightly.night(nightly.parsed(["--minutes", "0"]))
 
 
-def test_events_of_an_earlier_night_are_set_aside(tmp_path: Path) -> None:
+def test_events_of_an_earlier_night_are_set_aside(nightly: ModuleType, tmp_path: Path) -> None:
     with EventFile(tmp_path / "events", "before", started()):
         pass
-    script("nightly", "--minutes", "0.0001", "--reports", str(tmp_path))
+    nightly.set_aside(tmp_path)
     assert [path.name for path in (tmp_path / "events" / "earlier").iterdir()] == ["before.jsonl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.schedule import load
+from gradcheck.pytest_plugin import configuration
 from tests.machine import ELSEWHERE
 from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run
 
@@ -88,11 +90,25 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     assert {*load(pytester.path / "reports" / "schedule.json").values()} == {2}
 
 
-@pytest.mark.parametrize("option", ["minutes=0", "minutes=nan", "limit=-1", "minutes=inf"])
+@pytest.mark.parametrize("option", ["minutes=0", "minutes=nan", "limit=-1", "minutes=inf", "shrinking=0"])
 def test_a_number_that_makes_no_sense_is_refused(pytester: pytest.Pytester, option: str) -> None:
-    result = run(pytester, f"--gradcheck-{option}")
+    config = pytester.parseconfig("-p", "gradcheck.pytest_plugin", f"--gradcheck-{option}")
+    with pytest.raises(ValueError, match=f"--gradcheck-{option.partition('=')[0]} was .*; expected a number above 0"):
+        configuration(config)
+
+
+def test_a_refusal_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--gradcheck-minutes=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--gradcheck-{option.partition('=')[0]} was *; expected a number above 0*"])
+    result.stderr.fnmatch_lines(["*--gradcheck-minutes was 0.0; expected a number above 0*"])
+
+
+def test_the_options_make_the_configuration_of_the_run(pytester: pytest.Pytester) -> None:
+    options = ("--gradcheck-shard=2/3", "--gradcheck-shrinking=5", "--gradcheck-limit=7", "--gradcheck-reports=there")
+    made = configuration(pytester.parseconfig("-p", "gradcheck.pytest_plugin", *options))
+    assert (str(made.shard), made.shrink_seconds, made.limit) == ("2/3", 5.0, 7.0)
+    assert made.events == pytester.path / "there" / "events"
+    assert (made.operations, made.minutes, made.deadline, made.schedule) == (None, None, math.inf, {})
 
 
 def test_junit_gets_the_fields_of_a_finding(pytester: pytest.Pytester) -> None:

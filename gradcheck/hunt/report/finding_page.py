@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from gradcheck.autodiff.coordinates import coordinate_count, is_complex
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
@@ -15,7 +14,7 @@ from gradcheck.hunt.report.finding_text import element_name, element_names, issu
 from gradcheck.hunt.report.rendering import excess, number, render
 from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import variables
-from gradcheck.result import Finding, Kind, Verdict
+from gradcheck.result import Finding, Verdict
 
 WIDEST = 32
 CELL = 30
@@ -27,8 +26,8 @@ def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) 
     """The page as text: verdict, graph, comparison, step-size curve, blame, cause, scripts and environment."""
     curve = None
     if found.curve is not None:
-        name = list(element_names(found.graph))[found.curve.coordinate]
-        curve = plot(name, found.curve, found.elements[found.curve.coordinate])
+        element = next(each for each in found.elements if each.coordinate == found.curve.coordinate)
+        curve = plot(element_names(found.graph)[element.coordinate], found.curve, element)
     return render(
         "finding.html.j2",
         **view(found, confirmation),
@@ -42,7 +41,7 @@ def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) 
 
 def _facts(found: GraphFinding) -> Iterator[Fact]:
     worst = _worst(found)
-    if worst.kind in (Kind.RAISES, Kind.SHAPE):
+    if worst.difference is None:
         yield "what TensorFlow does", worst.reason, "wrong"
         return
     yield "autodiff", "None" if worst.autodiff is None else number(worst.autodiff), "wrong"
@@ -86,15 +85,17 @@ class HeatMap:
 
 def heat_maps(found: GraphFinding) -> Iterator[HeatMap]:
     """One map an input of at least two elements; a complex element takes two cells, real and imaginary part."""
-    elements = iter(found.elements)
+    elements, start = {element.coordinate: element for element in found.elements}, 0
     for name, value in zip(variables(found.graph), found.graph.inputs, strict=False):
-        own = list(islice(elements, coordinate_count(value.shape, value.dtype)))
-        if len(own) > 1:
+        count = coordinate_count(value.shape, value.dtype)
+        own = [elements.get(coordinate) for coordinate in range(start, start + count)]
+        start += count
+        if len(own) > 1 and any(own):
             last = value.shape[-1] * (2 if is_complex(value.dtype) else 1)
             yield _heat_map(name, own, min(last, WIDEST))
 
 
-def _heat_map(name: str, elements: Sequence[ElementCheck], columns: int) -> HeatMap:
+def _heat_map(name: str, elements: Sequence[ElementCheck | None], columns: int) -> HeatMap:
     rows = math.ceil(len(elements) / columns)
     cells = [
         _cell(element, CELL * (place % columns) + CELL // 2, CELL * (place // columns) + CELL // 2)
@@ -103,10 +104,12 @@ def _heat_map(name: str, elements: Sequence[ElementCheck], columns: int) -> Heat
     return HeatMap(name, CELL * columns, CELL * rows, cells)
 
 
-def _cell(element: ElementCheck, x: int, y: int) -> HeatCell:
-    ratio = element.excess
+def _cell(element: ElementCheck | None, x: int, y: int) -> HeatCell:
+    if element is None:
+        return HeatCell(x, y, 0, "", "not compared by itself")
     if element.verdict == Verdict.INCONCLUSIVE:
         return HeatCell(x, y, 0, "?", "inconclusive")
+    ratio = element.excess
     told = f"error {ratio:.3g} times the allowed one"
     if not math.isfinite(ratio):
         return HeatCell(x, y, 4, "∞", told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +145,7 @@ def properties(found: GraphFinding, confirmation: Confirmation | None = None) ->
 
 def view(found: GraphFinding, confirmation: Confirmation | None) -> dict[str, Any]:
     """What the templates of a finding have in common."""
-    names = variables(found.graph)
+    names, places = variables(found.graph), element_names(found.graph)
     first = len(found.graph.inputs)
     return {
         "found": found,
@@ -154,7 +153,8 @@ def view(found: GraphFinding, confirmation: Confirmation | None) -> dict[str, An
         "kind": found.signature.kind,
         "verdict": sentence(found, confirmation),
         "graph_text": "\n".join(graph_lines(found)),
-        "elements": list(zip(element_names(found.graph), found.elements, strict=True)) if found.elements else [],
+        "compared": any(wrong.difference is not None for wrong in found.findings),
+        "elements": [(places[element.coordinate], element) for element in found.elements],
         "named": lambda place: element_name(found.graph, place),
         "nodes": [
             NodeRow(
@@ -198,9 +198,11 @@ def element_name(graph: Graph, place: str) -> str:
     return names[int(match[1])] + place[match.end() :] if match and int(match[1]) < len(names) else place
 
 
-def element_names(graph: Graph) -> Iterator[str]:
+def element_names(graph: Graph) -> list[str]:
     """The names of all coordinates of a graph's inputs."""
+    names = []
     for name, value in zip(variables(graph), graph.inputs, strict=False):
         for coordinate in range(coordinate_count(value.shape, value.dtype)):
             index, part = element_of(coordinate, value.shape, value.dtype)
-            yield f"{name}{list(index) if index else ''}{part}"
+            names.append(f"{name}{list(index) if index else ''}{part}")
+    return names

@@ -96,12 +96,11 @@ def _hold(found: GraphFinding) -> None:
     if any(not first <= node.position < graph.size for node in found.nodes):
         raise GraphFormatError("$.nodes", Description("a position that is no node"), f"{first} to {graph.size - 1}")
     count = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
-    if len(found.elements) not in (0, count):
-        raise GraphFormatError("$.elements", Description(f"{len(found.elements)} elements"), f"none, or {count}")
+    compared = [element.coordinate for element in found.elements]
+    if compared != sorted(set(compared) & set(range(count))):
+        raise GraphFormatError("$.elements", Description("other coordinates"), f"some of 0 to {count - 1}, in order")
     curve = found.curve
-    if curve is not None and not (
-        0 <= curve.coordinate < len(found.elements) and 0 < len(curve.steps) == len(curve.quotients)
-    ):
+    if curve is not None and not (curve.coordinate in compared and 0 < len(curve.steps) == len(curve.quotients)):
         raise GraphFormatError("$.curve", Description("something else"), "one quotient a step, of an element")
     if any(not math.isfinite(abs(x)) for part in (found.cotangent, *found.direction) for x in part.values):
         raise GraphFormatError("$.cotangent", Description("a value that is not finite"), "finite numbers")

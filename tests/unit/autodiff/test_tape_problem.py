@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.function import open_function, widened
-from gradcheck.autodiff.problem import KEPT, GivenProblem, TapeProblem, given_gradient
+from gradcheck.autodiff.problem import CACHED, GivenProblem, TapeProblem, given_gradient
 
 
 def test_the_same_points_are_evaluated_once() -> None:
@@ -21,12 +21,12 @@ def test_the_same_points_are_evaluated_once() -> None:
     problem = TapeProblem(open_function(f, (3.0,), None))
     tables = [np.array([[1.0], [2.0]]), np.array([[2.0], [1.0]]), np.array([[4.0], [5.0]])]
     calls.clear()
-    for points in tables[:KEPT] * 2:
+    for points in tables[:CACHED] * 2:
         np.testing.assert_array_equal(problem.values(points), points**2)
-    assert len(calls) == 2 * KEPT
+    assert len(calls) == 2 * CACHED
     for points in tables:
         np.testing.assert_array_equal(problem.values(points), points**2)
-    assert len(problem._latest) == KEPT
+    assert len(problem._latest) == CACHED
 
 
 def test_gradients_beside_the_domain_are_nan() -> None:

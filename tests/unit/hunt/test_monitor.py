@@ -61,12 +61,11 @@ def test_what_runs_is_on_disk_before_it_runs(own: Monitor, tmp_path: Path, monke
     seen: list[Any] = []
     own.listeners.append(ProcessRecorder(tmp_path / "a.json"))
 
-    def run(graph: Graph, orders: tuple[int, ...], mode: Mode = PLAIN) -> Any:
+    def check(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Any:
         seen.append(read(tmp_path / "a.json"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.hunt.trial.run", run)
-    monkeypatch.setattr("gradcheck.hunt.modes.run", run)
+    monkeypatch.setattr("gradcheck.hunt.modes.check", check)
     for mode in (PLAIN, Mode(mode=XLA)):
         with pytest.raises(KeyboardInterrupt):
             examine(RIGHT, 2, Coverage(), operation="sin", mode=mode)
@@ -121,9 +120,9 @@ def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(
         finally:
             clock.now += 61.0
 
-    def run(graph: Graph, orders: tuple[int, ...]) -> Any:
+    def run(graph: Graph, orders: tuple[int, ...], **options: Any) -> Any:
         checked.append(graph.inputs[0].values[1].real)
-        return right(graph, orders=orders)
+        return right(graph, orders, **options)
 
     right = trial.run
     with pytest.MonkeyPatch.context() as patch:

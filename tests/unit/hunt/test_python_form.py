@@ -205,7 +205,7 @@ def test_scripts_tell_right_from_wrong() -> None:
             "RIGHT",
             "RIGHT",
             "WRONG",
-            "CANNOT TELL",
+            "INCONCLUSIVE",
             "WRONG",
             "RIGHT",
         )

@@ -46,8 +46,8 @@ def report() -> Report:
             environment=MACHINE,
             values=(literal([0.0, 2.0]), literal([0.0, np.sin(2.0)]), literal([0.0, np.inf])),
             elements=(
-                ElementCheck(Verdict.MISMATCH, float("nan"), 9.0, 2e-12, 3e-11),
-                ElementCheck(Verdict.AGREE, 0.0, 0.0, 1e-15, 1e-14),
+                ElementCheck(0, Verdict.MISMATCH, float("nan"), 9.0, 2e-12, 3e-11),
+                ElementCheck(1, Verdict.AGREE, 0.0, 0.0, 1e-15, 1e-14),
             ),
             curve=StepCurve(0, (1.0, 0.1, 0.01), (10.0, 9.1, 9.01)),
             nodes=(NodeCheck(1, "agree", 1.0, 1.0, 1e-12), NodeCheck(2, "mismatch", float("nan"), 9.0, 2e-12)),

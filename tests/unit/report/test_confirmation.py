@@ -10,7 +10,7 @@ def test_a_script_that_finds_it_wrong_confirms() -> None:
     assert (done.returncode, done.output, done.confirmed) == (1, "x 0 9\nWRONG", True)
 
 
-@pytest.mark.parametrize("script", ["print('RIGHT')", "import sys\nprint('CANNOT TELL')\nsys.exit(2)"])
+@pytest.mark.parametrize("script", ["print('RIGHT')", "import sys\nprint('INCONCLUSIVE')\nsys.exit(2)"])
 def test_anything_else_does_not(script: str) -> None:
     assert not confirm(script).confirmed
 

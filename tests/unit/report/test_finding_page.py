@@ -117,31 +117,30 @@ def test_a_finding_without_more_than_its_graph_has_a_page(report: Report, parsed
         assert missing not in page.text
 
 
-def cells(*elements: ElementCheck, report: Report, width: int | None = None) -> list[tuple[int, int, int, str]]:
-    """The cells of the heat map of an input with these elements."""
-    shape = (len(elements),) if width is None else (len(elements) // width, width)
-    graph = Graph((Input(shape, (1.0,) * len(elements)),), (Node.of("sin", 0),))
+def cells(*elements: ElementCheck, report: Report, shape: tuple[int, ...]) -> list[tuple[int, int, int, str]]:
+    """The cells of the heat map of an input of this shape, of which these elements were compared."""
+    count = math.prod(shape)
+    graph = Graph((Input(shape, (1.0,) * count),), (Node.of("sin", 0),))
     found = dataclasses.replace(report.discovery, graph=graph, elements=elements, curve=None, nodes=(), values=())
     (heat,) = heat_maps(found)
-    assert render("heat_map.svg.j2", map=heat).count("<rect") == len(elements)
+    assert render("heat_map.svg.j2", map=heat).count("<rect") == count
     return [(cell.x, cell.y, cell.level, cell.text) for cell in heat.cells]
 
 
 def test_heat_maps_have_a_cell_an_element(report: Report) -> None:
-    unknown = ElementCheck(Verdict.INCONCLUSIVE, 0.0, math.nan, math.nan, math.nan)
+    unknown = ElementCheck(0, Verdict.INCONCLUSIVE, 0.0, math.nan, math.nan, math.nan)
     ratios = [0.0, 1.0, 2.0, 1e5, 1e12, math.inf, math.nan]
-    checks = [ElementCheck(Verdict.MISMATCH, ratio, 0.0, 0.1, 1.0) for ratio in ratios]
-    drawn = cells(unknown, *checks, report=report)
-    assert [level for _, _, level, _ in drawn] == [0, 1, 1, 2, 3, 4, 4, 4]
-    assert [text for _, _, _, text in drawn] == ["?", "✓", "✓", "+0", "+5", "+12", "∞", "∞"]
+    checks = [ElementCheck(place, Verdict.MISMATCH, ratio, 0.0, 0.1, 1.0) for place, ratio in enumerate(ratios, 2)]
+    drawn = cells(unknown, *checks, report=report, shape=(9,))
+    assert [level for _, _, level, _ in drawn] == [0, 0, 1, 1, 2, 3, 4, 4, 4]
+    assert [text for _, _, _, text in drawn] == ["?", "", "✓", "✓", "+0", "+5", "+12", "∞", "∞"]
 
 
 def test_a_map_of_many_elements_breaks_into_rows(report: Report) -> None:
-    right = ElementCheck(Verdict.AGREE, 0.0, 0.0, 0.1, 1.0)
-    assert {(x, y) for x, y, _, _ in cells(*[right] * 6, report=report, width=3)} == {
-        (x, y) for x in (15, 45, 75) for y in (15, 45)
-    }
-    assert max(x for x, _, _, _ in cells(*[right] * 100, report=report, width=50)) == 15 + 31 * 30
+    right = ElementCheck(0, Verdict.AGREE, 0.0, 0.0, 0.1, 1.0)
+    places = {(x, y) for x, y, _, _ in cells(right, report=report, shape=(2, 3))}
+    assert places == {(x, y) for x in (15, 45, 75) for y in (15, 45)}
+    assert max(x for x, _, _, _ in cells(right, report=report, shape=(2, 50))) == 15 + 31 * 30
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -34,7 +34,7 @@ def test_the_curve_of_a_right_derivative_is_a_v() -> None:
 
 def drawn(curve: StepCurve, autodiff: float, estimate: float, bound: float) -> CurvePlot:
     """The plot of a curve beside what a trial found."""
-    return plot("x[0]", curve, ElementCheck(Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
+    return plot("x[0]", curve, ElementCheck(0, Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
 
 
 def test_a_wrong_derivative_ends_in_a_flat_floor_and_the_right_one_falls() -> None:

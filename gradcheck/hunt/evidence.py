@@ -1,0 +1,111 @@
+"""What a report shows of a mismatch beside the verdict: elements as the trial compared them, blame, step-size curve.
+
+Nothing here decides anew. Whatever cannot be computed is left out, and never costs the finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.mode import Mode
+from gradcheck.hunt import modes
+from gradcheck.hunt.blame import alone, squared
+from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.report.step_curve import step_curve
+from gradcheck.hunt.trial import Trial
+from gradcheck.numerics.sampling import coordinate_steps
+from gradcheck.result import Kind, Verdict
+
+Array = np.ndarray[Any, Any]
+MOST = 256
+"""A report has room for so many elements, the first ones that were compared."""
+
+
+def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
+    """The coordinates that the trial compared one by one, in their order.
+
+    At a kink, where every output is compared by itself, these are the comparisons of the worst finding's output.
+    """
+    outcome = checked.outcomes[order]
+    output = outcome.result.findings[0].output if outcome.result.findings else None
+    compared: dict[int, ElementCheck] = {}
+    for table in outcome.tables:
+        row = table.rows.index(output) if output in table.rows else 0
+        numbers = (table.autodiff, table.difference, table.bound, table.allowed)
+        for line, coordinate in enumerate(table.columns):
+            if coordinate is not None:
+                verdict = Verdict(str(table.verdict[line, row]))
+                values = (float(column[line, row]) for column in numbers)
+                compared[coordinate] = ElementCheck(coordinate, verdict, *values)
+    return tuple(compared[coordinate] for coordinate in sorted(compared)[:MOST])
+
+
+def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
+    """The element whose error is the largest beside what is allowed, a wrong one where there is any; None of none."""
+    return max(found, key=lambda each: (list(Verdict).index(each.verdict), each.excess), default=None)
+
+
+@lru_cache(maxsize=256)
+def check_alone(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
+    """The check of a node by itself, for blame; a report that is written afterwards shows the same one."""
+    return modes.check(graph, orders, mode)
+
+
+def completed(found: GraphFinding) -> GraphFinding:
+    """The finding with every node's own derivative, and with the step-size curve of its worst element."""
+    with contextlib.suppress(Exception):
+        found = replace(found, nodes=node_checks(found.graph, found.order, found.taken))
+    with contextlib.suppress(Exception):
+        found = replace(found, curve=curve(found))
+    return found
+
+
+def node_checks(graph: Graph, order: int, mode: Mode) -> tuple[NodeCheck, ...]:
+    """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
+    values, checks, check = values_of(graph), [], partial(check_alone, mode=mode)
+    for position, _ in graph.positions():
+        node = alone(graph, position, values)
+        checked = check(node, (order,))
+        if order == 2 and checked.result.verdict == Verdict.AGREE:
+            behind = check(squared(node), (order,))
+            checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
+        checks.append(_node_check(position, checked, order))
+    return tuple(checks)
+
+
+def curve(found: GraphFinding) -> StepCurve | None:
+    """The curve at the worst element: of function values at order 1, of autodiff's first derivative at order 2."""
+    element = worst(found.elements)
+    if element is None:
+        return None
+    output = found.values[-1]
+    weights = to_coordinates(found.cotangent.array())
+    problem = GraphProblem(found.graph, output.shape, output.dtype, smooth=True, cotangent=weights, mode=found.taken)
+    point, place = problem.point, element.coordinate
+    if found.order == 1:
+        largest = float(coordinate_steps(point)[place])
+        return step_curve(lambda at: problem.values(at)[:, 0], point, np.eye(point.size)[place], largest, place)
+    along = np.concatenate([to_coordinates(vector.array()) for vector in found.direction])
+    moving = along != 0
+    largest = float(np.min(coordinate_steps(point)[moving] / np.abs(along[moving])))
+    return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, place], point, along, largest, place)
+
+
+def _node_check(position: int, checked: Trial, order: int) -> NodeCheck:
+    result, element = checked.result.orders[order], worst(elements(checked, order))
+    reasons = ", ".join(result.reasons)
+    if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
+        reasons = result.findings[0].reason
+    verdict = f"{result.verdict}: {reasons}" if reasons else str(result.verdict)
+    if element is None:
+        return NodeCheck(position, verdict)
+    return NodeCheck(position, verdict, element.autodiff, element.difference, element.bound)

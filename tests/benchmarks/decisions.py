@@ -1,0 +1,167 @@
+"""The decisions of one commit beside those of another: verdicts, kinds, reasons and resolutions.
+
+    python tests/benchmarks/decisions.py record FILE --graphs 20000 --seeds 1 2 3 4 5
+    python tests/benchmarks/decisions.py compare FILE
+
+`record` checks random graphs outside of the known regions at both orders, every tenth also as a function that is given
+to `gradcheck.check`, functions with known derivatives, and the known defects; it writes one JSON line for each.
+`compare`, on another commit or release, decides again on what stands in the file, and prints every difference.
+Resolutions may differ by rounding, 1e-6 of themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from drawing import draw_each
+from false_alarms import both
+from functions import CANCELLING, SMOOTH
+from gradcheck.strategies.graphs import graphs
+
+import gradcheck
+from gradcheck.hunt.graph import Graph
+
+FIELDS = ("verdict", "kinds", "elements", "reasons", "compared", "inconclusive")
+SIZES = ("resolution", "relative")
+NEAR = 1e-6
+
+
+def decided(result: gradcheck.Result) -> dict[str, Any]:
+    """What was decided, order by order."""
+    return {
+        str(number): {
+            "verdict": str(order.verdict),
+            "kinds": [str(finding.kind) for finding in order.findings],
+            "elements": [finding.element for finding in order.findings],
+            "reasons": [str(reason) for reason in order.reasons],
+            "resolution": order.resolution,
+            "relative": order.relative_resolution,
+            "compared": order.compared,
+            "inconclusive": order.inconclusive,
+        }
+        for number, order in result.orders.items()
+    }
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What of two decisions on the same thing differs, in words."""
+    found = []
+    for order, old in before.items():
+        new = after[order]
+        changed = [name for name in FIELDS if old[name] != new[name]]
+        changed += [name for name in SIZES if not _near(old[name], new[name])]
+        found += [f"order {order}, {name}: {old[name]} before, {new[name]} now" for name in changed]
+    return found
+
+
+def _near(one: float, other: float) -> bool:
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return one == other or abs(one - other) <= NEAR * max(abs(one), abs(other))
+
+
+def drawn(count: int, seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Random graphs as documents, the same number for each seed."""
+    from gradcheck.hunt.graph_json import to_json
+
+    for seed in seeds:
+        found: list[Graph] = []
+        draw_each(graphs(order=2, known=both), seed, count // len(seeds), found.append)
+        yield from ({"what": "graph", "graph": to_json(graph)} for graph in found)
+
+
+def corpus() -> Iterator[dict[str, Any]]:
+    """Functions with known derivatives at random points, by name, and every known defect."""
+    import numpy as np
+
+    from gradcheck.defects import known
+
+    rng = np.random.default_rng(7)
+    for function in SMOOTH + CANCELLING:
+        yield from ({"what": "function", "name": function.name, "x": float(x)} for x in function.draw(rng, 12))
+    yield from ({"what": "defect", "name": defect.name} for defect in known.load())
+
+
+def decide(row: dict[str, Any]) -> dict[str, Any]:
+    """The decisions on a row: of the hunt on a graph and of `check` on it as a black box, of `check` on a function."""
+    import tensorflow as tf
+
+    from gradcheck.defects import known
+    from gradcheck.hunt import trial
+    from gradcheck.hunt.evaluation import forward
+    from gradcheck.hunt.graph_json import from_json
+
+    if row["what"] == "function":
+        (function,) = (one for one in SMOOTH + CANCELLING if one.name == row["name"])
+        return decided(gradcheck.check(lambda x: function.formula(Tensors(), x), row["x"], order=2))
+    if row["what"] == "defect":
+        (defect,) = (one for one in known.load() if one.name == row["name"])
+        return decided(trial.run(defect.graph, (defect.order,), mode=defect.taken).result)
+    graph = from_json(row["graph"])
+    if not row.get("black_box"):
+        return decided(trial.run(graph).result)
+    inputs = [tf.constant(literal.array()) for literal in graph.inputs]
+    return decided(gradcheck.check(lambda *given: forward(graph, list(given))[-1], *inputs, order=2))
+
+
+class Tensors:
+    """TensorFlow's functions by the names in which the formulas of `functions` are written."""
+
+    def __getattr__(self, name: str) -> Any:
+        import tensorflow as tf
+
+        if name == "cbrt":
+            return lambda x: tf.sign(x) * tf.abs(x) ** (1 / 3)
+        names = {"arctan": "atan", "arcsin": "asin", "arctanh": "atanh"}
+        return getattr(tf.math, names.get(name, name))
+
+
+def record(path: Path, count: int, seeds: list[int]) -> None:
+    """Writes the decisions of this commit to a file."""
+    tally: Counter[str] = Counter()
+    with path.open("w", encoding="utf-8") as file:
+        for place, row in enumerate((*corpus(), *drawn(count, seeds))):
+            for one in (row, {**row, "black_box": True}) if row["what"] == "graph" and place % 10 == 0 else (row,):
+                file.write(json.dumps({**one, "orders": decide(one)}) + "\n")
+                tally["black box" if one.get("black_box") else one["what"]] += 1
+    print(", ".join(f"{number} x {what}" for what, number in tally.items()))
+
+
+def compare(path: Path) -> int:
+    """Prints how the decisions of this commit differ from those in a file; how many rows do."""
+    rows = changed = 0
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            row = json.loads(line)
+            found = differences(row["orders"], decide(row))
+            rows, changed = rows + 1, changed + bool(found)
+            if found:
+                print(f"line {number}, {row.get('name', row['what'])}: " + "; ".join(found), flush=True)
+    print(f"{rows} compared, {changed} differ")
+    return changed
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("record", "compare"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--graphs", type=int, default=20_000, help="graphs in all, shared by the seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.what == "compare":
+        return int(compare(options.file) > 0)
+    record(options.file, options.graphs, options.seeds)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

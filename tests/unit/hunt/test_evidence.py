@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.hunt import evidence, examine, modes, trial
+from gradcheck.hunt.finding import ElementCheck, GraphFinding
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.report.finding_page import finding_page
+from gradcheck.hunt.trial import Trial
+from gradcheck.result import Verdict
+
+XLOGY = Graph((Input((2,), (0.0, 3.0)), Input((2,), (2.0, 2.0))), (Node.of("xlogy", 0, 1),))
+BEHIND = Graph((Input((1,), (0.0,)), Input((1,), (2.0,))), (Node.of("exp", 1), Node.of("xlogy", 0, 2)))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    evidence.check_alone.cache_clear()
+    yield
+    evidence.check_alone.cache_clear()
+
+
+def found_in(graph: Graph, order: int = 1) -> GraphFinding:
+    """The finding of a graph that is wrong, with all that its report shows."""
+    return evidence.completed(examine.discovery(trial.run(graph, (order,)), order))
+
+
+def test_the_elements_are_those_of_the_trial() -> None:
+    checked = trial.run(XLOGY, (1,))
+    (table,) = checked.outcomes[1].tables
+    elements = evidence.elements(checked, 1)
+    assert [element.coordinate for element in elements] == [0, 1, 2, 3]
+    assert [element.verdict for element in elements] == [Verdict.MISMATCH, *[Verdict.AGREE] * 3]
+    assert [element.difference for element in elements] == table.difference[:, 0].tolist()
+    assert evidence.worst(elements) == elements[0]
+
+
+def test_a_report_computes_no_verdict_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = found_in(XLOGY)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a verdict was computed again")
+
+    monkeypatch.setattr(trial, "run", refuse)
+    monkeypatch.setattr(modes, "run", refuse)
+    monkeypatch.setattr("tensorflow.GradientTape", refuse)
+    page = finding_page(found)
+    assert '<dt>wrong elements</dt><dd class="">1 of 4</dd>' in page
+
+
+def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = trial.run(BEHIND, (1,))
+    runs: list[Graph] = []
+
+    def counted(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
+        runs.append(graph)
+        return trial.run(graph, orders)
+
+    monkeypatch.setattr(modes, "check", counted)
+    found = evidence.completed(examine.discovery(checked, 1))
+    assert [(node.position, node.verdict) for node in found.nodes] == [(2, "agree"), (3, "mismatch")]
+    assert found.position == 3
+    assert [graph.nodes[0].op for graph in runs] == ["exp", "xlogy"]
+    first, second = found.nodes
+    assert first.autodiff == pytest.approx(first.difference, rel=1e-9)
+    assert second.autodiff == 0.0
+
+
+def test_at_second_order_a_linear_node_is_shown_with_its_square_behind() -> None:
+    graph = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
+    (check,) = evidence.node_checks(graph, 2, PLAIN)
+    assert check.verdict == "agree"
+    assert check.autodiff == pytest.approx(check.difference, rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_curve_goes_through_the_worst_element(order: int) -> None:
+    graph = XLOGY if order == 1 else Graph((Input((1,), (0.0,)),), (Node.of("bessel_i0", 0),))
+    found = found_in(graph, order)
+    element = evidence.worst(found.elements)
+    assert element is not None
+    assert found.curve is not None
+    assert found.curve.coordinate == element.coordinate
+    assert found.curve.quotients[15] == pytest.approx(element.difference, rel=1e-6)
+    assert abs(found.curve.quotients[15] - element.autodiff) > 0.1 * abs(element.difference)
+
+
+def test_what_throws_costs_the_curve_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examine.discovery(trial.run(XLOGY, (1,)), 1)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no kernel today")
+
+    monkeypatch.setattr(evidence, "step_curve", refuse)
+    whole = evidence.completed(found)
+    assert whole.curve is None
+    assert whole.elements == found.elements
+    assert [node.verdict for node in whole.nodes] == ["mismatch"]
+
+
+def test_a_derivative_that_raises_has_no_elements() -> None:
+    from gradcheck.defects import known
+
+    (defect,) = (each for each in known.load() if each.name == "gather-of-rgb_to_hsv")
+    found = found_in(defect.graph)
+    assert (found.elements, found.curve) == ((), None)
+    assert {node.verdict.partition(": ")[0] for node in found.nodes} <= {"agree", "mismatch", "inconclusive"}
+
+
+def test_the_worst_element_is_a_wrong_one_and_of_those_the_furthest_off() -> None:
+    rows = [(Verdict.MISMATCH, 9.0, 1.0), (Verdict.MISMATCH, 1.0, 1e-3), (Verdict.AGREE, 8.0, 1e-9)]
+    elements = [
+        ElementCheck(place, verdict, far, 0.0, 0.0, allowed) for place, (verdict, far, allowed) in enumerate(rows)
+    ]
+    unknown = ElementCheck(3, Verdict.INCONCLUSIVE, math.inf, 0.0, math.inf, math.inf)
+    assert evidence.worst((*elements, unknown)) == elements[1]
+    assert evidence.worst(()) is None
+
+
+def test_no_more_elements_than_a_report_has_room_for() -> None:
+    graph = Graph((Input((30,), tuple(np.linspace(0.1, 1.0, 30))),), (Node.of("sin", 0),))
+    assert len(evidence.elements(trial.run(graph, (1,)), 1)) <= evidence.MOST
