@@ -16,17 +16,15 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.call_problem import FEW, CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import (
-    covering_gradient,
-    diagnose,
     diagnose_error,
+    diagnose_finding,
     diagnose_unconnected,
     diagnosed,
 )
 from gradcheck.explanation.path_rules import integer_source
 from gradcheck.explanation.record import DerivativeCall, SourceOrigin, key, origin_of
-from gradcheck.explanation.replay import Code, influence, nondeterminism
+from gradcheck.explanation.replay import Code, nondeterminism
 from gradcheck.explanation.user_code import place_of
-from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
 
 ROWS = (
@@ -194,13 +192,9 @@ class _CallCheck:
         return _Compared([summarise(1, tables, problem.sources, explain=explain)], findings, positions)
 
     def _diagnosed(self, one: _CallSource, finding: Finding, coordinate: int | None) -> Finding:
-        """The finding with its cause; what a wider tape or another step would give is a part that is lost."""
-        row = finding.output or 0
-        covering = None if coordinate is None else covering_gradient(self.code, self.call, one.origin, row, coordinate)
-        element = finding.element if finding.index else ""
-        lost = LostPart(finding.autodiff, finding.difference, covering, element=element)
-        moved = influence(self.code, self.call, one.origin)
-        diagnosis = diagnose(self.code, self.call, one.name, one.origin, moved, lost)
+        """The finding with its cause."""
+        place = None if coordinate is None else (finding.output or 0, coordinate)
+        diagnosis = diagnose_finding(self.code, self.call, one.name, one.origin, finding, place)
         reason = finding.reason + (ROWS if diagnosis is None and self.call.method == "batch_jacobian" else "")
         output = None if self.call.method == "gradient" else finding.output
         return diagnosed(replace(finding, output=output, reason=reason), diagnosis)

@@ -13,12 +13,11 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
-from gradcheck.explanation.diagnosis import covering_gradient, diagnose, diagnose_error, diagnosed
+from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnosed
 from gradcheck.explanation.path_rules import changed_afterwards
 from gradcheck.explanation.record import DerivativeCall, key, origin_of
 from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import Code, influence
-from gradcheck.explanation.wrong_gradient import LostPart
+from gradcheck.explanation.replay import Code
 from gradcheck.result import Diagnosis, Finding, Kind
 
 Tensors = list[Any]
@@ -73,13 +72,9 @@ class CheckDiagnosis:
         if taken is None:
             return None if given is None else changed_afterwards(code.record, given, finding)
         call, origin = taken[0], origin_of(code.record, *taken)
-        covering = None
-        if finding.order == 1 and not source.constrained:
-            inside = coordinate - self.function.parts[position].start
-            covering = covering_gradient(code, call, origin, 0, inside)
-        element = finding.element if finding.index else ""
-        lost = LostPart(finding.autodiff, finding.difference, covering, element=element)
-        return diagnose(code, call, source.name, origin, influence(code, call, origin), lost)
+        coverable = finding.order == 1 and not source.constrained
+        place = (0, coordinate - self.function.parts[position].start) if coverable else None
+        return diagnose_finding(code, call, source.name, origin, finding, place)
 
     @cached_property
     def _first(self) -> Code | None:

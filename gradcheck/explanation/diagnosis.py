@@ -49,6 +49,15 @@ def diagnose(
     return first_diagnosis(wrong)
 
 
+def diagnose_finding(
+    code: Code, call: DerivativeCall, name: str, origin: SourceOrigin, finding: Finding, place: tuple[int, int] | None
+) -> Diagnosis | None:
+    """The diagnosis of a finding about a source; `place` is its row and coordinate where a covering tape knows them."""
+    covering = None if place is None else covering_gradient(code, call, origin, *place)
+    lost = LostPart(finding.autodiff, finding.difference, covering, element=finding.element if finding.index else "")
+    return diagnose(code, call, name, origin, influence(code, call, origin), lost)
+
+
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     """That of the first rule that applies."""
     if not wrong.breaks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -112,9 +113,13 @@ class CodeRecorder(Observer):
         self.events.append(event)
         self.operations += isinstance(event, RecordedOperation)
 
+    def frame(self) -> FrameType | None:
+        """The frame of the code that is running."""
+        return running_frame()
+
     def line(self) -> Line | None:
         """The line that the code is running."""
-        return line_of(running_frame())
+        return line_of(self.frame())
 
     def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
         if not self.ignores():
@@ -125,39 +130,19 @@ class CodeRecorder(Observer):
         if not self.ignores():
             self.cover(outputs if name == "Const" else ())
             self._known.update((id(tensor), tensor) for tensor in outputs)
-            self._note_operation(name, inputs, outputs, attrs)
+            self._note_operation(name, inputs, outputs, attrs=attrs)
         return outputs
 
     def gradient_defined(
         self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[..., Any], call: Any
     ) -> None:
         if not self.ignores():
-            made_by = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
-            self._note_operation(name, inputs, outputs, (), backward, made_by)
+            custom = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
+            self._note_operation(name, inputs, outputs, backward=backward, custom_gradient=custom)
 
-    def _note_operation(
-        self,
-        name: str,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        attrs: Any,
-        backward: Callable[..., Any] | None = None,
-        custom_gradient: CustomGradientCall | None = None,
-    ) -> None:
-        self.note(
-            RecordedOperation(
-                number=self.operations,
-                name=name,
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                attrs=attrs,
-                line=self.line(),
-                tapes=self._recording(),
-                derivative=self.derivative,
-                backward=backward,
-                custom_gradient=custom_gradient,
-            )
-        )
+    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
+        fields = {"line": self.line(), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        self.note(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
 
     def variable_accessed(self, variable: Any) -> None:
         if self.ignores():
@@ -200,8 +185,7 @@ class CodeRecorder(Observer):
     ) -> Any:
         if self.ignores() or self.derivative is not None:
             return compute()
-        frame, line = running_frame(), self.line()
-        position, operations = len(self.events), self.operations
+        frame, position, operations = self.frame(), len(self.events), self.operations
         number = self.derivative = self.derivatives
         self.derivatives += 1
         vectorized = method != "gradient"
@@ -220,8 +204,8 @@ class CodeRecorder(Observer):
                 position=position,
                 tape=self._number(tape),
                 method=method,
-                line=line,
-                expressions=tuple(source_expressions(frame, method)) if line else (),
+                line=line_of(frame),
+                expressions=tuple(source_expressions(frame, method)),
                 operations=self.operations - operations + summarized,
                 **_flattened(arguments, result, error),
             )
@@ -234,12 +218,7 @@ class CodeRecorder(Observer):
         """A vectorized derivative counts as one operation."""
         outputs = tuple(part for part in call.results or () if part is not None)
         self._known.update((id(tensor), tensor) for tensor in outputs)
-        tapes = self._recording()
-        self.note(
-            RecordedOperation(
-                self.operations, call.method, call.targets, outputs, (), call.line, tapes, derivative=call.number
-            )
-        )
+        self._note_operation(call.method, call.targets, outputs, derivative=call.number)
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ Pullback = Callable[[Graph, Array], Array | None]
 """The gradient, in coordinates, of a graph of one node under a cotangent in coordinates; None where it is in doubt."""
 
 
-def chained(graph: Graph, values: Sequence[Array], cotangent: Array, pullback: Pullback) -> Array | None:
+def chain_rule_gradient(graph: Graph, values: Sequence[Array], cotangent: Array, pullback: Pullback) -> Array | None:
     """The gradient (n,) of <w, y> for the cotangent w (m,), node by node; None where one of them is in doubt.
 
     `values` are those at all positions. What reaches a node is summed over its uses, as reverse accumulation does it

@@ -53,13 +53,13 @@ def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class RandomRounding:
-    """Moves values and cotangents between nodes by one unit in the last place, up or down, as `seed` draws it.
+class RandomPerturbation:
+    """Random-rounding perturbation (CESTAC; Vignes 1993) of the values and cotangents that pass between nodes.
 
-    Discrete stochastic arithmetic (Vignes 1993): digits that an inner value has lost show up, which one rounding of the
-    inputs does not tell (asin(sigmoid(31))), and so do terms that cancel where a value is used twice. What a node does
-    inside stays as it is: a formula that loses digits by itself is on trial. Zeros stay zeros; so do the values at
-    `exempt` positions, on which a tie may rest.
+    Each moves by one unit in the last place, up or down, as `seed` draws it. Digits that an inner value has lost show
+    up, which perturbed inputs do not show (asin(sigmoid(31))), and so do terms that cancel where a value is used twice.
+    What a node does inside stays as it is: a formula that loses digits by itself is under test. Zeros stay zeros; so do
+    the values at `exempt` positions, on which a tie may rest.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class RandomRounding:
         return value if position in self.exempt else perturbed(value, self._generator(position), max(UNIT, unit))
 
     def argument(self, position: int, parent: int, value: Any) -> Any:
-        """A value as the argument of a node: the same, but the cotangent that comes back is rounded."""
+        """A value as the argument of a node: the same, but the cotangent that comes back is perturbed."""
 
         def passed(tensor: Any) -> Any:
             return tf.identity(tensor), lambda cotangent: perturbed(cotangent, self._generator(position, 1 + parent))
@@ -82,7 +82,7 @@ class RandomRounding:
 
 
 def forward(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, roundings: RandomRounding | None = None
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, perturbation: RandomPerturbation | None = None
 ) -> list[Any]:
     """The tensors at all positions of the graph, the inputs first; `reference` takes the catalogue's references.
 
@@ -91,8 +91,8 @@ def forward(
     values = list(inputs)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        value = single(spec, reference=reference)(*_arguments(values, position, node, roundings), **node.attributes)
-        values.append(value if roundings is None else roundings.of(position, value, _unit(spec, reference)))
+        value = single(spec, reference=reference)(*_arguments(values, position, node, perturbation), **node.attributes)
+        values.append(value if perturbation is None else perturbation.of(position, value, _unit(spec, reference)))
     return values
 
 
@@ -102,26 +102,26 @@ def values_of(graph: Graph) -> list[np.ndarray[Any, Any]]:
 
 
 def forward_points(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, roundings: RandomRounding | None = None
+    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, perturbation: RandomPerturbation | None = None
 ) -> list[Any]:
     """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
     values = list(inputs)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        arguments = _arguments(values, position, node, roundings)
+        arguments = _arguments(values, position, node, perturbation)
         if spec.broadcasts:
             arguments = _aligned(arguments)
         value = over_points(spec, reference=reference)(*arguments, **node.attributes)
-        values.append(value if roundings is None else roundings.of(position, value, _unit(spec, reference)))
+        values.append(value if perturbation is None else perturbation.of(position, value, _unit(spec, reference)))
     return values
 
 
-def _arguments(values: list[Any], position: int, node: Node, roundings: RandomRounding | None) -> list[Any]:
+def _arguments(values: list[Any], position: int, node: Node, perturbation: RandomPerturbation | None) -> list[Any]:
     arguments = [values[parent] for parent in node.parents]
-    if roundings is None:
+    if perturbation is None:
         return arguments
     # A value that a node takes twice stays one tensor, which its gradient may ask for.
-    passed = {parent: roundings.argument(position, parent, values[parent]) for parent in node.parents}
+    passed = {parent: perturbation.argument(position, parent, values[parent]) for parent in node.parents}
     return [passed[parent] for parent in node.parents]
 
 

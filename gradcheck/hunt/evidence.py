@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.mode import Mode
-from gradcheck.hunt import modes
+from gradcheck.hunt import trial
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
@@ -35,10 +35,10 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
 
     At a kink, where every output is compared by itself, these are the comparisons of the worst finding's output.
     """
-    outcome = checked.outcomes[order]
-    output = outcome.result.findings[0].output if outcome.result.findings else None
+    check = checked.orders[order]
+    output = check.result.findings[0].output if check.result.findings else None
     compared: dict[int, ElementCheck] = {}
-    for table in outcome.tables:
+    for table in check.tables:
         row = table.rows.index(output) if output in table.rows else 0
         numbers = (table.autodiff, table.difference, table.bound, table.allowed)
         for line, coordinate in enumerate(table.columns):
@@ -57,7 +57,7 @@ def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
 @lru_cache(maxsize=256)
 def check_alone(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
     """The check of a node by itself, for blame; a report that is written afterwards shows the same one."""
-    return modes.check(graph, orders, mode)
+    return trial.run(graph, orders, mode=mode)
 
 
 def completed(found: GraphFinding) -> GraphFinding:

@@ -18,9 +18,8 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect
-from gradcheck.hunt import modes, monitor, trial
+from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
-from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.evidence import check_alone, completed, elements
 from gradcheck.hunt.finding import GraphFinding, literal, trigger
 from gradcheck.hunt.graph import Graph, Input
@@ -80,7 +79,7 @@ def examine(
         raise SkipTest("the time for hunting is over")
     now.begin(operation, order, mode)
     now.before(lambda: graph)
-    checked = modes.check(graph, (order,), mode)
+    checked = trial.run(graph, (order,), mode=mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked)
@@ -127,7 +126,7 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
 def discovery(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
-    values = values_of(graph)
+    values = checked.values
     position = trial.culprit(graph, order, partial(check_alone, mode=checked.mode))
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]

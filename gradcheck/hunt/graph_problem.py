@@ -1,4 +1,4 @@
-"""Which nodes of a graph stand on a kink or on a singular point, by the catalogue's declarations."""
+"""A graph as a function of coordinates, and which of its nodes are not smooth, by the catalogue's declarations."""
 
 from __future__ import annotations
 
@@ -16,74 +16,71 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import RandomRounding, TapedEvaluation, forward, forward_points
+from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, forward_points
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import Distances
 
 Array = np.ndarray[Any, Any]
 
-ROUNDINGS = 64
-
 
 @dataclass(frozen=True)
 class NonsmoothNodes:
-    """Positions of nodes on a kink, positions of singular nodes, and how many elements of kinks are concerned.
+    """The positions of nodes at a kink, at a singular point, and at a point where they are C1 but not C2.
 
-    `bends` are the positions of nodes whose curvature jumps.
+    `kinked_elements` is the number of elements, of all nodes, that are at a kink.
     """
 
     kinks: tuple[int, ...]
     singular: tuple[int, ...]
-    elements: int
-    bends: tuple[int, ...] = ()
+    curvature_jumps: tuple[int, ...]
+    kinked_elements: int
 
     @property
-    def rough(self) -> tuple[int, ...]:
-        """The positions of all nodes that stand on anything."""
-        return (*self.kinks, *self.singular, *self.bends)
+    def positions(self) -> tuple[int, ...]:
+        """The positions of all nodes that are not smooth."""
+        return (*self.kinks, *self.singular, *self.curvature_jumps)
 
     @property
     def smooth(self) -> bool:
-        """Whether no node stands on anything."""
-        return not self.rough
+        """Whether there are none."""
+        return not self.positions
 
     @property
-    def curved(self) -> bool:
-        """Whether no node stands where its second derivative does not exist."""
-        return not self.kinks and not self.bends
+    def twice_differentiable(self) -> bool:
+        """Whether every node has a second derivative."""
+        return not self.kinks and not self.curvature_jumps
 
     @property
     def composed(self) -> bool:
-        """Whether the derivative at the point is a matter of convention: two kinks or more, or a singular point."""
+        """Whether the derivative is a convention, at a composed kink: two kinks or more, or a singular point."""
         return len(self.kinks) > 1 or bool(self.singular)
 
 
 def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
-    """Where the nodes stand, given the values at all positions."""
-    kinks, singular, bends, elements = [], [], [], 0
+    """The nodes that are not smooth, given the values at all positions."""
+    kinks, singular, curvature_jumps, elements = [], [], [], 0
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
         if spec.kinks is None and spec.singular is None and spec.curvature_jumps is None:
             continue
         arguments = [values[parent] for parent in node.parents]
-        touching = count_on(spec.kinks, arguments, node.attributes)
-        if touching:
+        if count := count_on(spec.kinks, arguments, node.attributes):
             kinks.append(position)
-            elements += touching
+            elements += count
         if count_on(spec.singular, arguments, node.attributes):
             singular.append(position)
         if count_on(spec.curvature_jumps, arguments, node.attributes):
-            bends.append(position)
-    return NonsmoothNodes(tuple(kinks), tuple(singular), elements, tuple(bends))
+            curvature_jumps.append(position)
+    return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), elements)
 
 
 def count_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> int:
-    """How many of the declared distances are zero, within 64 roundings of the largest argument."""
+    """How many of the declared distances are zero, within 64 units in the last place of the largest argument."""
     if distances is None or not all(value.size for value in values):
         return 0
     away = np.asarray(distances(*values, **attributes))
     scale = max(float(np.abs(value).max()) for value in values)
-    return int(np.sum(away <= ROUNDINGS * np.finfo(values[0].dtype).eps * scale))
+    return int(np.sum(away <= 64 * np.finfo(values[0].dtype).eps * scale))
 
 
 ROUNDOFF = 2.0**-53
@@ -95,8 +92,8 @@ class GraphProblem:
     """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
 
     `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position, `exempt`
-    are the positions that a kink rests on. With `roundings`, inner values are rounded another way. The derivatives on
-    trial are taken in `mode`, those at many points by plain tapes. `taped` is an evaluation that is there already.
+    are the positions that a kink rests on. A `perturbation` moves inner values. The derivatives under test are taken in
+    `mode`, those at many points by plain tapes. `taped` is an evaluation that is there already.
     """
 
     graph: Graph
@@ -106,13 +103,13 @@ class GraphProblem:
     cotangent: Array | None = None
     largest: float = 0.0
     exempt: frozenset[int] = frozenset()
-    roundings: RandomRounding | None = None
+    perturbation: RandomPerturbation | None = None
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
 
     def perturbed(self, draw: int) -> GraphProblem:
         """The same function, its inner values perturbed at random."""
-        return replace(self, roundings=RandomRounding(draw, self.exempt), taped=None)
+        return replace(self, perturbation=RandomPerturbation(draw, self.exempt), taped=None)
 
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
         """The steps as they are: the inputs of a graph have no constraints."""
@@ -183,7 +180,7 @@ class GraphProblem:
         return flat[1:] if self.anchored else flat
 
     def _batch(self, points: Array) -> Array:
-        batch = forward_points(self.graph, self._split(points), roundings=self.roundings)[-1].numpy()
+        batch = forward_points(self.graph, self._split(points), perturbation=self.perturbation)[-1].numpy()
         return to_coordinates(batch).reshape(len(points), -1)
 
     def _alone(self, point: Array) -> Array:
@@ -211,7 +208,7 @@ class GraphProblem:
             return take()
         except FAILURES:
             # What throws at the graph's own point is a finding; beside it, the function is not defined there.
-            if point is None and self.roundings is None:
+            if point is None and self.perturbation is None:
                 raise
             return tuple(Gradients.undefined(count, self.point.size) for count in counts)
 
@@ -247,7 +244,7 @@ class GraphProblem:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for tensor in inputs:
                 tape.watch(tensor)
-            batch = forward_points(self.graph, inputs, roundings=self.roundings)[-1]
+            batch = forward_points(self.graph, inputs, perturbation=self.perturbation)[-1]
         parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
         return [
             np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
@@ -272,7 +269,7 @@ class GraphProblem:
         return gradient, products
 
     def _forward(self, inputs: Sequence[Any]) -> list[Any]:
-        return [forward(self.graph, inputs, roundings=self.roundings)[-1]]
+        return [forward(self.graph, inputs, perturbation=self.perturbation)[-1]]
 
     def _output(self, row: Array) -> Any:
         flat = row if self.cotangent is None else row[0] * self.cotangent

@@ -1,4 +1,4 @@
-"""The check of one graph in a mode: its derivative against the plain one, and against differences where they differ."""
+"""The check of a derivative in a mode: compared with the plain one, and with an estimate where they differ."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.autodiff_rounding import measured_rounding, ulp_rounding
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
-from gradcheck.hunt import trial
 from gradcheck.hunt.evaluation import forward
-from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.trial import Bench, Outcome, Trial
+from gradcheck.hunt.graph_check import GraphCheck, OrderCheck
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -28,55 +26,46 @@ KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that say more than that modes disagree."""
 
 
-def run(
-    graph: Graph, orders: tuple[int, ...], mode: Mode, *, weights: Array | None = None, vector: Array | None = None
-) -> Trial:
-    """Check a graph's derivative of one order, as taken in a mode.
+def check_in_mode(check: GraphCheck, order: int) -> tuple[Mode, OrderCheck]:
+    """The check of one order, and the mode whose derivative it is about: that of the check, or the plain one.
 
-    It agrees where it equals the plain derivative within what that is rounded by. Else differences decide: a derivative
-    that they refute is a finding; where they refute the plain one, that is the finding, and the trial's mode is plain.
-    Where there is no derivative in this mode, for a documented reason, the verdict is inconclusive. `weights` and
-    `vector` are those of `trial.run`.
+    The derivative agrees where it equals the plain one within its rounding. Else estimates decide: where they
+    contradict the plain derivative, that is the finding. Where there is no derivative in the mode, for a documented
+    reason, the check is inconclusive.
     """
-    (order,) = orders
-    bench = Bench.of(graph, weights, vector, mode)
+    plain = replace(check, mode=PLAIN)
     try:
-        result = _beside_plain(bench, order)
+        result = _compared_with_plain(check, plain, order)
         if result is not None:
-            return bench.trial({order: Outcome(result)})
-        _refuse_other_values(bench)
-        checked = trial.run(graph, orders, weights=weights, vector=vector, mode=mode)
+            return check.mode, OrderCheck(result)
+        _refuse_other_values(check)
+        checked = check.order(order)
     except ModeUnavailableError as error:
-        result = undecided(order, Reason.CANNOT_RUN, str(error))
-        return bench.trial({order: Outcome(result)})
-    plain = trial.run(graph, orders, weights=weights, vector=vector)
-    if mode != PLAIN and plain.result.verdict == Verdict.MISMATCH:
-        return plain
-    return _named(checked, plain.result.orders[order])
+        return check.mode, OrderCheck(undecided(order, Reason.CANNOT_RUN, str(error)))
+    beside = plain.order(order)
+    if beside.result.verdict == Verdict.MISMATCH:
+        return PLAIN, beside
+    findings = tuple(_finding(one, check.mode, beside.result.verdict) for one in checked.result.findings)
+    return check.mode, replace(checked, result=replace(checked.result, findings=findings))
 
 
-def check(
-    graph: Graph, orders: tuple[int, ...], mode: Mode, *, weights: Array | None = None, vector: Array | None = None
-) -> Trial:
-    """The check of a graph's derivative in any mode: `trial.run` for the plain one, else `run`."""
-    if mode == PLAIN:
-        return trial.run(graph, orders, weights=weights, vector=vector)
-    return run(graph, orders, mode, weights=weights, vector=vector)
-
-
-def _beside_plain(bench: Bench, order: int) -> OrderResult | None:
+def _compared_with_plain(check: GraphCheck, plain: GraphCheck, order: int) -> OrderResult | None:
     """Agreement with the plain derivative; None where they differ, or where one of them cannot be taken."""
-    if not bench.output.size or not bench.count:
-        return OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",))
-    plain = replace(bench, mode=PLAIN)
+    if check.empty:
+        return check.order(order).result
+    problem = plain.problem()
+
+    def derivative(at: Any, point: Array | None = None) -> Array:
+        """The gradient of <w, f> (1, n), or its derivative along the direction."""
+        if order == 1:
+            return np.asarray(at.gradients(np.ones((1, 1)), point).values)
+        return np.asarray(at.products(np.ones(1), check.direction[None, :], point).values)
+
     try:
-        taken, other = _derivative(bench, order), _derivative(plain, order)
-        problem = plain.problem(projected=True)
+        taken, other = derivative(check.problem()), derivative(problem)
         allowed = ulp_rounding(other, problem.precision)
         if not _close(taken, other, allowed).all():
-            allowed = EXCLUSION * measured_rounding(
-                problem, other, lambda at, point: _derivative(plain, order, at, point)
-            )
+            allowed = EXCLUSION * measured_rounding(problem, other, derivative)
     except (DerivativeRaisedError, WrongShapeError):
         return None
     if not _close(taken, other, allowed).all():
@@ -92,20 +81,12 @@ def _beside_plain(bench: Bench, order: int) -> OrderResult | None:
     )
 
 
-def _refuse_other_values(bench: Bench) -> None:
+def _refuse_other_values(check: GraphCheck) -> None:
     """Raises ModeUnavailableError where the function itself has other values in the mode, as random numbers have."""
-    sources = [tf.constant(literal.array()) for literal in bench.graph.inputs]
-    (output,) = values(bench.mode, lambda at: [forward(bench.graph, at)[-1]], sources)
-    if not np.allclose(output.numpy(), bench.output, rtol=VALUES, atol=VALUES * bench.largest, equal_nan=True):
+    sources = [tf.constant(literal.array()) for literal in check.graph.inputs]
+    (output,) = values(check.mode, lambda at: [forward(check.graph, at)[-1]], sources)
+    if not np.allclose(output.numpy(), check.output, rtol=VALUES, atol=VALUES * check.largest, equal_nan=True):
         raise ModeUnavailableError("the function has other values in this mode")
-
-
-def _derivative(bench: Bench, order: int, problem: Any = None, point: Array | None = None) -> Array:
-    """The gradient of <w, f> (1, n), or its derivative along the direction; of the bench's problem, unless given."""
-    at = bench.problem(projected=True) if problem is None else problem
-    if order == 1:
-        return np.asarray(at.gradients(np.ones((1, 1)), point).values)
-    return np.asarray(at.products(np.ones(1), bench.along(at.point)[None, :], point).values)
 
 
 def _close(one: Array, other: Array, allowed: Array) -> Array:
@@ -114,13 +95,6 @@ def _close(one: Array, other: Array, allowed: Array) -> Array:
     return np.asarray(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
-def _named(checked: Trial, plain: OrderResult) -> Trial:
-    """The trial with findings that name the mode."""
-    ((order, outcome),) = checked.outcomes.items()
-    findings = tuple(_finding(finding, checked.mode, plain) for finding in outcome.result.findings)
-    return replace(checked, outcomes={order: replace(outcome, result=replace(outcome.result, findings=findings))})
-
-
-def _finding(finding: Finding, mode: Mode, plain: OrderResult) -> Finding:
-    said = f"{mode}: {finding.reason}; {PLAIN}: {plain.verdict}"
-    return replace(finding, kind=finding.kind if finding.kind in KEPT else Kind.MODES, reason=said)
+def _finding(finding: Finding, mode: Mode, plain: Verdict) -> Finding:
+    reason = f"{mode}: {finding.reason}; {PLAIN}: {plain}"
+    return replace(finding, kind=finding.kind if finding.kind in KEPT else Kind.MODES, reason=reason)

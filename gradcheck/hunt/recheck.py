@@ -13,7 +13,7 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.deviation import NONE, ZEROS, Deviation, Outcome
 from gradcheck.defects.records import Defect, Values
-from gradcheck.hunt import modes
+from gradcheck.hunt import trial
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.derivative import close, derivative, values
 from gradcheck.hunt.events import State
@@ -97,7 +97,7 @@ def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input],
     output = output_of(graph, order, cotangent, direction)
     vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
     weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
-    return modes.check(graph, (order,), mode, weights=weights, vector=vector).result.orders[order]
+    return trial.run(graph, (order,), weights=weights, vector=vector, mode=mode).result.orders[order]
 
 
 def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:

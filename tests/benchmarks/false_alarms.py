@@ -50,7 +50,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
         tally.reused += max(graph.uses()) > 1
         checked = trial.run(graph)
         for order, result in checked.result.orders.items():
-            outcome = hunting.outcome(replace(checked, outcomes={order: checked.outcomes[order]}))
+            outcome = hunting.outcome(replace(checked, orders={order: checked.orders[order]}))
             tally.outcomes[order, outcome] += 1
             if outcome == Verdict.MISMATCH or (outcome == Verdict.INCONCLUSIVE and len(tally.shown) < show):
                 tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")

@@ -32,7 +32,7 @@ def confirmed(script):
     if os.environ.get("CTRL_C"):
         os.killpg(0, signal.SIGINT)
         time.sleep(60)
-    return confirm.Confirmation(1, "WRONG")
+    return confirmation.Confirmation(1, "WRONG")
 
 
 confirmation.confirm = confirmed  # a process of its own for every finding takes long

@@ -73,13 +73,13 @@ def run(example: RunningExample) -> None:
     Raises AdmissionError for a graph that could not have been drawn.
     """
     from gradcheck import runtime
-    from gradcheck.hunt import modes
+    from gradcheck.hunt import trial
     from gradcheck.hunt.admission import admit
 
     runtime.configure()
     admit(example.graph, before=lambda position, node: print(f"node {position}, {node.op}", flush=True))
     print(f"the derivative of order {example.order} ({example.mode})", flush=True)
-    modes.check(example.graph, (example.order,), example.mode)
+    trial.run(example.graph, (example.order,), mode=example.mode)
     print(ENDED, flush=True)
 
 

@@ -25,11 +25,19 @@ from gradcheck.hunt.opspec import OpSpec
 Array = np.ndarray[Any, Any]
 
 SPECS = tuple(CATALOGUE.values())
-NON_SMOOTH = tuple(spec for spec in SPECS if spec.kinks or spec.singular)
-BENT = tuple(spec for spec in SPECS if spec.curvature_jumps)
+NONSMOOTH = tuple(spec for spec in SPECS if spec.kinks or spec.singular)
+KINKED = tuple(spec for spec in SPECS if spec.kinks)
+C1_NOT_C2 = tuple(spec for spec in SPECS if spec.curvature_jumps)
+IN_FLOAT64 = tuple(spec for spec in SPECS if 2 in spec.orders and (spec.reference or not spec.rtol))
 REFERENCED = tuple(spec for spec in SPECS if spec.reference)
 BATCHED = tuple(spec for spec in SPECS if not spec.looped)
 EPS = float(np.finfo(np.float64).eps)
+WIDER = {
+    "singular_vectors": "the squared vectors of a square matrix are smooth where a singular value vanishes",
+    "spectral_abscissa": "two eigenvalues meet that are not the largest",
+    "crop_and_resize": "an image of one value has no kinks",
+}
+"""Declared points at which the function is smooth after all: the declaration is wider than it has to be."""
 
 
 def named(specs: tuple[OpSpec, ...]) -> Any:
@@ -61,23 +69,56 @@ def distance(spec: OpSpec, example: Any) -> float:
 
 
 def moves(spec: OpSpec, value: Array, rng: np.random.Generator) -> Array:
-    """Three random directions and their opposites, the sign in front, behind a row that does not move."""
-    direction = rng.uniform(0.5, 1.0, (3, *value.shape)) * rng.choice([-1.0, 1.0], (3, *value.shape))
+    """Five random directions and their opposites, the sign in front, behind a row that does not move."""
+    direction = rng.uniform(0.5, 1.0, (5, *value.shape)) * rng.choice([-1.0, 1.0], (5, *value.shape))
     if np.iscomplexobj(value):
         direction = direction + 1j * rng.uniform(0.5, 1.0, direction.shape)
     return np.concatenate([np.zeros((1, *value.shape)), direction, -direction])
 
 
-def slopes_agree(spec: OpSpec, example: Any) -> bool:
-    """Whether the one-sided slopes meet in three directions; a value that does not exist on one side counts as no."""
+def one_sided(spec: OpSpec, example: Any) -> tuple[Array, Array, float, bool]:
+    """The one-sided changes of the function in five directions, the change that rounding may make, and steepness."""
     rng = np.random.default_rng(7)
     step = (EPS if spec.reference else max(EPS, spec.rtol)) ** (1 / 3)
     points = [value + step * moves(spec, value, rng) for value in example.arguments]
     centre, *rest = over(spec, example, points, reference=True)
-    right, left = np.array(rest[:3]) - centre, centre - np.array(rest[3:])
+    right, left = np.array(rest[:5]) - centre, centre - np.array(rest[5:])
     size = 1 + largest(centre)
-    steep = not largest(right) <= 1e4 * step * size
-    return not steep and largest(right - left) <= 1e-2 * (step * size + largest(right))
+    steep = not max(largest(right), largest(left)) <= 1e4 * step * size
+    return right, left, step * size, steep
+
+
+def slopes_agree(spec: OpSpec, example: Any) -> bool:
+    """Whether the one-sided slopes meet in five directions; a value that does not exist on one side counts as no."""
+    right, left, allowed, steep = one_sided(spec, example)
+    return not steep and largest(right - left) <= 1e-2 * (allowed + largest(right))
+
+
+def on_declared_points(spec: OpSpec, sampler: Any) -> list[Any]:
+    """Examples on a declared kink or singular point, all of whose arguments have elements."""
+    moved = (candidate for point in sampler.generic(spec) for candidate in shifted(spec, point))
+    return [
+        example
+        for example in chain(moved, sampler.special(spec))
+        if distance(spec, example) < 1e-14 and all(value.size for value in example.arguments)
+    ]
+
+
+def curvature_jump(spec: OpSpec, example: Any) -> float:
+    """By how much the one-sided second derivatives along a random direction differ, if that does not shrink with h."""
+    rng = np.random.default_rng(9)
+    unit = [moves(spec, value, rng)[1:2] for value in example.arguments]
+    steps = np.array([0.0, *(k * h for h in (1e-2, 2.5e-3) for k in (-2, -1, 1, 2))])
+    points = [
+        value + steps.reshape(-1, *[1] * value.ndim) * direction
+        for value, direction in zip(example.arguments, unit, strict=True)
+    ]
+    centre, *rest = over(spec, example, points, reference=True)
+    jumps = []
+    for h, (far_left, left, right, far_right) in ((1e-2, rest[:4]), (2.5e-3, rest[4:])):
+        jumps.append(largest((far_right - 2 * right) - (far_left - 2 * left)) / h**2)
+    coarse, fine = jumps
+    return fine if fine > 0.6 * coarse and fine > 1e-2 * (1 + largest(centre)) else 0.0
 
 
 def shifted(spec: OpSpec, example: Any) -> Iterator[Any]:
@@ -155,15 +196,33 @@ def _counting(name: str, called: Counter[str]) -> Any:
     return gradient
 
 
-@named(NON_SMOOTH)
+@named(NONSMOOTH)
 def test_function_is_not_smooth_at_distance_zero(spec: OpSpec, sampler: Any) -> None:
-    moved = (candidate for point in sampler.generic(spec) for candidate in shifted(spec, point))
-    on_kink = [example for example in chain(moved, sampler.special(spec)) if distance(spec, example) < 1e-14]
-    assert on_kink, "no special point lies on what is declared"
-    assert any(not slopes_agree(spec, example) for example in on_kink)
+    found = [slopes_agree(spec, example) for example in on_declared_points(spec, sampler)]
+    assert found, "no special point lies on what is declared"
+    if spec.name in WIDER:
+        assert any(found), "no longer wider than it has to be: take it from WIDER"
+        assert not all(found)
+    else:
+        assert not any(found)
 
 
-@named(BENT)
+@named(KINKED)
+def test_one_sided_slopes_exist_at_a_kink(spec: OpSpec, sampler: Any) -> None:
+    steep = [example for example in on_declared_points(spec, sampler) if one_sided(spec, example)[3]]
+    assert not steep
+
+
+@named(IN_FLOAT64)
+def test_curvature_jumps_nowhere_else(spec: OpSpec, sampler: Any) -> None:
+    special = [example for example in sampler.special(spec) if all(value.size for value in example.arguments)]
+    for example in special[:: 1 + len(special) // 12]:
+        if distance(spec, example) > 0.1 and np.all(np.isfinite(alone(spec, example))):
+            jumps = spec.curvature_jumps is not None and np.min(spec.curvature_jumps(*example.arguments)) < 0.1
+            assert jumps or curvature_jump(spec, example) == 0, example
+
+
+@named(C1_NOT_C2)
 def test_curvature_jumps_at_distance_zero(spec: OpSpec) -> None:
     h, here = 1e-3, np.zeros(1)
     assert spec.arity == 1
@@ -201,8 +260,31 @@ def test_declared_gradients_stand_in_the_census() -> None:
     assert {name for spec in SPECS for name in spec.gradients} <= known
 
 
-def test_catalogue_holds_at_least_eighty_operations() -> None:
-    assert len(SPECS) >= 80
+UNREACHED = {
+    # Kernels that TensorFlow's functions no longer make; newer ones are in the catalogue.
+    *("BatchToSpace", "SpaceToBatch", "Reverse", "MatrixDiagV2", "MatrixDiagPartV2", "MatrixSetDiagV2", "BiasAddV1"),
+    *("FusedBatchNorm", "FusedBatchNormV2", "MaxPoolV2", "TensorListConcatV2", "TensorListScatter", "SparseMatMul"),
+    # Control flow with side effects: its gradients are those of the stateless twins.
+    *("Case", "If", "While"),
+    # The identity, with a message or a dump besides.
+    *("CheckNumericsV2", "DebugIdentityV2", "Print"),
+    # Values that are no dense tensors on their way.
+    *("ResourceGatherNd", "RaggedFillEmptyRows", "TensorListScatterIntoExistingList"),
+    *("CSRSparseMatrixToSparseTensor", "SparseTensorToCSRSparseMatrix"),
+    *("SparseMatrixSparseMatMul", "SparseMatrixTranspose"),
+    *("CompositeTensorVariantFromComponents", "CompositeTensorVariantToComponents"),
+    # Registered by a module that `import tensorflow` does not load.
+    *("TensorMapErase", "TensorMapInsert", "TensorMapLookup"),
+}
+"""What the census would compare with differences and no operation of the catalogue goes through."""
+
+
+def test_the_catalogue_goes_through_all_gradients_but_those_named_here() -> None:
+    """Operations that compute gradients themselves are reached at second order."""
+    comparable = {row["op"] for row in census() if row["class"] == "finite_difference"}
+    of_gradients = {name for name in comparable if "Grad" in name or "Backprop" in name}
+    declared = {name for spec in SPECS for name in spec.gradients}
+    assert comparable - of_gradients - declared == UNREACHED
 
 
 def test_at_most_a_quarter_is_looped() -> None:

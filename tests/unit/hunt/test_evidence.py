@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.hunt import evidence, examine, modes, trial
+from gradcheck.hunt import evidence, examine, trial
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.finding_page import finding_page
@@ -32,7 +32,7 @@ def found_in(graph: Graph, order: int = 1) -> GraphFinding:
 
 def test_the_elements_are_those_of_the_trial() -> None:
     checked = trial.run(XLOGY, (1,))
-    (table,) = checked.outcomes[1].tables
+    (table,) = checked.orders[1].tables
     elements = evidence.elements(checked, 1)
     assert [element.coordinate for element in elements] == [0, 1, 2, 3]
     assert [element.verdict for element in elements] == [Verdict.MISMATCH, *[Verdict.AGREE] * 3]
@@ -47,21 +47,20 @@ def test_a_report_computes_no_verdict_anew(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("a verdict was computed again")
 
     monkeypatch.setattr(trial, "run", refuse)
-    monkeypatch.setattr(modes, "run", refuse)
     monkeypatch.setattr("tensorflow.GradientTape", refuse)
     page = finding_page(found)
     assert '<dt>wrong elements</dt><dd class="">1 of 4</dd>' in page
 
 
 def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = trial.run(BEHIND, (1,))
+    checked, run = trial.run(BEHIND, (1,)), trial.run
     runs: list[Graph] = []
 
     def counted(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
         runs.append(graph)
-        return trial.run(graph, orders)
+        return run(graph, orders)
 
-    monkeypatch.setattr(modes, "check", counted)
+    monkeypatch.setattr(trial, "run", counted)
     found = evidence.completed(examine.discovery(checked, 1))
     assert [(node.position, node.verdict) for node in found.nodes] == [(2, "agree"), (3, "mismatch")]
     assert found.position == 3

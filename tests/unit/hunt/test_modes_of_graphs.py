@@ -17,7 +17,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
 from gradcheck.autodiff.mode import LOOP, MODES, PLAIN, XLA, Mode
-from gradcheck.hunt import modes, trial
+from gradcheck.hunt import trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.graph import Graph, Input, Node
@@ -64,7 +64,7 @@ def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> Iterator[
 
 @pytest.mark.parametrize(("mode", "order"), CASES)
 def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(mode: Mode, order: int) -> None:
-    result = modes.run(SINE, (order,), mode).result.orders[order]
+    result = trial.run(SINE, (order,), mode=mode).result.orders[order]
     assert result.verdict == Verdict.AGREE
     assert 0 < result.relative_resolution < 1e-12
     assert result.compared == 2
@@ -74,8 +74,8 @@ def test_a_right_derivative_agrees_and_says_what_would_have_been_noticed(mode: M
 def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None:
     with wrong_where_traced():
         assert trial.run(SINE, (order,)).result.verdict == Verdict.AGREE
-        checked = modes.run(SINE, (order,), mode)
-        assert trial.culprit(SINE, order, partial(modes.check, mode=mode)) == 2
+        checked = trial.run(SINE, (order,), mode=mode)
+        assert trial.culprit(SINE, order, partial(trial.run, mode=mode)) == 2
     assert (checked.result.verdict, checked.mode) == (Verdict.MISMATCH, mode)
     finding = checked.result.findings[0]
     assert finding.kind is Kind.MODES
@@ -87,18 +87,18 @@ def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None
 def test_a_wrong_loop_is_found(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
     right = control_flow_ops.for_loop
     monkeypatch.setattr(control_flow_ops, "for_loop", lambda *given, **more: [-part for part in right(*given, **more)])
-    checked = modes.run(SINE, (order,), Mode(LOOP))
+    checked = trial.run(SINE, (order,), mode=Mode(LOOP))
     assert [finding.kind for finding in checked.result.findings] == [Kind.MODES]
 
 
 def test_an_error_of_a_few_roundings_times_a_thousand_is_noticed() -> None:
     with wrong_where_traced(1 + 1e-10):
-        assert modes.run(SINE, (1,), Mode("forward")).result.verdict == Verdict.MISMATCH
+        assert trial.run(SINE, (1,), mode=Mode("forward")).result.verdict == Verdict.MISMATCH
 
 
 def test_where_the_plain_derivative_is_wrong_it_is_the_finding() -> None:
     with wrong_where_traced(traced=False):
-        checked = modes.run(SINE, (1,), Mode("forward"))
+        checked = trial.run(SINE, (1,), mode=Mode("forward"))
     assert checked.mode == PLAIN
     assert checked.result.findings[0].kind is Kind.WRONG_VALUE
 
@@ -108,14 +108,14 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("no loops today")
 
     monkeypatch.setattr(control_flow_ops, "for_loop", broken)
-    (finding,) = modes.run(SINE, (1,), Mode(LOOP)).result.findings
+    (finding,) = trial.run(SINE, (1,), mode=Mode(LOOP)).result.findings
     assert finding.kind is Kind.RAISES
     assert "RuntimeError: no loops today" in finding.reason
 
 
 def test_what_cannot_run_is_counted_apart_and_named() -> None:
     graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("segment_max", 0, ids=(0, 1)),))
-    result = modes.run(graph, (1,), Mode("reverse", XLA)).result.orders[1]
+    result = trial.run(graph, (1,), mode=Mode("reverse", XLA)).result.orders[1]
     assert (result.verdict, result.reasons) == (Verdict.INCONCLUSIVE, (Reason.CANNOT_RUN,))
     assert result.notes == ("no XLA kernel for SegmentMax",)
 
@@ -124,13 +124,13 @@ def test_another_function_is_not_compared() -> None:
     graph = Graph(
         (Input((2,), (-2.0, -2.0)), Input((2,), (2.0, 2.0))), (Node.of("stateless_truncated_normal_of_bounds", 0, 1),)
     )
-    result = modes.run(graph, (1,), Mode("reverse", XLA)).result.orders[1]
+    result = trial.run(graph, (1,), mode=Mode("reverse", XLA)).result.orders[1]
     assert result.notes == ("the function has other values in this mode",)
 
 
 def test_nothing_to_compare_agrees() -> None:
     graph = Graph((Input((0,), ()),), (Node.of("sin", 0),))
-    assert modes.run(graph, (1,), Mode("forward")).result.verdict == Verdict.AGREE
+    assert trial.run(graph, (1,), mode=Mode("forward")).result.verdict == Verdict.AGREE
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def test_what_runs_is_on_disk_before_it_runs(own: Monitor, tmp_path: Path, monke
         seen.append(read(tmp_path / "a.json"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.hunt.modes.check", check)
+    monkeypatch.setattr("gradcheck.hunt.trial.run", check)
     for mode in (PLAIN, Mode(mode=XLA)):
         with pytest.raises(KeyboardInterrupt):
             examine(RIGHT, 2, Coverage(), operation="sin", mode=mode)

@@ -86,12 +86,13 @@ def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
     assert blame(GRAPH, values(GRAPH), lambda graph: len(graph.nodes) > 1) == 3
 
 
-def test_standing_tells_kinks_from_smooth_points() -> None:
+def test_nodes_at_kinks_are_told_from_smooth_ones() -> None:
     graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("relu", 0), Node.of("sin", 1)))
-    stands = nonsmooth_nodes(graph, values(graph))
-    assert (stands.kinks, stands.singular, stands.elements) == ((1,), (), 1)
-    assert not stands.smooth
-    assert not stands.composed
+    found = nonsmooth_nodes(graph, values(graph))
+    assert (found.kinks, found.singular, found.curvature_jumps, found.kinked_elements) == ((1,), (), (), 1)
+    assert not found.smooth
+    assert not found.twice_differentiable
+    assert not found.composed
     assert nonsmooth_nodes(GRAPH, values(GRAPH)).smooth
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_check import GraphCheck
 from gradcheck.result import Kind, Reason, Verdict
 
 
@@ -85,8 +86,8 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
         Node.of("reciprocal", 3),
     )
     slope = -(1 + np.cos(1e5)) / (1e5 + np.sin(1e5)) ** 2
-    bench = trial.Bench.of(hidden)
-    assert bench.problem(projected=True).gradients(np.ones((1, 1))).values[0, 2] == pytest.approx(slope * bench.row[3])
+    check = GraphCheck.at_inputs(hidden)
+    assert check.problem().gradients(np.ones((1, 1))).values[0, 2] == pytest.approx(slope * check.cotangent[3])
     first = trial.run(hidden, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 

@@ -1,4 +1,4 @@
-"""Other roundings between nodes: what they show, and what they leave to be judged."""
+"""Random-rounding perturbation between nodes: what it shows, and what stays under test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import UNIT
 from gradcheck.hunt import trial
-from gradcheck.hunt.evaluation import RandomRounding, forward
+from gradcheck.hunt.evaluation import RandomPerturbation, forward
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
@@ -37,7 +37,7 @@ def spread(drawn: Graph, shape: tuple[int, ...]) -> np.ndarray:
 def test_values_move_by_a_unit_unless_exempt() -> None:
     drawn = graph([2.0, 0.0], Node.of("square", 0), Node.of("negative", 1))
     inputs = [tf.constant([2.0, 0.0], tf.float64)]
-    plain, moved = forward(drawn, inputs), forward(drawn, inputs, roundings=RandomRounding(1, frozenset({1})))
+    plain, moved = forward(drawn, inputs), forward(drawn, inputs, perturbation=RandomPerturbation(1, frozenset({1})))
     np.testing.assert_array_equal(moved[1], plain[1])
     assert abs(float(moved[2][0] / plain[2][0]) - 1) == UNIT
     assert float(moved[2][1]) == 0.0
@@ -58,9 +58,9 @@ def test_what_a_node_loses_inside_does_not_show() -> None:
     assert np.all(spread(graph([34.0], Node.of("sigmoid", 0)), (1,)) <= 4 * UNIT * 1.5e-15)
 
 
-def test_what_raises_under_another_rounding_is_undefined() -> None:
+def test_what_raises_when_perturbed_is_undefined() -> None:
     checked = problem(graph([1.0], Node.of("check_numerics", 0), Node.of("sqrt", 1)), (1,))
-    beside = replace(checked, roundings=RandomRounding(0)).gradients(np.full((1, 1), np.nan))
+    beside = replace(checked, perturbation=RandomPerturbation(0)).gradients(np.full((1, 1), np.nan))
     assert np.isnan(beside.values).all()
 
 

@@ -1,0 +1,150 @@
+"""What a record says of somebody's code, and what replays of it find out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, origin_of
+from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.replay import (
+    Code,
+    SourceMove,
+    influence,
+    nondeterminism,
+    replayed,
+    target_value,
+    unused_derivatives,
+)
+
+x, w = tf.Variable(1.5, dtype=tf.float64, name="x"), tf.Variable(2.0, dtype=tf.float64, name="w")
+
+
+def code_of(f: Callable[..., Any], *inputs: Any) -> Code:
+    return Code(f, inputs, recorded(f, inputs))
+
+
+def curvature() -> Any:
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            y = x**3
+        slope = inner.gradient(y, x)
+    with tf.GradientTape() as other:
+        z = w * w
+    other.gradient(z, w)
+    return outer.gradient(slope, x)
+
+
+def test_the_events_come_in_order_with_their_numbers() -> None:
+    def f() -> Any:
+        with tf.GradientTape() as tape:
+            y = x * w
+            float(y)
+        return tape.gradient(y, [x, w])
+
+    record = recorded(f)
+    assert [one.number for one in record.operations] == list(range(len(record.operations)))
+    (call,) = record.derivatives
+    changes = [event for event in record.before(call) if isinstance(event, TapeChange)]
+    assert [change.change for change in changes] == ["opened", "closed"]
+    (product,) = [one for one in record.operations if one.name == "Mul" and one.derivative is None]
+    assert changes[0].operations <= product.number < changes[1].operations
+    assert product.tapes == {call.tape}
+    assert [event.method for event in record.events if isinstance(event, HostRead)] == ["__float__"]
+    watched = [event.tensor for event in record.events if isinstance(event, WatchEvent)]
+    assert {id(one) for one in watched} == {id(x), id(w)}
+    assert (call.expressions, call.zeros, call.error) == (("x", "w"), False, None)
+
+
+def test_the_origins_of_sources() -> None:
+    captured = tf.constant(3.0, tf.float64)
+
+    def f(given: Any) -> Any:
+        w.assign(5.0)
+        made = given * 2.0
+        with tf.GradientTape() as tape:
+            tape.watch([given, made, captured])
+            y = made * captured * x * w
+        return tape.gradient(y, [given, made, captured, x, w])
+
+    record = recorded(f, [tf.constant(4.0, tf.float64)])
+    (call,) = record.derivatives
+    origins = [origin_of(record, call, source) for source in call.sources]
+    assert [bool(one.captured) for one in origins] == [False, False, True, False, False]
+    assert [one.moved_at_start for one in origins] == [False, False, False, True, False]
+    assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
+    assert (origins[0].input, origins[3].variable is x, list(origins[4].sets.values())) == (0, True, [5.0])
+    code = Code(f, record.inputs, record)
+    for origin in origins:
+        replay = replayed(code, call, [SourceMove(origin, tf.constant(0.5, tf.float64))])
+        assert replay.target is not None
+        moved, before = (float(target_value(target, call)[0]) for target in (replay.target, call.targets))
+        assert moved / before == pytest.approx((origin.value + 0.5) / origin.value)
+    assert (float(x), float(w)) == (1.5, 2.0)
+
+
+def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
+    record = recorded(curvature)
+    first, second, third = record.derivatives
+    assert list(unused_derivatives(record, third)) == [1]
+    assert list(unused_derivatives(record, second)) == [0]
+    assert unused_derivatives(record, first) == {}
+
+    def printed() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            y = x**2
+        float(tape.gradient(y, x))
+        return tape.gradient(y, x)
+
+    record = recorded(printed)
+    assert unused_derivatives(record, record.derivatives[-1]) == {}
+
+
+def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:
+    code = code_of(curvature)
+    third = code.record.derivatives[-1]
+    move = SourceMove(origin_of(code.record, third, x), tf.constant(0.5, tf.float64))
+    replay = replayed(code, third, [move], with_results=True)
+    assert replay.target is not None
+    assert float(replay.target[0]) == pytest.approx(3 * 2.0**2)
+    assert replay.results is not None
+    assert float(replay.results[0]) == pytest.approx(6 * 2.0)
+
+
+def test_what_a_source_influences_a_little_or_in_steps() -> None:
+    def f() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            smooth, flat, other = x * w, tf.floor(x) * w, 2.0 * w
+        return tape.gradient(smooth, x), tape.gradient(flat, x), tape.gradient(other, x)
+
+    code = code_of(f)
+    found = [influence(code, call, origin_of(code.record, call, x)) for call in code.record.derivatives]
+    assert [(one.small, one.large) for one in found] == [(True, True), (False, True), (False, False)]
+    (floor,) = [one for one in code.record.operations if one.name == "Floor"]
+    assert [one.changed(floor.number, 0) for one in found] == [False, True, False]
+
+
+def test_code_that_is_not_the_same_twice() -> None:
+    runs = []
+
+    def moody() -> Any:
+        runs.append(1)
+        with tf.GradientTape() as tape:
+            y = x * float(len(runs))
+        return tape.gradient(y, x)
+
+    def fickle() -> Any:
+        runs.append(1)
+        with tf.GradientTape() as tape:
+            y = x * 2.0
+        return tape.gradient(y, x) if len(runs) < 2 else None
+
+    for f, text in ((moody, "two runs differ"), (fickle, "a second run did not get here: it came to no such call")):
+        runs.clear()
+        code = code_of(f)
+        assert text in str(nondeterminism(code, code.record.derivatives[0]))
+    code = code_of(curvature)
+    assert nondeterminism(code, code.record.derivatives[0]) is None
