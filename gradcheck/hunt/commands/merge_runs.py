@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from gradcheck import files
 from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, CommandError, subcommand, tensorflow
@@ -89,8 +91,9 @@ def one_run(together: HuntRun) -> HuntRun:
     """
     alike: dict[str, Started] = {}
     for event in together.started:
-        plain = replace(event, shard="1/1", environment=replace(event.environment, processor="", platform=""))
-        alike.setdefault(to_line(plain), replace(event, shard="1/1"))
+        machine = structs.replace(event.environment, processor="", platform="")
+        plain = structs.replace(event, shard="1/1", environment=machine)
+        alike.setdefault(to_line(plain), structs.replace(event, shard="1/1"))
     ended = together.finished
     finished = Finished(
         max((event.how for event in ended), key=WORST.index, default=Ending.INTERRUPTED),
@@ -109,7 +112,7 @@ def _refuse_forged(whole: HuntRun) -> None:
 
     for found in (report.discovery for report in whole.findings):
         try:
-            output_of(found.graph, found.order, found.cotangent, found.direction)
+            output_of(found)
         except Exception as error:
             told = f"{type(error).__name__}: {error}".split("\n")[0]
             raise CommandError(f"the finding {found.name} cannot run ({told}); take its event away") from None

@@ -76,7 +76,7 @@ def sentence(found: GraphFinding, confirmation: Confirmation | None = None) -> S
     'In TensorFlow, the first derivative of sin has a wrong '
     """
     release = f"TensorFlow {found.environment.tensorflow}" if found.environment else "TensorFlow"
-    where = "" if found.trigger == "none" else f" ({found.trigger})"
+    where = "" if found.description == "none" else f" ({found.description})"
     taken = "" if found.taken == PLAIN else f", taken as {found.taken},"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     parts = [(f"In {release}, the {ORDINAL[found.order]} derivative of ", False), (found.culprit, True)]
@@ -100,7 +100,7 @@ def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) ->
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """
-    where = "" if found.trigger == "none" else f" ({found.trigger})"
+    where = "" if found.description == "none" else f" ({found.description})"
     values = {**view(found, confirmation), "verdict": sentence(found)}
     return render("issue_form.txt.j2", **values, machine=found.environment, where=where, ask="(please fill in)")
 
@@ -124,10 +124,10 @@ def properties(found: GraphFinding, confirmation: Confirmation | None = None) ->
     worst, signature = found.findings[0], found.signature
     pairs = {
         "name": found.name,
-        "operation": signature.culprit,
+        "operation": signature.operation,
         "order": signature.order,
         "kind": signature.kind,
-        "trigger": signature.trigger,
+        "description": found.description,
         "path": signature.path,
         "mode": signature.mode,
         "element": worst.element,

@@ -14,8 +14,9 @@ from typing import IO
 
 from gradcheck import files
 from gradcheck.autodiff.mode import Mode
+from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_json import MAX_TEXT, from_json, unchecked_json
+from gradcheck.hunt.graph_json import from_json, unchecked_json
 
 SLACK = 0.1
 
