@@ -27,7 +27,7 @@ from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.defects.records import check_mode
 from gradcheck.documents import MAX_TEXT, MAX_WORDS, Count, Description, Document, DocumentError, Order
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.coverage import OUTCOMES
+from gradcheck.hunt.coverage import Outcome, check_outcome
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_document, to_document
 from gradcheck.hunt.report import environment
@@ -44,7 +44,6 @@ GROUP = re.compile(r"\([a-z (),.]{1,60}\)")
 SHARD = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Amount = Annotated[float, Meta(ge=0)]
-Outcome = Annotated[str, Meta(extra_json_schema={"enum": list(map(str, OUTCOMES))})]
 
 
 class Ending(Word):
@@ -112,8 +111,7 @@ class OperationDone(RunEvent, frozen=True, tag="operation"):
     def __post_init__(self) -> None:
         _check_operation(self.operation)
         for outcome in self.counts:
-            if outcome not in OUTCOMES:
-                raise DocumentError("$.counts", outcome, f"one of {', '.join(OUTCOMES)}")
+            check_outcome(outcome, "$.counts")
 
 
 class FindingMade(RunEvent, frozen=True, tag="finding"):

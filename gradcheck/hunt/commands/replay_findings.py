@@ -31,7 +31,7 @@ MORE = """A finding is a report's JSON or a file of reports/known. A folder stan
 is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
-highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
 RERUNS = {
     RerunOutcome.CRASHED: State.STILL,

@@ -40,9 +40,9 @@ def add(commands: Any) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Shows the coverage asked for."""
-    found, left_out = runs.read(asked.folders), runs.left_out()
+def run(options: argparse.Namespace) -> Answer:
+    """Shows the coverage of the folders."""
+    found, left_out = runs.read(options.folders), runs.left_out()
     reached = [one for one in reaches(found, left_out) if one.grade is not Grade.NONE]
     weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
     never = [one for one in weak if not one.attempts and not one.compared + one.lost]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from msgspec import structs
 from gradcheck import runtime
 from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load
 from gradcheck.defects.records import Defect, Releases
-from gradcheck.defects.region import CONDITIONS, ELEMENTS, Region
+from gradcheck.defects.region import CONDITIONS, SPECIAL, Region, special
 from gradcheck.documents import plain
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.finding import GraphFinding, literal
@@ -207,38 +209,26 @@ def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order
     assert (found is not None) is excluded
 
 
-@pytest.mark.parametrize(
-    ("condition", "inside", "outside"),
-    [
-        ("zero", [1.0, 0.0], [1.0, 2.0]),
-        ("1 or 2 zeros of several", [0.0, 0.0], [0.0, 0.0, 0.0]),
-        ("one", [1.0, 2.0], [2.0, 3.0]),
-        ("not real", [1j], [1.0 + 0j]),
-        ("several, not real", [1j, 1.0], [1j]),
-        ("tie", [2.0, 2.0], [2.0, 3.0]),
-        ("single", [2.0], [2.0, 3.0]),
-        ("several", [2.0, 3.0], [2.0]),
-        ("gaps", [0.0, 2.0], [0.0, 1.0, 1.0]),
-        ("zeros only", [0.0, 0.0], [0.0, 1.0]),
-        ("2 zeros", [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]),
-        ("singular", [1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 2.0, 5.0]),
-        ("empty", [], [2.0]),
-        ("large", [-1e5], [999.0]),
-        ("small", [1e-3, -1e-2], [1e-3, -2e-2]),
-        ("minute", [1e-5, 0.0], [1e-5, -1e-3]),
-        ("always", [2.0], None),
-    ],
-)
-def test_every_condition_of_the_vocabulary(condition: str, inside: Any, outside: Any) -> None:
+def conditions() -> list[tuple[str, Any, Any]]:
+    """The rows of the table in reports/README.md: a condition, a group for which it holds, and one for which not."""
+    readme = (COMMITTED.parent / "README.md").read_text(encoding="utf-8")
+    table = readme.split("A condition holds if it holds for one group:")[1].split("\n\n")[1]
+    rows = [re.findall("`([^`]*)`", row) for row in table.splitlines() if row.startswith("| `")]
+    return [(name, *([ast.literal_eval(group) for group in groups] + [None])[:2]) for name, *groups in rows]
+
+
+@pytest.mark.parametrize(("condition", "inside", "outside"), conditions())
+def test_the_readme_s_examples_of_every_condition(condition: str, inside: Any, outside: Any) -> None:
     region = Region("sin", condition, (1,))
     assert region.contains("sin", {}, [np.array(inside)], 1)
     assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
 
 
-def test_the_vocabulary_is_tested_in_full() -> None:
-    tested = test_every_condition_of_the_vocabulary.pytestmark[0].args[1]  # type: ignore[attr-defined]
-    assert {case[0] for case in tested} == set(CONDITIONS)
-    assert set(ELEMENTS) == {"all", "all but the first", "all but the last"}
+def test_the_readme_has_all_conditions_and_files_use_them_or_findings_show_them() -> None:
+    used = {region.condition for defect in load(COMMITTED) for region in defect.regions}
+    assert [name for name, *_ in conditions()] == list(CONDITIONS)
+    assert used | set(SPECIAL) == set(CONDITIONS)
+    assert {name for name, group, _ in conditions() if special([np.array(group)]) == (name, 0)} == set(SPECIAL)
 
 
 def test_groups_lie_along_one_axis_or_several() -> None:
