@@ -222,7 +222,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def _report(path: Path) -> GraphFinding:
     try:
-        return json_report.read(path).discovery
+        return json_report.read(path).finding
     except (ValueError, OSError) as error:
         told = str(error).removeprefix(f"{path}: ").removeprefix("not a report of this project: ")
         raise CommandError(f"{path}: not a report of this project: {told}; name a finding's JSON") from None
