@@ -1,4 +1,4 @@
-"""The front door: `check` gives a Result, `assert_close` raises where it is not good."""
+"""The public API of a check: `check` returns a Result, `assert_close` raises where it is a mismatch."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def check(
     atol: float | None = None,
     probes: int = 8,
 ) -> Result:
-    """Hold the derivatives of `f` at `inputs` against finite differences with an error bound.
+    """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
     `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
     a nested structure of tensors. Floating and complex inputs, and `variables`, are differentiated; integer, boolean
-    and string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` holds somebody's
-    own gradient of the sum of f's outputs against the differences instead of TensorFlow's: values in the structure of
-    the inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
+    and string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` compares a
+    gradient of your own, that of the sum of f's outputs, instead of TensorFlow's: values in the structure of the
+    inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
     not matter; where an error of that size could not have been seen, the verdict is inconclusive. Without them every
     error that can be seen matters. `probes` random directions on each side stand in for the coordinates and outputs
     beyond 24 of them.

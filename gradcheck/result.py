@@ -1,4 +1,4 @@
-"""What a check can say: frozen records that the layers above the numbers fill and the reports print."""
+"""The result of a check: frozen records, which the layers above numerics fill and the reports print."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Place:
 class Diagnosis:
     """Why a gradient was lost: the cause, how we know, what to do, and the line at which the path is cut.
 
-    `lost` is the part of the derivative that is missing, where it could be told.
+    `lost` is the part of the derivative that is missing, where it is known.
     """
 
     cause: Cause
@@ -121,7 +121,7 @@ class Finding:
 
     `index` is the element of the input, `output` the element of the flattened outputs (None where a probe summed over
     them). `difference` carries `bound`; autodiff may differ from it by `allowed` before anybody complains. `diagnosis`
-    says why, where the code told; `also` what moves together with the element, where the input stays in a set.
+    says why, where the code shows it; `also` what moves together with the element, where the input has a constraint.
     """
 
     kind: Kind
@@ -197,7 +197,7 @@ class SourceResult:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """Why it is wrong, where that could be told."""
+        """Why it is wrong, where that is known."""
         return None if self.finding is None else self.finding.diagnosis
 
     def __str__(self) -> str:
@@ -244,18 +244,18 @@ class Result:
 
 
 def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
-    """The sources below the calls that they belong to; a cause that many have in common is told once."""
+    """The sources below the calls that they belong to; a cause that many have in common is printed once."""
     lines: list[str] = []
     call = None
-    told: dict[tuple[Cause, Place], str] = {}
+    named: dict[tuple[Cause, Place], str] = {}
     for source in sources:
         if source.call is not None and source.call != call:
             lines.append(str(source.call))
         call = source.call
         first, *rest = str(source).split("\n")
-        answer = source.diagnosis
-        if answer is not None and answer.place is not None:
-            name = told.setdefault((answer.cause, answer.place), source.name)
-            rest = rest if name is source.name else [f"    {answer.cause.value}, as for {name}"]
+        diagnosis = source.diagnosis
+        if diagnosis is not None and diagnosis.place is not None:
+            name = named.setdefault((diagnosis.cause, diagnosis.place), source.name)
+            rest = rest if name is source.name else [f"    {diagnosis.cause.value}, as for {name}"]
         lines += [f"  {line}" for line in (first, *rest)]
     return lines

@@ -33,8 +33,7 @@ def outside_before(program: ProgramText) -> None:
     """A2, A4: a part is computed before the tape."""
     part = program.assign(program.choice(NONLINEAR).format("x"), planted=True)
     part = program.chain(part)
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain(part))
+    loss = program.loss_under_tape(part, least=0)
     program.return_gradient(loss)
 
 
@@ -104,8 +103,7 @@ def replaced(program: ProgramText) -> None:
     """D4, D12: a variable's name stands for a tensor."""
     program.add("p = x")
     program.add(f"p = {program.choice(('p + 1.0', 'p - 0.1 * c', 'p * 0.5', 'tf.identity(p)'))}", planted=True)
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain("p", least=1))
+    loss = program.loss_under_tape("p")
     program.return_gradient(loss, source="p")
 
 
@@ -113,8 +111,7 @@ def replaced_in_a_loop(program: ProgramText) -> None:
     """D12: the first round is right, the second is not."""
     program.add("p, found = x, []")
     with program.block("for _ in range(2):"):
-        with program.block(program.open_tape()):
-            loss = program.loss_of(program.chain("p", least=1))
+        loss = program.loss_under_tape("p")
         program.add(f"found.append(tape.gradient({loss}, p))")
         program.add(f"p = {program.choice(('p + 1.0', 'p - 0.1 * c'))}", planted=True)
     program.add("return found")

@@ -97,6 +97,13 @@ class ProgramText:
         form = self.choice(("tf.reduce_sum({0})", "tf.reduce_sum({0} * c)", "{0} * 2.0", "tf.reduce_mean({0})"))
         return self.assign(form.format(name))
 
+    def loss_under_tape(self, source: str = "x", tape: str | None = None, watch: bool = False, least: int = 1) -> str:
+        """A tape, and inside of it a loss of some operations from `source` on, which may be watched."""
+        with self.block(self.open_tape() if tape is None else tape):
+            if watch:
+                self.add(f"tape.watch({source})")
+            return self.loss_of(self.chain(source, least=least))
+
     def return_gradient(self, loss: str, source: str = "x") -> None:
         """Takes the gradient, alone or in a list or dict, and returns it."""
         form = self.choice(("{0}", "[{0}]", "dict(a={0})"))
@@ -105,8 +112,7 @@ class ProgramText:
 
 def everything_inside(program: ProgramText) -> None:
     """A5: everything inside the tape."""
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape()
     program.return_gradient(loss)
 
 
@@ -119,26 +125,20 @@ def two_sources(program: ProgramText) -> None:
 
 def watched_tensor(program: ProgramText) -> None:
     """D5: a tensor that is watched."""
-    with program.block(program.open_tape()):
-        program.add("tape.watch(c)")
-        loss = program.loss_of(program.chain("c", least=1))
+    loss = program.loss_under_tape("c", watch=True)
     program.return_gradient(loss, source="c")
 
 
 def only_watched(program: ProgramText) -> None:
     """D6: watch_accessed_variables=False, and the variable is watched."""
-    with program.block("with tf.GradientTape(watch_accessed_variables=False) as tape:"):
-        program.add("tape.watch(x)")
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape(tape="with tf.GradientTape(watch_accessed_variables=False) as tape:", watch=True)
     program.return_gradient(loss)
 
 
 def watched_untrainable(program: ProgramText) -> None:
     """A variable that is not trainable, watched."""
     program.trainable = False
-    with program.block(program.open_tape()):
-        program.add("tape.watch(x)")
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape(watch=True)
     program.return_gradient(loss)
 
 
@@ -198,15 +198,13 @@ def loop(program: ProgramText) -> None:
 
 def zeros(program: ProgramText) -> None:
     """D17: zeros for what the loss does not depend on."""
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape()
     program.add(f"return tape.gradient({loss}, [x, w], unconnected_gradients=tf.UnconnectedGradients.ZERO)")
 
 
 def independent(program: ProgramText) -> None:
     """D4: None for a constant that the loss does not use."""
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape()
     program.add(f"return tape.gradient({loss}, [x, w])")
 
 
@@ -241,8 +239,7 @@ def right_custom(program: ProgramText) -> None:
 
 def moved(program: ProgramText) -> None:
     """A training step: the variables move after the gradient was taken."""
-    with program.block(program.open_tape()):
-        loss = program.loss_of(program.chain("x", least=1))
+    loss = program.loss_under_tape()
     program.add(f"g = tape.gradient({loss}, x)")
     program.add("x.assign_sub(0.1 * g)")
     program.add("return g")

@@ -42,29 +42,27 @@ class Source:
     @property
     def count(self) -> int:
         """The number of coordinates."""
-        return int(self._free.size) if self.constrained else coordinate_count(self.value.shape, self.value.dtype)
+        return int(self._free.size)
 
     def coordinates(self, tensor: Array) -> Array:
         """The coordinates (count,) of a tensor of the source's shape."""
-        return to_coordinates(tensor)[self._free] if self.constrained else to_coordinates(tensor)
+        return to_coordinates(tensor)[self._free]
 
     def at(self, point: Array) -> Array:
         """The tensor with coordinates (count,)."""
-        if not self.constrained:
+        if not self.constrained:  # exactly, to the last bit
             return self._tensor(point)
         return self._start + self.displacement(point - self.coordinates(self._start))
 
     def displacement(self, step: Array) -> Array:
         """How the tensor moves for a step of its coordinates (count,)."""
-        if not self.constrained:
-            return self._tensor(step)
         padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))
         padded[self._free] = step
         return self.constraint.tangent(self._start, self._tensor(padded))
 
     def derivatives(self, gradient: Array) -> Array:
         """The derivatives (count,) with respect to the coordinates, from a gradient of the source's shape."""
-        return self.coordinates(self.constraint.adjoint(self._start, gradient) if self.constrained else gradient)
+        return self.coordinates(self.constraint.adjoint(self._start, gradient))
 
     def contains(self, point: Array) -> bool:
         """Whether the tensor with coordinates (count,) keeps the constraint."""
@@ -72,8 +70,7 @@ class Source:
 
     def place(self, coordinate: int) -> tuple[str, tuple[int, ...], str]:
         """The name (with the part of a complex number), the element behind a coordinate, and what moves with it."""
-        element = int(self._free[coordinate]) if self.constrained else coordinate
-        index, part = element_of(element, self.shape, self.value.dtype)
+        index, part = element_of(int(self._free[coordinate]), self.shape, self.value.dtype)
         return self.name + part, index, self.constraint.companions(self.name, index)
 
     def _tensor(self, coordinates: Array) -> Array:

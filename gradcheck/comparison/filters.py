@@ -127,7 +127,7 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
     """What the rounding of cancelled terms may leave of a derivative, with the largest `weight` of an output.
 
     `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
-    such as a vanishing imaginary part, does not show its terms: the inputs' size then stands in for them.
+    such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
     """
     size = float(np.max(magnitudes(problem.point)))
     terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
@@ -196,7 +196,7 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where only the curvature jumps, the one-sided slopes are the sharper estimate of the first derivative."""
+    """Where only the curvature jumps, the one-sided slopes are the better estimate of the first derivative."""
     side, sample = evidence.sides[0], evidence.samples[0]
     jump = (side.kind == Smoothness.CURVATURE_JUMP) & comparison.where(Verdict.INCONCLUSIVE)
     if not jump.any():
@@ -243,7 +243,7 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
     for line, column in zip(*np.nonzero(suspects), strict=True):
         start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
         wide = wide_slope(partial(_column, evidence.quantity, point, int(column)), point, directions[line], start)
-        stairs[line, column] = wide is not None and abs(wide[0][0] - comparison.autodiff[line, column]) <= wide[1][0]
+        stairs[line, column] = wide is not None and abs(wide[0] - comparison.autodiff[line, column]) <= wide[1]
     return comparison.marked(stairs, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
 
 
@@ -271,15 +271,14 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where the function is not finite on the finest steps of either side, that is why nothing could be said."""
     sample = evidence.samples[0]
-    count, fine = sample.stencil.count, sample.stencil.count // 2
-    rows = np.isfinite(sample.values[:, 1 : 2 * count + 1])
-    nowhere = ~(rows[:, fine:count].any(axis=1) | rows[:, count + fine :].any(axis=1))
+    fine = sample.stencil.count // 2
+    nowhere = ~np.isfinite(np.concatenate([sample.left[:, fine:], sample.right[:, fine:]], axis=1)).any(axis=1)
     inconclusive = comparison.where(Verdict.INCONCLUSIVE)
     return comparison.marked(inconclusive & nowhere, Verdict.INCONCLUSIVE, Reason.NOT_FINITE)
 
 
 def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A second derivative counts only where the first one along the same line could be told from the values.
+    """A second derivative counts only where the values resolve the first one along the same line.
 
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
@@ -316,14 +315,13 @@ def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 def _column(f: Callable[[Array], Array], point: Array, column: int, at: Array) -> Array:
     """One column of the values; the first of several points is always the point itself, at which references look."""
-    return f(np.concatenate([point[None, :], at]))[1:, column, None]
+    return f(np.concatenate([point[None, :], at]))[1:, column]
 
 
 def _flat_steps(sample: Sample) -> Array:
     """On how many of the finest steps, to both sides, the function has the value that it has at the point, (k, c)."""
-    count = sample.stencil.count
-    rows = sample.values[:, 1 : 2 * count + 1] == sample.values[:, :1]
-    same = (rows[:, :count] & rows[:, count:])[:, ::-1]
+    centre = sample.values[:, :1]
+    same = ((sample.left == centre) & (sample.right == centre))[:, ::-1]
     flat: Array = np.logical_and.accumulate(same, axis=1).sum(axis=1)
     return flat
 

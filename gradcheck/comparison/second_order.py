@@ -168,7 +168,7 @@ def _triangulated(entries: Comparison, diagonal: Comparison, directions: Array) 
     apart = gap > EXCLUSION * (bounds + diagonal.bound[:, 0])
     if not (diagonal.where(Verdict.AGREE)[:, 0] & apart).all():
         return entries, "autodiff of autodiff"
-    # The first derivative is wrong near the point, and not this one; the first order tells.
+    # The first derivative is wrong near the point, and not this one; that is for the first order to find.
     wrong = entries.where(Verdict.MISMATCH)
     unknown = entries.marked(wrong, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return unknown, "differences of the first autodiff derivative"

@@ -89,7 +89,7 @@ def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
 
 
 def _resolving(entries: Comparison) -> Array:
-    """At a kink the interval is the subdifferential, which does not show how sharp the estimates are."""
+    """At a kink the interval is the subdifferential, which does not show how precise the estimates are."""
     return np.asarray(~entries.where(Verdict.INCONCLUSIVE) & ~entries.at_kink & np.isfinite(entries.allowed))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -112,9 +113,13 @@ class CodeRecorder(Observer):
         self.events.append(event)
         self.operations += isinstance(event, RecordedOperation)
 
+    def frame(self) -> FrameType | None:
+        """The frame of the code that is running."""
+        return running_frame()
+
     def line(self) -> Line | None:
         """The line that the code is running."""
-        return line_of(running_frame())
+        return line_of(self.frame())
 
     def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
         if not self.ignores():
@@ -180,8 +185,7 @@ class CodeRecorder(Observer):
     ) -> Any:
         if self.ignores() or self.derivative is not None:
             return compute()
-        frame, line = running_frame(), self.line()
-        position, operations = len(self.events), self.operations
+        frame, position, operations = self.frame(), len(self.events), self.operations
         number = self.derivative = self.derivatives
         self.derivatives += 1
         vectorized = method != "gradient"
@@ -200,8 +204,8 @@ class CodeRecorder(Observer):
                 position=position,
                 tape=self._number(tape),
                 method=method,
-                line=line,
-                expressions=tuple(source_expressions(frame, method)) if line else (),
+                line=line_of(frame),
+                expressions=tuple(source_expressions(frame, method)),
                 operations=self.operations - operations + summarized,
                 **_flattened(arguments, result, error),
             )

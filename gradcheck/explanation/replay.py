@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from gradcheck.explanation.record import (
     key,
 )
 from gradcheck.explanation.recorder import CodeRecorder
-from gradcheck.explanation.user_code import Line, call_user_code
+from gradcheck.explanation.user_code import call_user_code
 
 Array = np.ndarray[Any, Any]
 
@@ -162,8 +163,8 @@ class Replay(CodeRecorder):
             tape._tape = None
         return known.result
 
-    def line(self) -> Line | None:
-        return None
+    def frame(self) -> FrameType | None:
+        return None  # the lines of a replay are not needed, and finding them takes time
 
     def cover(self, tensors: Sequence[Any]) -> None:
         pass

@@ -91,9 +91,9 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     """Half the jump between the slopes on both sides, 0 where rounding explains it, shape (k, m).
 
     For a smooth function (f(x + h) + f(x - h) - 2 f(x)) / (2 h) is an odd series in h; extrapolated twice, it vanishes
-    like h**5. At a kink it does not, so that the smallest of the finest ones tells.
+    like h**5. At a kink it does not, so that the smallest of the finest ones counts.
     """
-    halves = rounding.bends / (2 * rounding.steps)
+    halves = rounding.seconds / (2 * rounding.steps)
     errors = (rounding.values + rounding.centre) / rounding.steps
     cube = ratio**3
     limits = np.abs(cube * ratio * halves[2:] - (cube + ratio) * halves[1:-1] + halves[:-2])
@@ -121,9 +121,9 @@ def second_difference(sample: Sample, first: Estimate, rounding: Rounding | None
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
         square = rounding.steps**2
-        bends = np.where(rounding.steps <= first.radius, rounding.bends / square, np.nan)
+        column = np.where(rounding.steps <= first.radius, rounding.seconds / square, np.nan)
         errors = 2 * (rounding.values + rounding.centre) / square
-        choice = choose(bends, errors, rounding.resolved, sample.stencil)
+        choice = choose(column, errors, rounding.resolved, sample.stencil)
         return estimate(choice, np.zeros_like(choice.bound), rounding, order=2)
 
 

@@ -1,4 +1,4 @@
-"""Limits of one-sided sequences: Richardson extrapolation over a geometric row of steps, each with an error bound."""
+"""One-sided limits along a line, by Richardson extrapolation with error bounds, and the kinds of points they show."""
 
 from __future__ import annotations
 
@@ -19,12 +19,8 @@ COLUMNS = 6
 WITNESSES = 4
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The limit of a sequence as the step goes to zero, `value` within `bound` (inf where unknown), each (k, m)."""
-
-    value: Array
-    bound: Array
+Limit = tuple[Array, Array]
+"""A limit (k, m) as the step goes to zero, and its error bound (inf where unknown)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Side:
     Derivatives are with respect to t. `rises` (count, k, m) are f(t) - f(0), coarsest step first, `slopes`
     (count - 1, k, m) the secants between neighbouring steps, `seconds` (count - 2, k, m) the second differences between
     three, both with their rounding errors. `gap` is the limit of f(t) - f(0), `slope` and `curvature` the limits of the
-    first and second derivative. `inside` (k, m) tells whether the finest steps lie inside the domain.
+    first and second derivative, (k, m) as their bounds. `inside`: the finest steps lie in the domain.
     """
 
     rises: Array
@@ -42,10 +38,17 @@ class Side:
     slope_rounding: Array
     seconds: Array
     second_rounding: Array
-    gap: Limit
-    slope: Limit
-    curvature: Limit
+    gap: Array
+    gap_bound: Array
+    slope: Array
+    slope_bound: Array
+    curvature: Array
+    curvature_bound: Array
     inside: Array
+
+    def lines(self, chosen: slice) -> Side:
+        """The same on some of the lines."""
+        return Side(*(array[..., chosen, :] for array in vars(self).values()))
 
 
 def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit:
@@ -59,7 +62,7 @@ def extrapolate(rows: Array, rounding: Array, ratio: float, order: int) -> Limit
     """
     count = len(rows)
     column = np.array(rows)
-    best = Limit(column[-1], np.full(rows.shape[1:], np.inf))
+    best = column[-1], np.full(rows.shape[1:], np.inf)
     change = np.abs(np.diff(rows, axis=0))
     low, high = _agreed(rows, SAFETY * np.concatenate([change, change[-1:]]) + rounding)
     scale = ratio ** (-order * np.arange(count, dtype=np.float64))[:, None, None]
@@ -89,27 +92,23 @@ def _agreed(rows: Array, error: Array) -> tuple[Array, Array]:
 
 def _narrower(best: Limit, values: Array, bounds: Array) -> Limit:
     row = np.argmin(bounds, axis=0)[None]
-    value = np.take_along_axis(values, row, axis=0)[0]
-    bound = np.take_along_axis(bounds, row, axis=0)[0]
-    better = bound < best.bound
-    return Limit(np.where(better, value, best.value), np.where(better, bound, best.bound))
+    value, bound = (np.take_along_axis(array, row, axis=0)[0] for array in (values, bounds))
+    better = bound < best[1]
+    return np.where(better, value, best[0]), np.where(better, bound, best[1])
 
 
 def sides(sample: Sample) -> tuple[Side, Side]:
     """The function seen from the left and from the right, in this order."""
-    count, lines = sample.stencil.count, len(sample.step)
-    right = sample.values[:, 1 : count + 1]
-    left = sample.values[:, count + 1 : 2 * count + 1]
-    both = _side(sample, np.moveaxis(np.concatenate([left, right]), 1, 0))
-    return _split(both, slice(None, lines)), _split(both, slice(lines, None))
+    both, lines = _both_sides(sample), len(sample.step)
+    return both.lines(slice(None, lines)), both.lines(slice(lines, None))
 
 
-def _side(sample: Sample, rows: Array) -> Side:
-    """The sequences of `rows` (count, 2 k, m), both sides as one, to spare overhead.
+def _both_sides(sample: Sample) -> Side:
+    """The sequences of both sides, those of the left first, as one with 2 k lines, to spare overhead.
 
     The rounding assumed is the mixed error f^(x) = (1 + d1) f(x (1 + d2)), |d1|, |d2| <= 4 eps.
     """
-    ratio = sample.stencil.ratio
+    ratio, rows = sample.stencil.ratio, np.moveaxis(np.concatenate([sample.left, sample.right]), 1, 0)
     with np.errstate(all="ignore"):
         centre = np.tile(sample.values[:, 0], (2, 1))
         magnitude = np.tile(sample.magnitude, 2)[:, None]
@@ -122,35 +121,14 @@ def _side(sample: Sample, rows: Array) -> Side:
         error = 4.0 * sample.eps * height + np.finfo(np.float64).tiny
         error = np.maximum.accumulate(error[::-1])[::-1]
         rounding = 2.0 * error[:-1] / np.abs(width)
-        bend = 4.0 * np.maximum(rounding[:-1], rounding[1:]) / np.abs(span)
-        return Side(
-            rises=rows - centre,
-            slopes=slopes,
-            slope_rounding=rounding,
-            seconds=seconds,
-            second_rounding=bend,
-            gap=extrapolate(rows - centre, error, ratio, 0),
-            slope=extrapolate(slopes, rounding, ratio, 1),
-            curvature=extrapolate(seconds, bend, ratio, 2),
-            inside=np.asarray(np.isfinite(rows[-WITNESSES:]).all(axis=0)),
+        second_rounding = 4.0 * np.maximum(rounding[:-1], rounding[1:]) / np.abs(span)
+        limits = (
+            *extrapolate(rows - centre, error, ratio, 0),
+            *extrapolate(slopes, rounding, ratio, 1),
+            *extrapolate(seconds, second_rounding, ratio, 2),
         )
-
-
-def _split(both: Side, lines: slice) -> Side:
-    def limit(whole: Limit) -> Limit:
-        return Limit(whole.value[lines], whole.bound[lines])
-
-    return Side(
-        rises=both.rises[:, lines],
-        slopes=both.slopes[:, lines],
-        slope_rounding=both.slope_rounding[:, lines],
-        seconds=both.seconds[:, lines],
-        second_rounding=both.second_rounding[:, lines],
-        gap=limit(both.gap),
-        slope=limit(both.slope),
-        curvature=limit(both.curvature),
-        inside=both.inside[lines],
-    )
+        inside = np.asarray(np.isfinite(rows[-WITNESSES:]).all(axis=0))
+        return Side(rows - centre, slopes, rounding, seconds, second_rounding, *limits, inside)
 
 
 CERTAIN = 4.0
@@ -183,8 +161,7 @@ class OneSided:
     `left` and `right` are derivatives with respect to t, each true within its bound; where the kind is UNKNOWN, the
     row may alias, and the bounds promise nothing. They leave the function's value at the point out, so that at a jump
     they are the slopes of the two branches. An infinite slope is ±inf with bound 0, a side outside the domain NaN with
-    bound inf. `kind` holds `Smoothness` as integers. `curvature_bound` is the smallest jump of the second derivative
-    that would have been seen (inf where none would).
+    bound inf. `kind` holds `Smoothness` as integers.
     """
 
     left: Array
@@ -192,7 +169,6 @@ class OneSided:
     left_bound: Array
     right_bound: Array
     kind: Array
-    curvature_bound: Array
 
     @property
     def middle(self) -> Array:
@@ -220,39 +196,30 @@ def classify(sample: Sample) -> OneSided:
         left, right = sides(sample)
         outside = ~(np.isfinite(sample.values[:, 0]) & left.inside & right.inside)
         gap, unsure_gap = _gap(sample, left, right)
-        slopes = _slope(left, ratio), _slope(right, ratio)
-        kink = slopes[1].value - slopes[0].value
-        doubt = slopes[0].bound + slopes[1].bound
-        bend = right.curvature.value - left.curvature.value
-        haze = left.curvature.bound + right.curvature.bound
-        kinked, bent = np.abs(kink) > CERTAIN * doubt, np.abs(bend) > CERTAIN * haze
+        (slope_left, bound_left), (slope_right, bound_right) = _slope(left, ratio), _slope(right, ratio)
+        kink, doubt = slope_right - slope_left, bound_left + bound_right
+        jump, jump_doubt = right.curvature - left.curvature, left.curvature_bound + right.curvature_bound
+        kinked, curved = np.abs(kink) > CERTAIN * doubt, np.abs(jump) > CERTAIN * jump_doubt
         lasting_kink = _lasting(right.slopes - left.slopes, right.slope_rounding + left.slope_rounding, kink)
-        lasting_bend = _lasting(right.seconds - left.seconds, right.second_rounding + left.second_rounding, bend)
+        lasting_jump = _lasting(right.seconds - left.seconds, right.second_rounding + left.second_rounding, jump)
+        size = np.maximum(np.abs(slope_left), np.abs(slope_right))
         cases = (
             (outside | _endless(left) | _endless(right), Smoothness.SINGULAR),
             (gap, Smoothness.JUMP),
-            (unsure_gap | _restless(left) | _restless(right), Smoothness.UNKNOWN),
+            (unsure_gap | _unsettled(left) | _unsettled(right), Smoothness.UNKNOWN),
             (kinked & lasting_kink & _joined(sample, left, right, kink), Smoothness.KINK),
-            (kinked | ~_resolved(sample, slopes, np.abs(kink) + doubt), Smoothness.UNKNOWN),
-            ((bent & lasting_bend) | _cusp(left, ratio) | _cusp(right, ratio), Smoothness.CURVATURE_JUMP),
+            (kinked | ~_resolved(sample, size, np.abs(kink) + doubt), Smoothness.UNKNOWN),
+            ((curved & lasting_jump) | _cusp(left, ratio) | _cusp(right, ratio), Smoothness.CURVATURE_JUMP),
         )
         kind = np.select([case for case, _ in cases], [int(name) for _, name in cases], int(Smoothness.SMOOTH))
-        return OneSided(
-            left=slopes[0].value,
-            right=slopes[1].value,
-            left_bound=slopes[0].bound,
-            right_bound=slopes[1].bound,
-            kind=kind.astype(np.int64),
-            curvature_bound=np.where(np.isfinite(haze) & (lasting_bend | ~bent), CERTAIN * haze, np.inf),
-        )
+        return OneSided(slope_left, slope_right, bound_left, bound_right, kind.astype(np.int64))
 
 
 def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | float = 0.0) -> Array:
     """Whether an autodiff derivative with respect to t lies between the one-sided slopes, per entry, shape (k, m).
 
     The interval is widened by the slopes' bounds and by `slack`. A side outside the domain is left out of it; where
-    both are, nothing is allowed. Where a bound is inf, everything finite is.
-    At an UNKNOWN point the answer means nothing.
+    both are, nothing is allowed. Where a bound is inf, everything finite is. At an UNKNOWN point this means nothing.
     """
     left_bound = np.where(np.isnan(one_sided.left), 0.0, one_sided.left_bound)
     right_bound = np.where(np.isnan(one_sided.right), 0.0, one_sided.right_bound)
@@ -265,26 +232,26 @@ def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
     """Withdraw kinks, jumps and singularities that a finer row on the same lines shows to be smooth.
 
     `tanh(1e10 * x)` at 0 has a jump for every row that ends far above 1e-10; a row that starts 2**20 times finer (the
-    argument `step` of `sample`) tells. An entry is replaced where the finer one is SMOOTH and would have seen the kink.
+    argument `step` of `sample`) does not. An entry is replaced where the finer one is SMOOTH and would see the kink.
     """
     with np.errstate(invalid="ignore"):
         kink = np.abs(coarse.right - coarse.left)
     claimed = np.isin(coarse.kind, ROUGH)
-    sharp = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
-    withdrawn = claimed & sharp & (finer.kind == Smoothness.SMOOTH)
+    precise = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
+    withdrawn = claimed & precise & (finer.kind == Smoothness.SMOOTH)
     return OneSided(*(np.where(withdrawn, getattr(finer, x.name), getattr(coarse, x.name)) for x in fields(OneSided)))
 
 
-def _restless(side: Side) -> Array:
+def _unsettled(side: Side) -> Array:
     """Whether the finest slopes run one way, above their rounding, in steps that do not get smaller."""
     steps, one_way = _clear_steps(side)
     return np.asarray(one_way & (np.abs(steps[1:]) >= STEADY * np.abs(steps[:-1])).all(axis=0))
 
 
 def _endless(side: Side) -> Array:
-    """Whether the slope tends to infinity; restless slopes that fall in size only show a feature finer than the row."""
+    """Whether the slope tends to infinity; unsettled slopes that fall in size show a feature finer than the row."""
     size = np.abs(side.slopes[-LAST - 1 :])
-    return np.asarray(_restless(side) & (np.diff(size, axis=0) > 0).all(axis=0))
+    return np.asarray(_unsettled(side) & (np.diff(size, axis=0) > 0).all(axis=0))
 
 
 def _cusp(side: Side, ratio: float) -> Array:
@@ -304,31 +271,31 @@ def _clear_steps(side: Side) -> tuple[Array, Array]:
 
 
 def _gap(sample: Sample, left: Side, right: Side) -> tuple[Array, Array]:
-    """Where the value at the point is certainly not a side's limit, and where that cannot be told."""
+    """Where the value at the point is certainly not a side's limit, and where that is uncertain."""
     finest = (sample.step * sample.stencil.steps[-1])[:, None]
     noise = _one_sided_noise(sample)
     certain = np.zeros(left.inside.shape, dtype=bool)
     suspected = np.zeros(left.inside.shape, dtype=bool)
     steep = np.maximum(np.abs(left.slopes[-2:]), np.abs(right.slopes[-2:])).max(axis=0)
     for side, sign in ((left, -1.0), (right, 1.0)):
-        size = np.abs(side.gap.value)
-        differs = size > CERTAIN * side.gap.bound
-        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep) & _standing(sample, side, sign)
+        size = np.abs(side.gap)
+        differs = size > CERTAIN * side.gap_bound
+        clear = (size > 10.0 * noise) & (size > 10.0 * finest * steep) & _isolated(sample, side, sign)
         certain |= differs & clear
         suspected |= differs & ~clear
     return certain, suspected & ~certain
 
 
-def _standing(sample: Sample, side: Side, sign: float) -> Array:
-    """Whether a gap stands alone: up to 2,000 times the finest step, no other change of half its size beside the slope.
+def _isolated(sample: Sample, side: Side, sign: float) -> Array:
+    """Whether a gap is isolated: up to 2,000 times the finest step, no other change of half its size beside the slope.
 
     Next to an edge of a staircase (a function that loses digits), more such edges follow.
     """
     steps = sample.stencil.steps
     near = steps <= 2000.0 * steps[-1]
     shift = sign * (steps[near, None] * sample.step)[..., None]
-    rest = side.rises[near] - side.gap.value - side.slope.value * shift
-    return np.asarray((np.abs(rest) <= 0.5 * np.abs(side.gap.value)).all(axis=0))
+    rest = side.rises[near] - side.gap - side.slope * shift
+    return np.asarray((np.abs(rest) <= 0.5 * np.abs(side.gap)).all(axis=0))
 
 
 def _lasting(rows: Array, rounding: Array, jump: Array) -> Array:
@@ -347,7 +314,7 @@ def _joined(sample: Sample, left: Side, right: Side, kink: Array) -> Array:
     clear = right.slope_rounding + left.slope_rounding <= 0.1 * np.abs(kink)
     steps = (sample.stencil.steps[1:, None] * sample.step)[..., None]
     finest = np.where(clear, steps, np.inf).min(axis=0)
-    return np.asarray(np.maximum(left.gap.bound, right.gap.bound) <= 0.5 * np.abs(kink) * finest)
+    return np.asarray(np.maximum(left.gap_bound, right.gap_bound) <= 0.5 * np.abs(kink) * finest)
 
 
 def _one_sided_noise(sample: Sample) -> Array:
@@ -355,36 +322,28 @@ def _one_sided_noise(sample: Sample) -> Array:
 
     Differences of order p of noise of deviation s have the mean square s**2 (2p choose p) (Moré and Wild 2011).
     """
-    stencil = sample.stencil
-    half = stencil.noise_points // 2
+    half = sample.stencil.noise_points // 2
     noise = np.zeros(sample.values[:, 0].shape)
-    start = 1 + 2 * stencil.count
-    for first in range(start, start + len(stencil.noise_spacings) * stencil.noise_points, stencil.noise_points):
-        block = sample.values[:, first : first + stencil.noise_points]
-        for part in (block[:, :half], block[:, -half:]):
-            for order in range(2, min(half, 4)):
-                level = np.abs(np.diff(part, n=order, axis=1)).max(axis=1) / np.sqrt(comb(2 * order, order))
-                noise = np.fmax(noise, level)
+    for part in (sample.noise[:, :, :half], sample.noise[:, :, -half:]):
+        for order in range(2, min(half, 4)):
+            levels = np.abs(np.diff(part, n=order, axis=2)).max(axis=2) / np.sqrt(comb(2 * order, order))
+            noise = np.fmax(noise, np.fmax.reduce(levels, axis=1))
     return noise
 
 
-def _resolved(sample: Sample, slopes: tuple[Limit, Limit], doubt: Array) -> Array:
+def _resolved(sample: Sample, slope: Array, doubt: Array) -> Array:
     """Whether a kink that matters, beside the slopes or beside the function's size, would have been seen."""
-    slope = np.maximum(np.abs(slopes[0].value), np.abs(slopes[1].value))
-    row = sample.values[:, : 2 * sample.stencil.count + 1]
-    size = np.max(np.where(np.isfinite(row), np.abs(row), 0.0), axis=1) + NOTHING
+    size = np.max(np.where(np.isfinite(sample.row), np.abs(sample.row), 0.0), axis=1) + NOTHING
     return np.asarray(doubt <= RELATIVE * slope + ABSOLUTE * size / sample.step[:, None])
 
 
 def _slope(side: Side, ratio: float) -> Limit:
     """The side's slope: infinite where it is endless, NaN outside the domain, by Aitken's rule at a cusp."""
     endless, cusp = _endless(side), _cusp(side, ratio)
-    aitken = _aitken(side)
-    value = np.where(cusp, aitken.value, side.slope.value)
-    bound = np.where(cusp, aitken.bound, side.slope.bound)
+    value, bound = (np.where(cusp, *both) for both in zip(_aitken(side), (side.slope, side.slope_bound), strict=True))
     value = np.where(endless, np.copysign(np.inf, side.slopes[-1]), value)
     bound = np.where(endless, 0.0, bound)
-    return Limit(np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf))
+    return np.where(side.inside, value, np.nan), np.where(side.inside, bound, np.inf)
 
 
 def _aitken(side: Side) -> Limit:
@@ -392,7 +351,7 @@ def _aitken(side: Side) -> Limit:
     steps = np.diff(side.slopes, axis=0)
     limits = side.slopes[2:] - steps[1:] ** 2 / (steps[1:] - steps[:-1])
     bound = 2.0 * np.abs(np.diff(limits[-3:], axis=0)).max(axis=0) + 10.0 * side.slope_rounding[-1]
-    return Limit(limits[-1], bound)
+    return limits[-1], bound
 
 
 WIDENING = 4.0
@@ -402,45 +361,39 @@ ODD_SPANS = (1.0, 1.37, 1.83, 2.41, 3.19)
 
 def constant(sample: Sample) -> Array:
     """Whether an output has the same value on the whole row of steps, shape (k, m) bool; NaN is never constant."""
-    row = sample.values[:, : 2 * sample.stencil.count + 1]
-    return np.asarray((row == row[:, :1]).all(axis=1))
+    return np.asarray((sample.row == sample.row[:, :1]).all(axis=1))
 
 
-def wide_slope(
-    f: Callable[[Array], Array], x: Array, direction: Array, start: float, output: int | None = None
-) -> tuple[Array, Array] | None:
+def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: float) -> tuple[float, float] | None:
     """Widen x ± t * direction from t = `start` until f has changed on both sides, and take the slope over wider spans.
 
-    `f` maps points (points, n) to values (points, m). A function that loses digits or rounds changes in steps; once
-    the span holds several steps, its slope is that of the function meant. Returns (slope, spread), both (m,), NaN for
-    outputs that did not change: the median over five spans without a common divisor, and their largest deviation, at
-    least one step over the span. Returns None where `output` (any output, if None) is still constant on a side after
-    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or where f is not finite there;
-    close to the edge of its domain fewer steps have to do.
+    `f` maps points (p, n) to values (p,). A function that loses digits or rounds changes in steps; once the span holds
+    several steps, its slope is that of the function meant. Returns the median over five spans without a common divisor,
+    and their largest deviation, at least one step over the span. Returns None where f is still constant on a side after
+    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or is not finite there; close to the edge
+    of its domain fewer steps have to do.
     """
-    x, direction = np.asarray(x, dtype=np.float64), np.asarray(direction, dtype=np.float64)
     centre = f(x[None])[0]
     for power in range(1, WIDEST + 1):
         span = start * WIDENING**power
         ends = f(x + span * np.array([[1.0], [-1.0]]) * direction)
         if not np.isfinite(ends).all():
             return None
-        changed = (ends != centre).all(axis=0)
-        if changed[output] if output is not None else changed.any():
-            step = np.where(changed, np.abs(ends - centre).max(axis=0), np.nan)
+        if (ends != centre).all():
+            step = float(np.abs(ends - centre).max())
             slopes = (_slope_across(f, x, direction, reach, step) for reach in (span * WIDENING, span))
             return next((slope for slope in slopes if slope is not None), None)
     return None
 
 
 def _slope_across(
-    f: Callable[[Array], Array], x: Array, direction: Array, span: float, step: Array
-) -> tuple[Array, Array] | None:
-    spans = span * np.array(ODD_SPANS)[:, None]
-    values = f(np.concatenate([x + spans * direction, x - spans * direction]))
-    if not np.isfinite(values).all():
+    f: Callable[[Array], Array], x: Array, direction: Array, span: float, step: float
+) -> tuple[float, float] | None:
+    spans = span * np.array(ODD_SPANS)
+    moves = spans[:, None] * direction
+    right, left = f(np.concatenate([x + moves, x - moves])).reshape(2, -1)
+    if not np.isfinite([right, left]).all():
         return None
-    right, left = values[: len(spans)], values[len(spans) :]
     slopes = (right - left) / (2.0 * spans)
-    slope = np.where(np.isnan(step), np.nan, np.median(slopes, axis=0))
-    return slope, np.maximum(np.abs(slopes - slope).max(axis=0), step / (2.0 * span))
+    slope = float(np.median(slopes))
+    return slope, max(float(np.abs(slopes - slope).max()), step / (2.0 * span))

@@ -43,13 +43,10 @@ def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
     return probe_directions(rng, count, 1.0 / np.where(scale == 0.0, 1.0, scale))
 
 
-def magnitudes(x: Array, typical: float | None = None) -> Array:
-    """Each coordinate's own magnitude, in the shape of x, float64; zeros get `typical`.
-
-    By default that is `typical_magnitude`: the median of the others within [1e-4, 100], or 1 where all are zero.
-    """
+def magnitudes(x: Array) -> Array:
+    """Each coordinate's own magnitude, in the shape of x, float64; zeros get the `typical_magnitude` of the others."""
     size = np.abs(np.asarray(x, dtype=np.float64))
-    return np.where(size > 0.0, size, typical_magnitude(size) if typical is None else typical)
+    return np.where(size > 0.0, size, typical_magnitude(size))
 
 
 Difference = Callable[[Array], tuple[Array, Array]]
@@ -71,18 +68,6 @@ class ProbeTests:
     residual: Array
     bound: Array
     contribution: Array
-
-    @property
-    def wrong(self) -> Array:
-        """Where the residual is more than 10 times its bound, or not a number."""
-        return np.asarray(~(np.abs(self.residual) <= CERTAIN * self.bound))
-
-    @property
-    def resolution(self) -> Array:
-        """The smallest residual that would have been noticed, over the largest contribution (inf where that is 0)."""
-        noticed = CERTAIN * self.bound
-        blank = np.full(noticed.shape, np.inf)
-        return np.asarray(np.divide(noticed, self.contribution, out=blank, where=self.contribution > 0))
 
 
 def probe_tests(

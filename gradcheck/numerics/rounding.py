@@ -24,7 +24,7 @@ FACTOR = 4.0
 CONFIRMED = 100.0
 """The finest differences show noise if they differ by more than its bound over this."""
 
-BENDS = 3
+SIGN_CHANGES = 3
 """At a kink the second differences change sign at most once or twice."""
 
 SMALL = 1e-6
@@ -49,7 +49,7 @@ def value_noise(sample: Sample) -> Array:
     """
     stencil = sample.stencil
     lengths = np.array([stencil.noise_points - order for order in ORDERS])
-    squares = (differences(stencil.noise_points) @ _noise_rows(sample)) ** 2
+    squares = (differences(stencil.noise_points) @ _noise_changes(sample)) ** 2
     variances = np.add.reduceat(squares, np.cumsum(lengths) - lengths, axis=2) / lengths[:, None]
     high = variances.max(axis=2)
     agree = np.isfinite(high) & (high <= AGREEMENT**2 * variances.min(axis=2))
@@ -73,17 +73,15 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
     counts = level <= CONFIRMED * tail[:, None]
     stairs = ~counts & (level > model[:, None])
     if stairs.any():
-        rows = _noise_rows(sample)
+        rows = _noise_changes(sample)
         curves = np.diff(rows, n=2, axis=2)
-        stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= BENDS
+        stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES
         counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
     return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
 
 
-def _noise_rows(sample: Sample) -> Array:
-    stencil = sample.stencil
-    around = sample.values[:, 1 + 2 * stencil.count :] - sample.values[:, :1]
-    return around.reshape(len(around), len(stencil.noise_spacings), stencil.noise_points, -1)
+def _noise_changes(sample: Sample) -> Array:
+    return sample.noise - sample.values[:, None, None, 0]
 
 
 PROMISE = 4.0
@@ -105,16 +103,16 @@ ZERO = 1e10
 class Rounding:
     """What both orders of differences need of a sample; `count` is the number of steps, the widest first.
 
-    `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `bends` (count, k, m) the
-    sums f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a step, `centre`
-    (count, k, m) that of f(x), by the slope at that step. `resolved` (count, k) are the steps that the arithmetic
-    resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest normal.
-    `level` (k, spacings, m) is the noise at each spacing, whose samples reach as far as `spans` (k, spacings).
+    `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `seconds` (count, k, m)
+    the second differences f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a
+    step, `centre` (count, k, m) that of f(x), by the slope at that step. `resolved` (count, k) are the steps that the
+    arithmetic resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest
+    normal. `level` (k, spacings, m) is the noise at each spacing, whose samples reach as far as `spans` (k, spacings).
     """
 
     steps: Array
     slopes: Array
-    bends: Array
+    seconds: Array
     values: Array
     centre: Array
     resolved: Array
@@ -129,9 +127,8 @@ def rounding_of(sample: Sample) -> Rounding:
     A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and
     by the smallest normal number. Slopes f' between the steps are secants.
     """
-    count, eps = sample.stencil.count, sample.eps
-    values = sample.values.transpose(1, 0, 2)
-    centre, plus, minus = values[0], values[1 : 1 + count], values[1 + count : 1 + 2 * count]
+    eps = sample.eps
+    centre, plus, minus = sample.values[:, 0], *(side.transpose(1, 0, 2) for side in (sample.right, sample.left))
     steps = (sample.stencil.steps[:, None] * sample.step)[:, :, None]
     slopes = (plus - minus) / (2 * steps)
     resolved = steps[:, :, 0] >= RESOLVED * eps * sample.magnitude
@@ -145,7 +142,7 @@ def rounding_of(sample: Sample) -> Rounding:
     return Rounding(
         steps=steps,
         slopes=slopes,
-        bends=(plus - centre) + (minus - centre),
+        seconds=(plus - centre) + (minus - centre),
         values=np.maximum(model, noise),
         centre=np.maximum(PROMISE * eps * np.abs(centre) + backward + smallest, noise),
         resolved=resolved,

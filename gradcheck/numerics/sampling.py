@@ -38,15 +38,13 @@ def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = No
     return np.asarray(MANTISSA * np.exp2(np.floor(np.log2(np.maximum(size, floor)))))
 
 
-def largest_steps(
-    x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64, typical: float | None = None
-) -> Array:
+def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64) -> Array:
     """The largest step t of each line x + t * direction, shape (k,): no coordinate moves further than its own step.
 
     `x` is (n,), `directions` (k, n); a direction of zeros gets the step 1. `eps` is the unit roundoff of the function's
     arithmetic. A row that would be mostly finer than the arithmetic resolves (float32) starts one power of two wider.
     """
-    steps = coordinate_steps(x, eps=eps, typical=typical)
+    steps = coordinate_steps(x, eps=eps)
     if stencil.ratio ** (1 - stencil.count) < eps:
         steps = 2 * steps
     moves = np.abs(directions)

@@ -64,6 +64,28 @@ class Sample:
     eps: float
     floor: Array | float = 0.0
 
+    @property
+    def row(self) -> Array:
+        """The values at the centre and at all steps, but not at the noise samples, (k, 1 + 2 count, m)."""
+        return self.values[:, : 1 + 2 * self.stencil.count]
+
+    @property
+    def right(self) -> Array:
+        """The values at the steps to the right, (k, count, m), the widest first."""
+        return self.values[:, 1 : 1 + self.stencil.count]
+
+    @property
+    def left(self) -> Array:
+        """The values at the steps to the left, (k, count, m), the widest first."""
+        return self.row[:, 1 + self.stencil.count :]
+
+    @property
+    def noise(self) -> Array:
+        """The values at the noise samples, (k, spacings, noise points, m)."""
+        stencil, (lines, _, outputs) = self.stencil, self.values.shape
+        shape = lines, len(stencil.noise_spacings), stencil.noise_points, outputs
+        return self.values[:, 1 + 2 * stencil.count :].reshape(shape)
+
     def lines(self, chosen: Array | slice) -> Sample:
         """The sample on some of its lines."""
         return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])

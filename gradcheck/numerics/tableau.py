@@ -32,7 +32,7 @@ THETA = 0.4
 """The least theta that the column `LEAST`, which has only one ratio of changes, is taken to have."""
 
 SAFETY = 2.0
-"""The estimate of the truncation is asymptotic; this factor stands for the next term."""
+"""The estimate of the truncation is asymptotic; this factor allows for the next term."""
 
 SUMMATION = 4 * EPS64
 """The relative rounding of the differences and of the sums of an entry."""
@@ -68,8 +68,8 @@ def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     """The entry with the smallest bound among those that every finer entry of their column is compatible with.
 
     `column` (count, k, m) are differences at the stencil's steps, the widest first, `rounding` (count, k, m) their
-    rounding errors; `resolved` (count, k) tells which steps the arithmetic resolves. Where there is no such entry the
-    value is NaN, the bound infinite.
+    rounding errors; `resolved` (count, k) marks the steps that the arithmetic resolves. Where there is no such entry
+    the value is NaN, the bound infinite.
     """
     table = weights(stencil)
     columns, count = table.shape[:2]

@@ -15,7 +15,8 @@ from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.python_state import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
+from gradcheck.training.python_state import PythonState
+from gradcheck.training.side_effects import SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import OptimizerCall, StepRecorder
 from gradcheck.training.step_run import StepRun, dense
 

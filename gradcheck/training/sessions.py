@@ -18,8 +18,8 @@ from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.python_state import UnrepeatableStepError
 from gradcheck.training.runner import StepRunner
+from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import OptimizerCall
 from gradcheck.training.step_run import StepRun
 
@@ -56,7 +56,6 @@ class SessionState:
         self.variables = [variable for variable, value in zip(distinct, values, strict=True) if value is not None]
         self.initial = [value for value in values if value is not None]
         self._current: list[Array | None] = list(self.initial)
-        self._loads = [self._loader(places) for places in _batches(self.variables)]
 
     def places(self, variables: Any) -> list[int]:
         """The places of these variables, or of the trainable ones. Raises ValueError for one without a value."""
@@ -72,11 +71,11 @@ class SessionState:
 
     def load(self, changed: Mapping[int, Array]) -> None:
         """Give the variables at these places these values, and all others their initial ones."""
-        wanted = [changed.get(place, value) for place, value in enumerate(self.initial)]
-        for places, run in self._loads:
-            if not all(_same(self._current[place], wanted[place]) for place in places):
-                run(*(wanted[place] for place in places))
-        self._current = list(wanted)
+        for place, (variable, initial) in enumerate(zip(self.variables, self.initial, strict=True)):
+            value = changed.get(place, initial)
+            if not _same(self._current[place], value):
+                self.session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+                self._current[place] = value
 
     def values(self, places: Sequence[int]) -> tuple[Array, ...]:
         """The values at these places now."""
@@ -93,23 +92,6 @@ class SessionState:
             return np.asarray(self.session.run(variable))
         except tf.errors.FailedPreconditionError:  # not initialized
             return None
-
-    def _loader(self, places: Sequence[int]) -> tuple[Sequence[int], Any]:
-        operations = [self.variables[place].initializer for place in places]
-        return places, self.session.make_callable(operations, [operation.inputs[1] for operation in operations])
-
-
-def _batches(variables: Sequence[Any]) -> list[list[int]]:
-    """The places in few groups; no two of a group have the same initial value in the graph, for that is what is fed."""
-    groups: list[tuple[set[str], list[int]]] = []
-    for place, variable in enumerate(variables):
-        name = variable.initializer.inputs[1].name
-        group = next((group for group in groups if name not in group[0]), None)
-        if group is None:
-            groups.append(group := (set(), []))
-        group[0].add(name)
-        group[1].append(place)
-    return [places for _, places in groups]
 
 
 def _same(one: Array | None, other: Array) -> bool:

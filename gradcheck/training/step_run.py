@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.training.python_state import UnrepeatableStepError
+from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording
 
 Array = np.ndarray[Any, Any]

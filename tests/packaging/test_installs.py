@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import gradcheck
 
-from .conftest import Distributions, Environment, copy_sources, succeed
+from .conftest import ROOT, Distributions, Environment, copy_sources, run, succeed
 
+# Fails by design: what the author of a wrong gradient gets to see.
+FAILS = "test_wrong_gradient_fails"
 PROBE = """
 import json, sys
 seen = {}
@@ -43,9 +47,22 @@ def probe(environment: Environment, elsewhere: Path, package: Path, strategies: 
     assert seen == EXPECTED
 
 
-def test_the_wheel_installs(distributions: Distributions, environment: Environment, elsewhere: Path) -> None:
+def test_the_wheel_installs_and_a_project_checks_its_own_gradients_with_it(
+    distributions: Distributions, environment: Environment, elsewhere: Path, tmp_path: Path
+) -> None:
+    """The project of tests/thirdparty only knows the installed wheel: its own pytest run, in its own environment."""
     environment.install(distributions.wheel)
     probe(environment, elsewhere, environment.prefix, environment.prefix)
+    project = shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
+    done = run(environment.python, "-m", "pytest", "-rA", "-p", "no:cacheprovider", cwd=project)
+    outcomes = {
+        name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", done.stdout, re.MULTILINE)
+    }
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "GradientWrongValue: the gradient of loss is wrong" in done.stdout
+    assert "gradcheck/check.py" not in done.stdout.replace("\\", "/"), "the traceback ends at the author's own line"
+    defined = re.findall(r"^def (test_\w+)", (project / "test_gradients.py").read_text(), re.MULTILINE)
+    assert outcomes == {name: "FAILED" if name == FAILS else "PASSED" for name in defined}, done.stdout
 
 
 def test_the_sdist_installs(distributions: Distributions, environment: Environment, elsewhere: Path) -> None:

@@ -1,1 +1,203 @@
 """The false-positive filters: each one's own case, which has another verdict without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.comparison import filters, first_order, second_order
+from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered
+from gradcheck.comparison.tables import Comparison
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.sampling import sample
+from gradcheck.numerics.stencil import CONFIRM
+from gradcheck.result import Kind, OrderResult, Reason, Verdict
+
+AGREE, INCONCLUSIVE, MISMATCH = Verdict
+LISTS = {
+    "FIRST_ORDER": (first_order, FIRST_ORDER),
+    "GRADIENT_DIFFERENCES": (second_order, GRADIENT_DIFFERENCES),
+    "VALUE_DIFFERENCES": (second_order, VALUE_DIFFERENCES),
+}
+ONE = np.ones((1, 1))
+
+
+def given(value: Any, slope: Any, curvature: Any) -> Any:
+    """A function whose gradient is `slope`, and the derivative of that `curvature`, whatever its values are."""
+
+    @tf.custom_gradient
+    def gradient(x: Any) -> Any:
+        return slope(x), lambda upstream: upstream * curvature(x)
+
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return value(x), lambda upstream: upstream * gradient(x)
+
+    return f
+
+
+def stairs(x: Any, width: float) -> Any:
+    return tf.floor(x / width) * width
+
+
+def special(right: Any) -> Any:
+    """A derivative that vanishes at 1, as a formula may that was not thought through there."""
+    return lambda x: tf.where(x == 1.0, 0.0 * x, right(x))
+
+
+def saddle(x: Any) -> Any:
+    return tf.maximum(tf.minimum(x[0], x[1]), tf.minimum(-x[0], -x[1]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function at a point, what the verdict is, and what it is without the filter."""
+
+    f: Callable[..., Any]
+    x: Any
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    without: Verdict
+    without_reasons: tuple[Reason, ...] = ()
+
+
+ILL = (Reason.ILL_CONDITIONED,)
+CASES = {
+    ("FIRST_ORDER", "vacuous agreement"): Case(
+        given(lambda x: x**2, special(lambda x: 2 * x), lambda x: 2 + 0 * x), 1.0, MISMATCH, (), AGREE
+    ),
+    ("FIRST_ORDER", "cancelled terms"): Case(
+        lambda x: tf.math.imag(tf.signal.rfft2d(x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
+    ),
+    ("FIRST_ORDER", "aliasing"): Case(lambda x: tf.sin(x) + x, [2e7, 0.3], INCONCLUSIVE, ILL, MISMATCH),
+    ("FIRST_ORDER", "smooth on finer rows"): Case(lambda x: tf.tanh(1e10 * x), 0.0, AGREE, (), INCONCLUSIVE, ILL),
+    ("FIRST_ORDER", "curvature jump"): Case(lambda x: x * tf.abs(x), 0.0, AGREE, (), INCONCLUSIVE, ILL),
+    ("FIRST_ORDER", "kink"): Case(tf.nn.relu, 0.0, AGREE, (), INCONCLUSIVE, ILL),
+    ("FIRST_ORDER", "staircase"): Case(
+        given(tf.round, tf.ones_like, tf.zeros_like), 0.3, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH
+    ),
+    ("FIRST_ORDER", "hidden kink"): Case(saddle, [0.0, 0.0], INCONCLUSIVE, (Reason.COMPOSED_KINK,), MISMATCH),
+    ("FIRST_ORDER", "edge of the domain"): Case(
+        lambda x: tf.where(x == 0.5, x, tf.sqrt(-x * x)),
+        *(0.5, INCONCLUSIVE, (Reason.NOT_FINITE,), INCONCLUSIVE, (Reason.JUMP,)),
+    ),
+    ("GRADIENT_DIFFERENCES", "vacuous agreement"): Case(
+        given(lambda x: x**3, lambda x: 3 * x**2, special(lambda x: 6 * x)), 1.0, MISMATCH, (), AGREE
+    ),
+    ("GRADIENT_DIFFERENCES", "cancelled terms"): Case(
+        given(lambda x: 1e6 + 0 * x, tf.zeros_like, lambda x: 1e-12 + 0 * x), 1.0, AGREE, (), MISMATCH
+    ),
+    ("GRADIENT_DIFFERENCES", "aliasing"): Case(lambda x: tf.sin(x) + x**2, 2e7, MISMATCH, ILL, MISMATCH),
+    ("GRADIENT_DIFFERENCES", "staircase"): Case(
+        given(tf.math.expm1, lambda x: tf.math.expm1(x) + 1.0, lambda x: tf.math.expm1(x) + 1.0),
+        *(-35.0, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH),
+    ),
+    ("GRADIENT_DIFFERENCES", "unresolved slope"): Case(
+        given(lambda x: tf.sin(x) + tf.sin(1e14 * x), tf.cos, tf.sin), 1.0, INCONCLUSIVE, ILL, MISMATCH
+    ),
+    ("VALUE_DIFFERENCES", "cancelled terms"): Case(
+        lambda x: tf.math.imag(tf.signal.rfft2d(x * x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
+    ),
+    ("VALUE_DIFFERENCES", "many small jumps"): Case(
+        given(lambda x: x * stairs(x, 1e-7), lambda x: 1.2345 + 0 * x, tf.zeros_like), 1.2345, AGREE, (), MISMATCH
+    ),
+}
+DIRECT = {("VALUE_DIFFERENCES", "locally constant")}
+"""Filters with a test of their own below."""
+
+
+def order_result(case: Case, order: int) -> OrderResult:
+    return check(case.f, np.array(case.x), order=order).orders[order]
+
+
+def test_every_filter_has_a_case_and_a_reason() -> None:
+    names = [(name, each.name) for name, (_, whole) in LISTS.items() for each in whole]
+    assert len(set(names)) == len(names)
+    assert {*CASES, *DIRECT} == set(names)
+    assert all(each.reason.endswith(".") for _, whole in LISTS.values() for each in whole)
+
+
+@pytest.mark.parametrize(("name", "removed"), CASES)
+def test_the_verdict_is_another_one_without_the_filter(
+    name: str, removed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, (module, whole) = CASES[name, removed], LISTS[name]
+    order = 1 if name == "FIRST_ORDER" else 2
+    found = order_result(case, order)
+    assert (found.verdict, found.reasons) == (case.verdict, case.reasons)
+    monkeypatch.setattr(module, name, tuple(each for each in whole if each.name != removed))
+    found = order_result(case, order)
+    assert (found.verdict, found.reasons) == (case.without, case.without_reasons)
+
+
+def wrong(autodiff: float, difference: float, bound: float) -> Comparison:
+    table = Comparison.agreeing(autodiff * ONE, difference * ONE, bound * ONE, 10 * bound * ONE)
+    return table.marked(ONE > 0, MISMATCH, Kind.WRONG_VALUE)
+
+
+def evidence(**parts: Any) -> Evidence:
+    """Evidence of these parts only."""
+    blank = dict.fromkeys(Evidence.__dataclass_fields__, None)
+    return Evidence(**{**blank, "lines": SimpleNamespace(problem=SimpleNamespace(smooth=True)), **parts})
+
+
+def estimated(value: float, bound: float) -> Estimate:
+    return Estimate(value * ONE, bound * ONE, ONE > 0, ONE)
+
+
+def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
+    values = sample(lambda p: np.where(np.abs(p) < 1e-3, 0.0, p**2), np.zeros(1), np.eye(1), stencil=CONFIRM)
+    seen = evidence(samples=(values, values), estimate=lambda _: estimated(2.0, 0.1), resample=lambda **_: values)
+    seen = replace(seen, residue=0 * ONE)
+    found = filtered(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
+    assert found.reasons() == (Reason.STAIRCASE,)
+    less = tuple(each for each in VALUE_DIFFERENCES if each.name != "locally constant")
+    assert filtered(wrong(0.0, 2.0, 0.1), seen, less).any(MISMATCH)
+
+
+@pytest.mark.parametrize(("residue", "verdict"), [(1e-15, AGREE), (1e-19, MISMATCH)])
+def test_a_residue_of_large_terms_is_rounding(residue: float, verdict: Verdict) -> None:
+    found = filters.cancelled_terms(wrong(1e-16, 0.0, 1e-300), evidence(residue=residue * ONE))
+    assert found.any(verdict)
+    assert found.allowed >= (residue if verdict == AGREE else 0)
+
+
+def test_what_is_not_finite_is_no_residue() -> None:
+    assert filters.cancelled_terms(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE)).any(MISMATCH)
+
+
+@pytest.mark.parametrize(("finer", "bound", "verdict"), [(5.0, 0.1, INCONCLUSIVE), (1.05, 0.1, MISMATCH)])
+def test_a_finer_row_refutes_only_what_it_contradicts(finer: float, bound: float, verdict: Verdict) -> None:
+    seen = evidence(estimate=lambda _: estimated(finer, bound), resample=lambda **_: None)
+    assert filters.aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
+
+
+def test_filters_for_kinks_are_not_asked_of_smooth_functions() -> None:
+    asked = []
+
+    def note(comparison: Comparison, _: Evidence) -> Comparison:
+        asked.append(comparison)
+        return comparison
+
+    everywhere = tuple(replace(each, apply=note) for each in FIRST_ORDER)
+    filtered(wrong(2.0, 1.0, 1e-9), evidence(), everywhere)
+    assert len(asked) == sum(MISMATCH in each.on and not each.nonsmooth for each in FIRST_ORDER)
+
+
+def test_a_fast_wave_is_never_a_mismatch() -> None:
+    assert check(lambda x: tf.sin(x) + x, [2e7, 0.3]).verdict != "mismatch"
+
+
+def test_a_wrong_gradient_of_a_small_function_is_still_wrong() -> None:
+    @tf.custom_gradient
+    def small(x: Any) -> Any:
+        return 1e-20 * tf.sin(x), lambda d: d * 2e-20 * tf.cos(x)
+
+    assert check(small, [0.5, 1.0]).verdict == "mismatch"

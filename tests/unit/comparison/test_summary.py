@@ -57,7 +57,7 @@ def test_verdict_and_counts() -> None:
     assert (result.verdict, result.compared, result.inconclusive) == ("inconclusive", 2, 1)
     assert result.reasons == (Reason.STAIRCASE,)
     assert result.notes == ("said", "1 of 3 entries lie at a kink, between the one-sided slopes")
-    # Only the entry that agrees says how sharp the differences are.
+    # Only the entry that agrees shows how precise the estimates are.
     assert result.resolution == pytest.approx(0.1)
     assert result.relative_resolution == pytest.approx(0.1)
     assert summarise(1, [table([AGREE], [""])], SOURCES).verdict == "agree"

@@ -27,7 +27,7 @@ def entries(**changes: object) -> Comparison:
     return Comparison(**{**table, **changes})  # type: ignore[arg-type]
 
 
-def settled(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Comparison:
+def compared(autodiff: list[float], difference: list[float], bound: float, *, conclusive: bool) -> Comparison:
     values = np.array(difference)
     whole = np.full(values.shape, bound)
     estimate = Estimate(values, whole, np.full(values.shape, conclusive), np.ones(values.shape))
@@ -73,7 +73,7 @@ def test_the_longest_words_fit(verdict: Verdict, cause: Kind | Reason) -> None:
 
 
 def test_all_entries_agree_until_they_are_marked() -> None:
-    table = settled([1.0, 2.0], [1.0, 3.0], 1e-9, conclusive=True)
+    table = compared([1.0, 2.0], [1.0, 3.0], 1e-9, conclusive=True)
     assert table.verdict.tolist() == [AGREE, MISMATCH]
     assert table.cause.tolist() == ["", Kind.WRONG_VALUE]
     agreed = table.agreed(np.array([False, True]))
@@ -94,18 +94,18 @@ def test_places_stay_with_the_first() -> None:
 
 
 def test_a_rescued_entry_carries_the_difference_that_rescued_it() -> None:
-    vague = settled([1.0], [0.0], np.inf, conclusive=False)
-    sharp = settled([1.0], [1.0], 1e-9, conclusive=True)
-    table = confirmed(vague, sharp)
+    vague = compared([1.0], [0.0], np.inf, conclusive=False)
+    precise = compared([1.0], [1.0], 1e-9, conclusive=True)
+    table = confirmed(vague, precise)
     assert table.verdict.tolist() == [AGREE]
     assert (table.difference[0], table.bound[0]) == (1.0, 1e-9)
-    assert table.allowed[0] == sharp.allowed[0]
+    assert table.allowed[0] == precise.allowed[0]
 
 
 def test_a_mismatch_needs_both_tableaux() -> None:
-    wrong = settled([1.0], [2.0], 1e-9, conclusive=True)
-    right = settled([1.0], [1.0], 1e-9, conclusive=True)
-    vague = settled([1.0], [2.0], 1e-9, conclusive=False)
+    wrong = compared([1.0], [2.0], 1e-9, conclusive=True)
+    right = compared([1.0], [1.0], 1e-9, conclusive=True)
+    vague = compared([1.0], [2.0], 1e-9, conclusive=False)
     assert confirmed(wrong, wrong).verdict.tolist() == [MISMATCH]
     assert confirmed(wrong, right).verdict.tolist() == [AGREE]
     assert confirmed(wrong, vague).reasons() == (Reason.ILL_CONDITIONED,)
@@ -113,7 +113,7 @@ def test_a_mismatch_needs_both_tableaux() -> None:
 
 
 def test_wrong_values_get_their_names() -> None:
-    wrong = settled([1.0, np.nan, 0.0], [2.0, 2.0, 2.0], 1e-9, conclusive=True)
+    wrong = compared([1.0, np.nan, 0.0], [2.0, 2.0, 2.0], 1e-9, conclusive=True)
     named = wrong.named(np.array([False, False, True]))
     assert named.cause.tolist() == [Kind.WRONG_VALUE, Kind.NON_FINITE, Kind.MISSING]
     assert wrong.named().kinds() == (Kind.NON_FINITE, Kind.WRONG_VALUE)

@@ -43,6 +43,6 @@ def test_cotangents_make_outputs_weigh_the_same() -> None:
 
 def test_magnitudes() -> None:
     np.testing.assert_array_equal(magnitudes(np.array([[-3.0, 0.0], [5.0, 4.0]])), [[3.0, 4.0], [5.0, 4.0]])
-    np.testing.assert_array_equal(magnitudes(np.array([0.0, -2.0]), typical=0.25), [0.25, 2.0])
+    np.testing.assert_array_equal(magnitudes(np.array([0.0, -2.0])), [2.0, 2.0])
     np.testing.assert_array_equal(magnitudes(np.zeros(2)), [1.0, 1.0])
     assert magnitudes(np.array([1e-30], dtype=np.float32)).dtype == np.float64

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,6 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.hunt.graph import Graph
+
+try:
+    import fcntl
+except ImportError:  # without it, workers draw the graphs at the same time
+    fcntl = None  # type: ignore[assignment]
 
 EXAMPLES = 1000
 
@@ -62,14 +69,21 @@ def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = 2026
 
 
 @pytest.fixture(scope="session")
-def collected() -> Callable[[int], Collection]:
-    """The graphs of an order, drawn once a session."""
-    kept: dict[int, Collection] = {}
+def collected(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[int], Collection]:
+    """The graphs of an order, drawn once a session: the first worker that needs them leaves them for the others."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own if worker_id == "master" else own.parent
 
+    @cache
     def of(order: int) -> Collection:
-        if order not in kept:
-            kept[order] = collect(graphs(order=order), EXAMPLES)
-        return kept[order]
+        path = folder / f"graphs-order{order}.pickle"
+        with (folder / f"graphs-order{order}.lock").open("w") as lock:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                path.write_bytes(pickle.dumps(collect(graphs(order=order), EXAMPLES)))
+            shared: Collection = pickle.loads(path.read_bytes())
+        return shared
 
     return of
 

@@ -1,0 +1,60 @@
+"""Moves of variables beside what their gradients, or the optimizer, require."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradcheck.result import Kind
+from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
+
+BEFORE, GRADIENT = np.array([1.0, -2.0]), np.array([3.0, 4.0])
+
+
+def move(change: np.ndarray, name: str = "w") -> VariableMove:
+    return VariableMove(name, BEFORE, BEFORE + change)
+
+
+def manual(*changes: np.ndarray, rate: float | None = None, clips: tuple[str, ...] = ()) -> UpdateCheck:
+    moves = [move(change, name) for change, name in zip(changes, "abc", strict=False)]
+    return check_manual_update(moves, [GRADIENT] * len(moves), rate, clips)
+
+
+def test_a_rate_is_estimated_from_the_moves() -> None:
+    assert manual(-0.1 * GRADIENT) == UpdateCheck(notes=("each variable moves by -0.1 times its gradient",))
+    (note,) = manual(-0.1 * GRADIENT, -0.25 * GRADIENT).notes
+    assert note == "each variable moves by -0.1 or 0.25 times its gradient"
+
+
+def test_an_update_that_is_no_multiple_is_not_checked() -> None:
+    check = manual(np.array([-0.3, -0.1]))
+    assert check.findings == ()
+    assert "momentum" in check.notes[0]
+
+
+def test_uphill_moves_and_a_variable_that_stays_are_wrong() -> None:
+    (uphill,) = manual(0.1 * GRADIENT).findings
+    assert (uphill.kind, uphill.input, uphill.index) == (Kind.UPDATE, "a", (1,))
+    assert "uphill: -0.4 was expected; that is the other way" in uphill.reason
+    (still,) = manual(-0.1 * GRADIENT, np.zeros(2)).findings
+    assert (still.input, still.autodiff) == ("b", 0.0)
+
+
+def test_a_learning_rate_is_held_to_the_last_digits() -> None:
+    assert manual(-0.1 * GRADIENT, rate=0.1).findings == ()
+    (finding,) = manual(-0.1 * (1 + 1e-6) * GRADIENT, rate=0.1).findings
+    assert finding.reason.startswith("the step moves it by -0.40000")
+    clipped = manual(-0.1 * GRADIENT / 5, rate=0.1, clips=("clip_by_norm",))
+    assert clipped.findings == ()
+    assert "clipped to the norm 1 for each variable" in clipped.notes[0]
+
+
+def test_what_does_not_move_at_all_is_not_an_update() -> None:
+    assert manual(np.zeros(2)) == UpdateCheck()
+
+
+def test_an_optimizer_moves_its_variables_where_it_says() -> None:
+    right = move(-0.1 * GRADIENT)
+    assert optimizer_findings([right], [right.after], "SGD") == []
+    (finding,) = optimizer_findings([right], [BEFORE - 0.2 * GRADIENT], "SGD")
+    assert "SGD, given the same gradients in the same state, moves it by -0.8" in finding.reason
+    assert finding.reason.endswith("that is 0.5 times as much")
