@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gradcheck import files
 from gradcheck.hunt.commands import runs
-from gradcheck.hunt.commands.answer import Answer, CommandError, subcommand, tensorflow
+from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, subcommand, tensorflow
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
 from gradcheck.hunt.report.run import HuntRun
@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandOutput:
     """Merges the folders that are named."""
     into: Path = options.into
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> Answer:
         "remarks": remarks,
     }
     step = f"python -m gradcheck {'replay' if merged.findings else 'coverage'} {shlex.quote(str(into))}"
-    return Answer("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
+    return CommandOutput("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
 
 
 def _lines(merged: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
