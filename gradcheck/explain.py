@@ -11,13 +11,13 @@ from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, paths, variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
-from gradcheck.explanation.calls import CallExplanation, explained_call, merged
+from gradcheck.explanation.calls import explained_call, merged
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.traced import as_traced
-from gradcheck.result import OrderResult, Result, Verdict
+from gradcheck.result import Result
 
 
 def explain(
@@ -68,11 +68,10 @@ def explain(
         _refuse_raised(code.record)
         if not code.record.derivatives:
             code, names = _differentiated(code, listed, parameters)
-        code, complaint = as_traced(code)
+        code, disagreement = as_traced(code)
         calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
         found = [explained_call(code, call, tolerance, probes, names) for call in calls]
-    if complaint is not None and complaint.finding is not None:
-        found.append(CallExplanation(OrderResult(1, Verdict.MISMATCH, (complaint.finding,)), (complaint,)))
+    found += [] if disagreement is None else [disagreement]
     return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))
 
 

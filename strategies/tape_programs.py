@@ -12,9 +12,7 @@ import numpy as np
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from gradcheck.hunt.tapes.model import Model, NoneOperandError
-from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
-from gradcheck.hunt.tapes.program import (
+from gradcheck.defects.tape_program import (
     Apply,
     Assign,
     Branch,
@@ -33,6 +31,8 @@ from gradcheck.hunt.tapes.program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.model import Model, NoneOperandError
+from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
 from gradcheck.hunt.tapes.tape import RaisedError
 
 from .program_operands import SHAPES, Operands, applied, literal, moved_threshold

@@ -23,6 +23,7 @@ from gradcheck.autodiff.reverse import (
     dense,
     jacobian_pullbacks,
     jacobian_second_pullbacks,
+    original_cause,
 )
 from gradcheck.autodiff.reverse import pullbacks as plain_pullbacks
 from gradcheck.autodiff.reverse import second_pullbacks as plain_second_pullbacks
@@ -75,7 +76,7 @@ def inside_function(take: Callable[..., Any], *, order: int, jit: bool) -> Calla
             taken = concrete(body, flat, jit=jit)(*flat)
         except Exception as error:
             traced_outputs(forward, sources, jit=jit)
-            cause = _cause(error)
+            cause = original_cause(error)
             raise DerivativeRaisedError(order, cause) from cause
         return SecondPullbacks(*taken) if order == 2 else taken
 
@@ -115,11 +116,6 @@ def _returnable(taken: Any) -> Any:
     if isinstance(taken, SecondPullbacks):
         return _returnable(taken.gradient), _returnable(taken.products)
     return [_returnable(part) for part in taken] if isinstance(taken, list) else dense(taken)
-
-
-def _cause(error: Exception) -> BaseException:
-    chained = error.__cause__
-    return chained if isinstance(error, DerivativeRaisedError) and chained is not None else error
 
 
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
@@ -192,9 +188,8 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
     except DerivativeRaisedError as error:
         if mode == PLAIN:  # what it cannot take is always a finding
             raise
-        cause = error.__cause__ or error
-        if isinstance(cause, DOCUMENTED) or any(UNSUPPORTED.search(str(one)) for one in _chain(cause)):
-            raise ModeUnavailableError(one_line(cause)) from error
+        if isinstance(error.cause, DOCUMENTED) or any(UNSUPPORTED.search(str(one)) for one in _chain(error.cause)):
+            raise ModeUnavailableError(one_line(error.cause)) from error
         raise
 
 

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Forward, SecondPullbacks, Tensors, gradient_of, pullbacks
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Forward,
+    SecondPullbacks,
+    Tensors,
+    gradient_of,
+    original_cause,
+    pullbacks,
+)
 
 
 def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tensors:
@@ -31,7 +39,7 @@ def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tenso
         return [accumulator.jvp(output) for output in outputs]
     except Exception as error:
         forward(sources)
-        cause = error.__cause__ if isinstance(error, DerivativeRaisedError) and error.__cause__ else error
+        cause = original_cause(error)
         raise DerivativeRaisedError(1, cause) from cause
 
 
@@ -100,11 +108,9 @@ def reverse_over_forward(
 def _as_second_order(take: Callable[[], Any]) -> Tensors:
     try:
         return list(take())
-    except DerivativeRaisedError as error:
-        cause = error.__cause__ or error
-        raise DerivativeRaisedError(2, cause) from cause
     except Exception as error:
-        raise DerivativeRaisedError(2, error) from error
+        cause = original_cause(error)
+        raise DerivativeRaisedError(2, cause) from cause
 
 
 def _with_one_moving(forward: Forward, sources: Tensors, place: int, moving: Tensors) -> Tensors:

@@ -25,7 +25,12 @@ class DerivativeRaisedError(Exception):
     def __init__(self, order: int, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
         self.order = order
-        self.__cause__ = cause
+        self.cause = self.__cause__ = cause
+
+
+def original_cause(error: BaseException) -> BaseException:
+    """What a derivative raised, where an error wraps it; the error itself otherwise."""
+    return error.cause if isinstance(error, DerivativeRaisedError) else error
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
+
+from gradcheck.documents import Count, Description, Document, DocumentError, Order, Text
 
 Array = np.ndarray[Any, Any]
 
@@ -17,8 +18,8 @@ def _zeros(groups: Array) -> Array:
     return np.asarray(np.sum(groups == 0, axis=-1))
 
 
-def _repeats(groups: Array) -> bool:
-    return any(np.unique(group).size < group.size for group in groups)
+def _largest(groups: Array) -> Array:
+    return np.asarray(np.max(np.abs(groups), axis=-1, initial=0.0))
 
 
 def _singular(groups: Array) -> bool:
@@ -29,75 +30,70 @@ def _singular(groups: Array) -> bool:
 
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
+    "empty": lambda groups: groups.size == 0,
+    "single": lambda groups: groups.shape[-1] == 1,
+    "several": lambda groups: groups.shape[-1] > 1,
     "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
-    "zero of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(_zeros(groups) >= 1)),
-    "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
     "2 zeros": lambda groups: bool(np.any(_zeros(groups) == 2)),
-    "zeros>=2": lambda groups: bool(np.any(_zeros(groups) >= 2)),
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
+    "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
     "one": lambda groups: bool(np.any(groups == 1)),
-    "negative": lambda groups: bool(np.any(groups.real < 0)),
+    "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
+    "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
-    "tie": _repeats,
-    "repeat": _repeats,
-    "single": lambda groups: groups.shape[-1] == 1,
-    "several": lambda groups: groups.shape[-1] > 1,
-    "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
-    "empty": lambda groups: groups.size == 0,
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
-    "huge": lambda groups: bool(np.any(np.abs(groups) >= 1e100)),
-    "small": lambda groups: bool(np.any(np.max(np.abs(groups), axis=-1, initial=0.0) <= 1e-2)),
-    "minute": lambda groups: bool(np.any(np.max(np.abs(groups), axis=-1, initial=0.0) <= 1e-4)),
-    "tiny": lambda groups: bool(np.any((groups != 0) & (np.abs(groups) <= 1e-100))),
+    "small": lambda groups: bool(np.any(_largest(groups) <= 1e-2)),
+    "minute": lambda groups: bool(np.any(_largest(groups) <= 1e-4)),
 }
-ELEMENTS = {
-    "all": slice(None),
-    "all but the first": slice(1, None),
-    "all but the last": slice(None, -1),
-}
+"""Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
 
+SPECIAL = {
+    "empty": "no element",
+    "zero": "zero",
+    "tie": "tie",
+    "one": "one",
+    "single": "a single element",
+}
+"""The conditions looked for in the arguments of a finding, in this order, and their names in its description."""
+
+ELEMENTS = {"all": slice(None), "all but the first": slice(1, None), "all but the last": slice(None, -1)}
 
 ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""
 
-TRIGGERS = {
-    "no element": "empty",
-    "zero": "zero",
-    "repeated index": "repeat",
-    "tie": "tie",
-    "one": "one",
-    "huge value": "huge",
-    "tiny value": "tiny",
-    "a single element": "single",
-}
-"""What a report says is special about an argument, and the condition that holds there."""
 
-
-@dataclass(frozen=True)
-class Region:
+class Region(Document, frozen=True, omit_defaults=True):
     """The arguments of one operation, or of `ANY`, for which its derivative is known to be wrong.
 
-    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any).
-    `argument` is looked at in groups along `along` (an axis, several, or the name of the attribute that holds them;
-    None: the whole argument is one group), or in the groups that the attribute `segments` makes of its first dimension;
-    or else the values of `indices`, names of attributes, are, as one group. Of each group the `elements` count; the
-    `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With `producers`, one
-    of these operations has to stand somewhere before the arguments.
+    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any). The
+    elements of `argument` are compared in groups: along `along` (an axis, several, or the name of the attribute that
+    holds them; None: the whole argument is one group), or those that the attribute `segments` makes of its first
+    dimension; or else the values of `indices`, names of attributes, are the one group. Of each group the `elements`
+    count; the `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With
+    `producers`, one of these operations has to stand somewhere before the arguments.
     """
 
-    op: str
-    condition: str
-    orders: tuple[int, ...]
-    attrs: tuple[tuple[str, Any], ...] = ()
-    argument: int = 0
+    op: Text
+    condition: Annotated[str, Meta(extra_json_schema={"enum": list(CONDITIONS)})]
+    orders: Annotated[tuple[Order, ...], Meta(min_length=1, max_length=2)]
+    attrs: dict[str, Any] = {}  # noqa: RUF012  (msgspec copies it)
+    argument: Count = 0
     along: int | str | tuple[int, ...] | None = None
-    elements: str = "all"
-    ranks: tuple[int, ...] = ()
-    segments: str | None = None
-    indices: tuple[str, ...] = ()
-    producers: tuple[str, ...] = ()
+    elements: Annotated[str, Meta(extra_json_schema={"enum": list(ELEMENTS)})] = "all"
+    ranks: Annotated[tuple[Count, ...], Meta(max_length=8)] = ()
+    segments: Text | None = None
+    indices: Annotated[tuple[Text, ...], Meta(max_length=8)] = ()
+    producers: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+
+    def __post_init__(self) -> None:
+        for name, choices in (("condition", CONDITIONS), ("elements", ELEMENTS)):
+            if getattr(self, name) not in choices:
+                raise DocumentError(f"$.{name}", getattr(self, name), f"one of {', '.join(choices)}")
+        if self.op == ANY and self.everywhere:
+            given = Description("every operation, always")
+            raise DocumentError("$", given, "a condition, attrs, ranks or producers")
 
     @property
     def everywhere(self) -> bool:
@@ -120,7 +116,7 @@ class Region:
             return False
         if self.producers and not set(self.producers) & set(producers):
             return False
-        if any(name not in attrs or attrs[name] != value for name, value in self.attrs):
+        if any(name not in attrs or _listed(attrs[name]) != _listed(value) for name, value in self.attrs.items()):
             return False
         array = np.asarray(arguments[self.argument])
         if self.ranks and array.ndim not in self.ranks:
@@ -147,16 +143,41 @@ class Region:
         return moved.reshape(math.prod(rest), math.prod(moved.shape[len(rest) :]))
 
 
-def narrowest(op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int, trigger: str) -> Region:
-    """The smallest region around one example: its attributes, its argument's rank, and what its `trigger` says.
+def _listed(value: Any) -> Any:
+    return [_listed(part) for part in value] if isinstance(value, (list, tuple)) else value
 
-    `trigger` is a report's, as "zero in argument 0". Where it says nothing ("none"), the condition is "always".
 
-    >>> narrowest("cumprod", {"reverse": False}, [np.array([0.0, 2.0])], 1, "zero in argument 0").condition
+def special(arguments: Sequence[Any]) -> tuple[str, int] | None:
+    """The first of the conditions `SPECIAL` that one of some arguments meets, and its number; None if none does.
+
+    >>> special([np.array([1.5, 2.5]), np.array([0.0, 0.0])])
+    ('zero', 1)
+    """
+    for condition in SPECIAL:
+        for number, argument in enumerate(arguments):
+            if CONDITIONS[condition](np.reshape(argument, (1, -1))):
+                return condition, number
+    return None
+
+
+def describe(arguments: Sequence[Any]) -> str:
+    """What is special about an operation's arguments, in a few words; "none" if nothing is.
+
+    >>> describe([np.array([1.5, 0.0])])
+    'zero in argument 0'
+    """
+    found = special(arguments)
+    return "none" if found is None else f"{SPECIAL[found[0]]} in argument {found[1]}"
+
+
+def narrowest(op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: Order) -> Region:
+    """The smallest region around one example: its attributes, and the rank and what is special of an argument.
+
+    Where nothing is special, the condition is "always".
+
+    >>> narrowest("cumprod", {"reverse": False}, [np.array([0.0, 2.0])], 1).condition
     'zero'
     """
-    told = re.fullmatch(r"(.+) in argument (\d+)", trigger)
-    condition = TRIGGERS.get(told[1]) if told else None
-    argument = int(told[2]) if told and condition else 0
+    condition, argument = special(arguments) or ("always", 0)
     rank = np.ndim(arguments[argument])
-    return Region(op, condition or "always", (order,), tuple(sorted(attrs.items())), argument, ranks=(rank,))
+    return Region(op, condition, (order,), dict(sorted(attrs.items())), argument, ranks=(rank,))

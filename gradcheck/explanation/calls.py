@@ -156,12 +156,14 @@ class _CallCheck:
         problem = self._problem(sources)
         try:
             table = plainly_agrees(problem, self.tolerance, self.probes)
+            if table is not None:
+                return _Compared([summarise(1, [table], problem.sources)], {}, set())
+            if len(sources) == 1 or problem.point.size <= FEW:
+                return self._compared_together(sources, problem)
         except WrongShapeError as error:
-            return _Compared([broken(1, Kind.SHAPE, error.source, str(error))], {}, set())
-        if table is not None:
-            return _Compared([summarise(1, [table], problem.sources)], {}, set())
-        if len(sources) == 1 or problem.point.size <= FEW:
-            return self._compared_together(sources, problem)
+            if len(sources) == 1:
+                order = broken(1, Kind.SHAPE, error.source, str(error))
+                return _Compared([order], {sources[0].position: order.findings[0]}, set())
         each = [self._compared([one]) for one in sources]
         return _Compared(
             [order for one in each for order in one.orders],

@@ -11,11 +11,13 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.state import state_restored
+from gradcheck.comparison.summary import broken
+from gradcheck.explanation.calls import CallExplanation
 from gradcheck.explanation.interception import Observer, tapes_observed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import Code
 from gradcheck.explanation.user_code import call_user_code
-from gradcheck.result import Finding, Kind, SourceResult
+from gradcheck.result import Kind, SourceResult
 
 NAME = "the code with its tf.function traced"
 Results = tuple[Any, ...]
@@ -42,8 +44,8 @@ class _DerivativeResults(Observer):
         return result
 
 
-def as_traced(code: Code) -> tuple[Code, SourceResult | None]:
-    """The code with the gradients that it gets when its functions are traced, and a complaint where that differs.
+def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
+    """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
     Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
     returns that is compared.
@@ -56,12 +58,12 @@ def as_traced(code: Code) -> tuple[Code, SourceResult | None]:
             returned = call_user_code(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
-            return code, _complaint(Kind.RAISES, type(error).__name__, message[-1].strip())
+            return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
     have_values = all(part is None or _is_eager(part) for gradients in results.found for part in gradients)
     if have_values and len(results.found) == len(code.record.derivatives):
         return _with_results(code, dict(enumerate(results.found))), None
-    found, complaint = _compared(code.record, returned)
-    return _with_results(code, found), complaint
+    found, disagreement = _compared(code.record, returned)
+    return _with_results(code, found), disagreement
 
 
 def _is_eager(part: Any) -> bool:
@@ -79,11 +81,11 @@ def _with_results(code: Code, results: Mapping[int, Results]) -> Code:
     return replace(code, record=replace(code.record, events=tuple(events)))
 
 
-def _compared(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], SourceResult | None]:
+def _compared(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:
     """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
     if len(eager) != len(traced):
-        return {}, _complaint(Kind.MODES, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly")
+        return {}, _disagreement(Kind.MODES, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly")
     results, start = {}, 0
     for call in record.derivatives:
         given = call.results or ()
@@ -95,7 +97,7 @@ def _compared(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], So
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
         if not _same(first, second):
             text = f"result {position} is {_shown(first)} when the code runs eagerly"
-            return results, _complaint(Kind.MODES, _shown(second), text)
+            return results, _disagreement(Kind.MODES, _shown(second), text)
     return results, None
 
 
@@ -117,6 +119,6 @@ def _shown(value: Any) -> str:
     return "None" if value is None else np.array2string(np.asarray(value), precision=6, threshold=12)
 
 
-def _complaint(kind: Kind, given: str, text: str) -> SourceResult:
-    finding = Finding(kind, 1, NAME, None, None, None, None, None, None, text)
-    return SourceResult(None, NAME, given, False, finding=finding)
+def _disagreement(kind: Kind, given: str, text: str) -> CallExplanation:
+    order = broken(1, kind, NAME, text)
+    return CallExplanation(order, (SourceResult(None, NAME, given, False, finding=order.findings[0]),))

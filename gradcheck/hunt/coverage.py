@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
+from gradcheck import documents
+from gradcheck.documents import Count, Document, DocumentError, Order
 from gradcheck.result import Verdict
 
 KINK = "agree at a kink"
@@ -15,12 +19,31 @@ CANNOT_RUN = "cannot run"
 VERDICTS = (Verdict.AGREE, KINK, COMPOSED, Verdict.INCONCLUSIVE, Verdict.MISMATCH)
 OUTCOMES = (*VERDICTS, CANNOT_RUN, INVALID)
 SHORT = ("agree", "kink", "comp", "inc", "mis")
-FORMAT = "gradcheck coverage"
-VERSION = 1
 WIDTH = 22
 CELLS = (6, 5, 5, 5, 5)
 ENOUGH = 5
 """An operation with fewer comparisons at an order was hardly tested."""
+
+
+Outcome = Annotated[str, Meta(extra_json_schema={"enum": list(map(str, OUTCOMES))})]
+
+
+def check_outcome(outcome: str, place: str) -> None:
+    """Raises DocumentError for an outcome that there is not."""
+    if outcome not in OUTCOMES:
+        raise DocumentError(place, outcome, f"one of {', '.join(OUTCOMES)}")
+
+
+class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck coverage"):
+    """Rows [operation, order, outcome, count] and [operation, special value or structure, count], sorted."""
+
+    outcomes: tuple[tuple[str, Order, Outcome, Count], ...]
+    edges: tuple[tuple[str, str, Count], ...]
+    version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        for i, row in enumerate(self.outcomes):
+            check_outcome(row[2], f"$.outcomes[{i}][2]")
 
 
 class Coverage:
@@ -43,11 +66,6 @@ class Coverage:
         self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain texts only
         if edge is not None:
             self.edges[operation, edge] += 1
-
-    def merge(self, other: Coverage) -> None:
-        """Adds another worker's counts."""
-        self.outcomes.update(other.outcomes)
-        self.edges.update(other.edges)
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -78,33 +96,11 @@ class Coverage:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as lists, sorted, so that the same counts give the same text."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "outcomes": [[*key, count] for key, count in sorted(self.outcomes.items())],
-            "edges": [[*key, count] for key, count in sorted(self.edges.items())],
-        }
-
-    @staticmethod
-    def from_json(data: Any) -> Coverage:
-        """The counts of `to_json`; raises ValueError for anything else."""
-        if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-            raise ValueError(f"not a {FORMAT}, version {VERSION}: {ascii(data)[:80]}")
-        coverage = Coverage()
-        for row in data.get("outcomes", ()):
-            match row:
-                case [str(operation), int(order), str(outcome), int(count)] if outcome in OUTCOMES and count >= 0:
-                    coverage.outcomes[operation, order, outcome] += count
-                case _:
-                    raise ValueError(f"outcomes: {ascii(row)[:80]} is not [operation, order, outcome, count]")
-        for row in data.get("edges", ()):
-            match row:
-                case [str(operation), str(edge), int(count)] if count >= 0:
-                    coverage.edges[operation, edge] += count
-                case _:
-                    raise ValueError(f"edges: {ascii(row)[:80]} is not [operation, edge, count]")
-        return coverage
+        """The document of the counts: the same counts give the same text."""
+        outcomes = tuple((*key, count) for key, count in sorted(self.outcomes.items()))
+        edges = tuple((*key, count) for key, count in sorted(self.edges.items()))
+        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes, edges))
+        return data
 
 
 def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str:

@@ -8,83 +8,70 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.execution import pullbacks, second_pullbacks
-from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import WrongShapeError
+from gradcheck.defects.records import Values
 from gradcheck.hunt.evaluation import forward, forward_points
-from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.finding import Derivative
+from gradcheck.hunt.graph import Input
+from gradcheck.numerics.difference import difference_quotient
 
 Array = np.ndarray[Any, Any]
-Values = tuple[tuple[float, ...] | None, ...]
 STEP = 2.0**-10
 
 
-def derivative(
-    graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = (), mode: Mode = PLAIN
-) -> list[Array | None]:
-    """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), for each input.
+def derivative(example: Derivative) -> list[Array | None]:
+    """TensorFlow's derivative for each input; None where it gives None.
 
-    It is taken in `mode`; None where TensorFlow gives None. Raises DerivativeRaisedError where it throws,
-    ModeUnavailableError where the mode has none, WrongShapeError where a derivative has another shape than its input.
+    Raises DerivativeRaisedError where it throws, ModeUnavailableError where the mode has none, WrongShapeError where a
+    derivative has another shape than its input.
     """
 
     def outputs(sources: list[Any]) -> list[Any]:
-        return [forward(graph, sources)[-1]]
+        return [forward(example.graph, sources)[-1]]
 
-    sources = [tf.constant(value.array()) for value in graph.inputs]
-    weights = [tf.constant(cotangent.array())]
-    if order == 1:
-        parts = pullbacks(mode, outputs, sources, [weights])[0]
+    sources = [tf.constant(value.array()) for value in example.graph.inputs]
+    weights = [tf.constant(example.cotangent.array())]
+    if example.order == 1:
+        parts = pullbacks(example.taken, outputs, sources, [weights])[0]
     else:
-        vectors = [tf.constant(vector.array()) for vector in direction]
-        parts = second_pullbacks(mode, outputs, sources, weights, [vectors]).products[0]
+        vectors = [tf.constant(vector.array()) for vector in example.direction]
+        parts = second_pullbacks(example.taken, outputs, sources, weights, [vectors]).products[0]
     arrays = [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
-    for number, (array, value) in enumerate(zip(arrays, graph.inputs, strict=True)):
+    for number, (array, value) in enumerate(zip(arrays, example.graph.inputs, strict=True)):
         if array is not None and array.shape != value.shape:
             raise WrongShapeError(f"input {number}", f"of shape {array.shape}", f"of shape {value.shape}")
     return arrays
 
 
-def differences(
-    graph: Graph, order: int, cotangent: Input, direction: Sequence[Input] = (), *, step: float = STEP
-) -> list[Array]:
-    """The same from the values of the references alone, without a bound: extrapolated central differences of one step.
+def differences(example: Derivative, *, step: float = STEP) -> list[Array]:
+    """The same from the values of the references alone, without a bound: difference quotients at two steps, combined.
 
-    Every evaluation is a batch of two points, because a reference may look at row 0, the unperturbed one.
+    The error of the quotient at half the step is a quarter, so that (4 half - whole) / 3 is left with the next order's.
     """
-    point = [value.array() for value in graph.inputs]
-    along = [vector.array() for vector in direction]
-    weights = cotangent.array()
+    inputs = example.graph.inputs
+    point = _coordinates(inputs)
+    along, weights = _coordinates(example.direction), example.cotangent.array()
 
-    def objective(moved: list[Array]) -> float:
-        rows = [tf.constant(np.stack(pair)) for pair in zip(point, moved, strict=True)]
-        output = forward_points(graph, rows)[-1][1].numpy()
-        return float(np.sum(np.conj(weights) * output).real)
+    def objective(points: Array) -> Array:
+        # A reference may compare with row 0, the unperturbed point.
+        rows = [_split(row, inputs) for row in (point, *points)]
+        output = forward_points(example.graph, [tf.constant(np.stack(one)) for one in zip(*rows, strict=True)])[-1]
+        moved = np.conj(weights) * output.numpy()[1:]
+        return np.asarray(moved.reshape(len(points), -1).sum(axis=1).real)
 
-    def slope(moved: list[Array], vectors: list[Array], h: float) -> float:
-        ahead, behind = ([a + s * b for a, b in zip(moved, vectors, strict=True)] for s in (h, -h))
-        return (objective(ahead) - objective(behind)) / (2 * h)
+    def quotient(unit: Array, h: float) -> Array:
+        if example.order == 1:
+            return difference_quotient(objective, point, unit, h)
 
-    def central(vectors: list[Array], h: float) -> float:
-        if order == 1:
-            return slope(point, vectors, h)
-        ahead, behind = ([a + s * b for a, b in zip(point, vectors, strict=True)] for s in (h, -h))
-        return (slope(ahead, along, h) - slope(behind, along, h)) / (2 * h)
+        def slopes(points: Array) -> Array:
+            return np.stack([difference_quotient(objective, moved, along, h) for moved in points])
 
-    def entry(place: int, element: tuple[int, ...], unit: complex) -> float:
-        vectors = [np.zeros_like(part) for part in point]
-        vectors[place][element] = unit
-        return (4 * central(vectors, step / 2) - central(vectors, step)) / 3
+        return difference_quotient(slopes, point, unit, h)
 
-    results = []
-    for place, part in enumerate(point):
-        result = np.zeros_like(part)
-        for element in np.ndindex(part.shape):
-            result[element] = entry(place, element, 1.0)
-            if np.iscomplexobj(part):
-                result[element] += 1j * entry(place, element, 1.0j)
-        results.append(result)
-    return results
+    entries = [(4 * quotient(unit, step / 2) - quotient(unit, step)) / 3 for unit in np.eye(point.size)]
+    return _split(np.array(entries), inputs)
 
 
 def values(parts: Sequence[Array | None]) -> Values:
@@ -106,6 +93,17 @@ def close(one: Values, other: Values, rtol: float) -> bool:
 
 def _near(one: tuple[float, ...], other: tuple[float, ...], rtol: float) -> bool:
     return bool(np.allclose(one, other, rtol=rtol, atol=rtol, equal_nan=True))
+
+
+def _coordinates(parts: Sequence[Input]) -> Array:
+    return np.concatenate([np.empty(0), *(to_coordinates(part.array()) for part in parts)])
+
+
+def _split(row: Array, inputs: Sequence[Input]) -> list[Array]:
+    """The inputs, or what has their shapes, from all their coordinates."""
+    ends = np.cumsum([coordinate_count(value.shape, value.dtype) for value in inputs])
+    parts = np.split(row, ends[:-1])
+    return [from_coordinates(part, value.shape, value.dtype) for part, value in zip(parts, inputs, strict=True)]
 
 
 def _reals(part: Array) -> list[float]:

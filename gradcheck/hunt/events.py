@@ -1,46 +1,52 @@
 """What a run says as it goes, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
 
-A line is at most 1,000,000 characters of strict JSON. A kind's fields are those of its class below, by name, with the
-types of their annotations; reading takes nothing else, executes nothing and imports no TensorFlow.
+A line is at most 1,000,000 characters of strict JSON. Reading takes nothing but the structs below, executes nothing and
+imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+import msgspec
 from hypothesis import settings
+from msgspec import Meta
 
-from gradcheck.autodiff.mode import EXECUTIONS, ORDERS, PLAIN, Mode
+from gradcheck import documents
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.defects.graph_document import GraphDocument
+from gradcheck.defects.records import check_mode
+from gradcheck.documents import MAX_TEXT, MAX_WORDS, Count, Description, Document, DocumentError, Order
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.coverage import OUTCOMES
+from gradcheck.hunt.coverage import Outcome, check_outcome
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_json import MAX_TEXT, Description, GraphFormatError, keys, parse
-from gradcheck.hunt.report import environment, reading
+from gradcheck.hunt.graph_json import from_document, to_document
+from gradcheck.hunt.report import environment
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.json_report import to_json
-from gradcheck.hunt.report.reading import Report
-from gradcheck.hunt.report.record_json import decode, encode
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import RunConfiguration
+from gradcheck.result import Word
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 FORMAT = "gradcheck events"
-VERSION = 1
 GROUP = re.compile(r"\([a-z (),.]{1,60}\)")
 SHARD = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
+Words = Annotated[str, Meta(max_length=MAX_WORDS)]
+Amount = Annotated[float, Meta(ge=0)]
 
 
-class Ending(str, Enum):
+class Ending(Word):
     """How a process's part of a run ended."""
 
     COMPLETED = "completed"
@@ -48,7 +54,7 @@ class Ending(str, Enum):
     BUDGET_SPENT = "budget spent"
 
 
-class State(str, Enum):
+class State(Word):
     """What became of a known defect; where runs differ, the first of these counts."""
 
     STILL = "still"
@@ -56,34 +62,37 @@ class State(str, Enum):
     FIXED = "fixed"
 
 
-@dataclass(frozen=True)
-class Started:
+class RunEvent(Document, frozen=True, tag_field="event"):
+    """One line; `kind` is what its field `event` says."""
+
+    @property
+    def kind(self) -> str:
+        """What it is about, as the field `event` has it."""
+        return str(self.__struct_config__.tag)
+
+
+class Started(RunEvent, frozen=True, tag="started"):
     """The first line of every file: who runs, and what was asked for.
 
     `shard` is "K/N", "1/1" without shards; `operations` are those asked for; `budget_minutes` is None without a budget.
     """
 
-    kind: ClassVar[str] = "started"
     environment: Environment
-    profile: str
-    seed: str
-    shard: str
-    operations: tuple[str, ...]
-    budget_minutes: float | None = None
-    format: str = FORMAT
-    version: int = VERSION
+    profile: Words
+    seed: Words
+    shard: Words
+    operations: tuple[Words, ...]
+    budget_minutes: Annotated[float, Meta(gt=0)] | None = None
+    format: Literal["gradcheck events"] = "gradcheck events"
+    version: Literal[1] = 1
 
     def __post_init__(self) -> None:
-        _expect((self.format, self.version) == (FORMAT, VERSION), "format", self.format, f"{FORMAT}, version {VERSION}")
-        _hold_shard(self.shard)
-        spent = self.budget_minutes is None or 0 < self.budget_minutes < math.inf
-        _expect(spent, "budget_minutes", self.budget_minutes, "more than 0, or null")
+        _check_shard(self.shard)
         for operation in self.operations:
-            _hold_operation(operation)
+            _check_operation(operation, "operations")
 
 
-@dataclass(frozen=True)
-class OperationDone:
+class OperationDone(RunEvent, frozen=True, tag="operation"):
     """One operation at one order, after its examples, or part of them: lines for the same two are added up.
 
     `counts` maps coverage.OUTCOMES to examples; `attempts` are graphs drawn, `rejected` those that were no valid
@@ -91,56 +100,54 @@ class OperationDone:
     worst; None where nothing was compared.
     """
 
-    kind: ClassVar[str] = "operation"
-    operation: str
-    order: int
-    counts: Mapping[str, int]
-    attempts: int
-    rejected: int
-    seconds: float
-    resolution: float | None = None
+    operation: Words
+    order: Order
+    counts: dict[Outcome, Count]
+    attempts: Count
+    rejected: Count
+    seconds: Amount
+    resolution: Amount | None = None
 
     def __post_init__(self) -> None:
-        _hold_operation(self.operation)
-        _hold_order(self.order)
-        for outcome, times in self.counts.items():
-            _expect(outcome in OUTCOMES, "counts", outcome, f"one of {', '.join(OUTCOMES)}")
-            _expect(times >= 0, f"counts.{outcome}", times, "0 or more")
-        for name in ("attempts", "rejected", "seconds"):
-            _expect(0 <= getattr(self, name) < math.inf, name, getattr(self, name), "0 or more")
-        known = self.resolution is None or 0 <= self.resolution < math.inf
-        _expect(known, "resolution", self.resolution, "0 or more, or null")
+        _check_operation(self.operation)
+        for outcome in self.counts:
+            check_outcome(outcome, "$.counts")
 
 
-@dataclass(frozen=True)
-class FindingMade:
+class FindingMade(RunEvent, frozen=True, tag="finding"):
     """A wrong derivative, in its final, shrunk form, with everything that its JSON report holds."""
 
-    kind: ClassVar[str] = "finding"
     report: Report
 
 
-@dataclass(frozen=True)
-class Stopped:
-    """A graph that did not come to an end, an example of `operation`, its derivative taken along `path` in `mode`."""
+class Stopped(RunEvent, frozen=True):
+    """A graph that did not come to an end, an example of `operation`, whose derivative was taken along `path`."""
 
-    kind: ClassVar[str] = "stopped"
-    operation: str
-    order: int
-    graph: Graph
-    message: str
-    path: str = PLAIN.path
-    mode: str = PLAIN.mode
+    operation: Words
+    order: Order
+    document: GraphDocument = msgspec.field(name="graph")
+    message: Words
+    path: Words = PLAIN.path
+    mode: Words = PLAIN.mode
 
     def __post_init__(self) -> None:
-        _hold_operation(self.operation)
-        _hold_order(self.order)
-        _expect(self.path in ORDERS, "path", self.path, f"one of {', '.join(ORDERS)}")
-        _expect(self.mode in EXECUTIONS, "mode", self.mode, f"one of {', '.join(EXECUTIONS)}")
+        _check_operation(self.operation)
+        check_mode(self.path, self.mode)
+        from_document(self.document, "$.graph")
+
+    @classmethod
+    def of(cls, operation: str, order: Order, graph: Graph, message: str, taken: Mode = PLAIN) -> Self:
+        """The event about a graph; raises DocumentError for one that could not be read back."""
+        return cls(operation, order, to_document(graph), message, taken.path, taken.mode)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was running."""
+        return from_document(self.document, "$.graph")
 
     @property
     def taken(self) -> Mode:
-        """How the derivative was taken."""
+        """How its derivative was taken."""
         return Mode(self.path, self.mode)
 
     @property
@@ -151,57 +158,43 @@ class Stopped:
     @property
     def name(self) -> str:
         """A name for files that depends on the kind, the order, the mode and the graph's operations only."""
-        operations = " ".join(sorted({node.op for node in self.graph.nodes}))
-        how = "" if self.taken == PLAIN else f" {self.taken}"
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order}{how} {operations}".lower())
+        operations = " ".join(sorted({node.op for node in self.document.nodes}))
+        taken = "" if self.taken == PLAIN else f" {self.taken}"
+        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order}{taken} {operations}".lower())
         return f"{words[:80].strip('-')}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
 
 
-@dataclass(frozen=True)
-class Crash(Stopped):
+class Crash(Stopped, frozen=True, tag="crash"):
     """The process died on this graph; `message` says how, such as "killed by SIGABRT"."""
 
-    kind: ClassVar[str] = "crash"
 
-
-@dataclass(frozen=True)
-class Hang(Stopped):
+class Hang(Stopped, frozen=True, tag="hang"):
     """This graph did not end within its limit, which `message` states."""
 
-    kind: ClassVar[str] = "hang"
 
-
-@dataclass(frozen=True)
-class KnownReplayed:
+class KnownReplayed(RunEvent, frozen=True, tag="known"):
     """A known defect, by the name of its file, on a release of TensorFlow; `message` says more where it cannot run."""
 
-    kind: ClassVar[str] = "known"
-    name: str
+    name: Words
     state: State
-    release: str
-    message: str = ""
+    release: Words
+    message: Words = ""
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(RunEvent, frozen=True, tag="finished"):
     """The last line of a file; `seconds` are those since `started`, `examples` all that the process checked."""
 
-    kind: ClassVar[str] = "finished"
     how: Ending
-    examples: int
-    seconds: float
-    shard: str = "1/1"
+    examples: Count
+    seconds: Amount
+    shard: Words = "1/1"
 
     def __post_init__(self) -> None:
-        _hold_shard(self.shard)
-        _expect(self.examples >= 0, "examples", self.examples, "0 or more")
-        _expect(0 <= self.seconds < math.inf, "seconds", self.seconds, "0 or more")
+        _check_shard(self.shard)
 
 
 Event = Started | OperationDone | FindingMade | Crash | Hang | KnownReplayed | Finished
-KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (Started, OperationDone, FindingMade, Crash, Hang, KnownReplayed, Finished)
-}
+KINDS: dict[str, type[RunEvent]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
 def to_line(event: Event) -> str:
@@ -210,11 +203,7 @@ def to_line(event: Event) -> str:
     >>> to_line(KnownReplayed("xlogy-zero-order1", State.STILL, "2.21.0"))
     '{"event": "known", "name": "xlogy-zero-order1", "state": "still", "release": "2.21.0", "message": ""}'
     """
-    if isinstance(event, FindingMade):
-        data: dict[str, Any] = {"report": to_json(event.report.discovery, event.report.confirmation)}
-    else:
-        data = encode(event)
-    line = json.dumps({"event": event.kind, **data}, allow_nan=False)
+    line = json.dumps(documents.plain(event), allow_nan=False)
     from_line(line)
     return line
 
@@ -224,41 +213,24 @@ def from_line(line: str) -> Event:
 
     >>> from_line('{"event": "applause"}')
     Traceback (most recent call last):
-    ...
-    gradcheck.graphs.json_form.GraphFormatError: $.event: 'applause' was given; expected one of started, operation, ...
+    gradcheck.documents.DocumentError: $.event: 'applause' was given; expected one of started, operation, finding, ...
     """
     if len(line) > MAX_TEXT:
-        raise GraphFormatError("$", Description(f"a line of {len(line)} characters"), f"at most {MAX_TEXT}")
-    data = parse(line)
-    if not isinstance(data, dict) or "event" not in data:
-        raise GraphFormatError("$", data, 'an object with "event"')
-    kind = data.pop("event")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise GraphFormatError("$.event", kind, f"one of {', '.join(KINDS)}")
-    if kind == FindingMade.kind:
-        keys(data, "$", ("report",))
-        return FindingMade(reading.from_json(data["report"]))
-    event: Event = decode(KINDS[kind], data, "$")
+        raise DocumentError("$", Description(f"a line of {len(line)} characters"), f"at most {MAX_TEXT}")
+    event: Event = documents.convert(documents.parse(line), Event)  # type: ignore[arg-type]  # a union is no type
     return event
 
 
-def _hold_operation(name: str) -> None:
-    known = name in CATALOGUE or GROUP.fullmatch(name) is not None
-    _expect(known, "operation", name, "an operation of the catalogue, or a group such as (random graphs)")
+def _check_operation(name: str, place: str = "operation") -> None:
+    if name not in CATALOGUE and not GROUP.fullmatch(name):
+        expected = "an operation of the catalogue, or a group such as (random graphs)"
+        raise DocumentError(f"$.{place}", name, expected)
 
 
-def _hold_order(order: int) -> None:
-    _expect(order in (1, 2), "order", order, "1 or 2")
-
-
-def _hold_shard(shard: str) -> None:
+def _check_shard(shard: str) -> None:
     match = SHARD.fullmatch(shard)
-    _expect(match is not None and int(match[1]) <= int(match[2]), "shard", shard, '"K/N" with K from 1 to N')
-
-
-def _expect(holds: bool, place: str, given: object, expected: str) -> None:
-    if not holds:
-        raise GraphFormatError(f"$.{place}", given, expected)
+    if match is None or int(match[1]) > int(match[2]):
+        raise DocumentError("$.shard", shard, '"K/N" with K from 1 to N')
 
 
 SYNCED = (Started, FindingMade, Crash, Hang, Finished)

@@ -16,13 +16,14 @@ from hypothesis.errors import UnsatisfiedAssumption
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
-from gradcheck.defects import known
 from gradcheck.defects.records import Defect
+from gradcheck.defects.region import describe
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evidence import check_alone, completed, elements
-from gradcheck.hunt.finding import GraphFinding, literal, trigger
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
@@ -90,7 +91,7 @@ def examine(
     now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
         found = discovery(checked, order)
-        if known.match(found, defects=defects) is None:
+        if match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
                 _text(checked), checked.result
             )
@@ -137,7 +138,7 @@ def discovery(checked: Trial, order: int) -> GraphFinding:
         findings,
         node.op,
         position,
-        trigger([values[parent] for parent in node.parents]),
+        describe([values[parent] for parent in node.parents]),
         _cotangent(checked, values[-1], findings[0].output),
         () if checked.direction is None else _direction(graph, checked.direction),
         current(monitor.current().seed),

@@ -5,33 +5,48 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from gradcheck.autodiff.mode import Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.defects.records import Signature
+from gradcheck.documents import Order
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
 
-Array = np.ndarray[Any, Any]
-HUGE = 1e100
-TINY = 1e-100
+
+class Derivative(Protocol):
+    """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), taken in a mode."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def order(self) -> int: ...
+
+    @property
+    def cotangent(self) -> Input: ...
+
+    @property
+    def direction(self) -> tuple[Input, ...]: ...
+
+    @property
+    def taken(self) -> Mode: ...
 
 
 @dataclass(frozen=True)
-class Signature:
-    """What two findings share if they are the same defect."""
+class Example:
+    """A derivative by itself, without anything that is said of it."""
 
-    culprit: str
+    graph: Graph
     order: int
-    path: str
-    mode: str
-    kind: Kind
-    trigger: str
+    cotangent: Input
+    direction: tuple[Input, ...] = ()
+    taken: Mode = PLAIN
 
 
 @dataclass(frozen=True)
@@ -80,24 +95,24 @@ class GraphFinding:
     """A minimal graph whose derivative is wrong.
 
     `findings` has the most severe kind first; `culprit` is the catalogue operation at `position`, the first with a
-    wrong derivative of its own (the whole graph's output where no node alone is wrong). `trigger` says in a few words
-    what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
+    wrong derivative of its own (the whole graph's output where no node alone is wrong). `description` says in a few
+    words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
     input. `values` are those at all positions, `nodes` what blaming found, `elements` the coordinates that the
     trial compared one by one, `curve` the step-size curve of the worst of them; all of these may be left out.
 
-    >>> from gradcheck.graphs.graph import Node
+    >>> from gradcheck.hunt.graph import Node
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
-    >>> Discovery(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name
-    'sin-order1-wrong-value-zero-in-argument-0-61fc1f'
+    >>> GraphFinding(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name
+    'sin-order1-wrong-value-61fc1f'
     """
 
     graph: Graph
-    order: int
+    order: Order
     findings: tuple[Finding, ...]
     culprit: str
     position: int
-    trigger: str
+    description: str
     cotangent: Input
     direction: tuple[Input, ...] = ()
     environment: Environment | None = None
@@ -110,24 +125,26 @@ class GraphFinding:
 
     def __post_init__(self) -> None:
         if not self.findings:
-            raise ValueError("a discovery without findings was given; it needs at least one")
+            raise ValueError("a finding without a wrong element was given; it needs at least one")
 
     @property
     def signature(self) -> Signature:
-        """The culprit, the order, how the derivative was taken and what is wrong with it; no value of the example."""
-        kind = self.findings[0].kind
-        return Signature(self.culprit, self.order, self.path, self.mode, kind, self.trigger)
+        """The operation, the order, how the derivative was taken and what is wrong with it; no value of the example."""
+        return Signature(self.culprit, self.order, self.findings[0].kind, self.path, self.mode)
 
     @property
     def name(self) -> str:
         """A name for files that depends on the signature only: the same finding has the same name every night."""
-        parts = self.signature
-        words = re.sub(
-            r"[^a-z0-9_]+", "-", f"{parts.culprit} order{parts.order} {parts.kind.value} {parts.trigger}".lower()
-        )
-        full = "|".join((parts.culprit, str(parts.order), parts.path, parts.mode, parts.kind.value, parts.trigger))
-        digest = hashlib.sha256(full.encode()).hexdigest()[:6]
-        return f"{words[:80].strip('-')}-{digest}"
+        same = self.signature
+        taken = "" if same.taken == PLAIN else f"{same.taken} "
+        words = re.sub(r"[^a-z0-9_]+", "-", f"{taken}{same.operation} order{same.order} {same.kind}".lower())
+        full = "|".join((same.operation, str(same.order), same.path, same.mode, same.kind))
+        return f"{words[:80].strip('-')}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
+
+    @property
+    def where(self) -> str:
+        """What is special about the culprit's arguments, in parentheses; nothing if nothing is."""
+        return "" if self.description == "none" else f" ({self.description})"
 
     @property
     def taken(self) -> Mode:
@@ -142,7 +159,7 @@ class GraphFinding:
             self.order,
             self.cotangent,
             self.direction or None,
-            title=f"{self.culprit}: {self.findings[0].kind.value} at order {self.order} ({self.trigger}).",
+            title=f"{self.culprit}: {self.findings[0].kind} at order {self.order}{self.where}.",
             one_sided=self.findings[0].kind is Kind.SUBDIFFERENTIAL,
             mode=self.taken,
         )
@@ -158,42 +175,3 @@ def literal(value: Any) -> Input:
     if array.dtype not in (np.float32, np.float64, np.complex128):
         array = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
     return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))
-
-
-def trigger(arguments: Sequence[Any]) -> str:
-    """What is special about an operation's arguments, in a few words; "none" if nothing is.
-
-    Looks for an empty argument, NaN or infinite values, exact zeros, ties, repeated indices (of
-    integers), ones, huge (1e100) and tiny (1e-100) magnitudes and a single element, in this order; the first
-    argument that shows the first of these is named.
-
-    >>> trigger([np.array([1.5, 0.0])])
-    'zero in argument 0'
-    """
-    arrays = [np.asarray(argument) for argument in arguments]
-    for name, test in _TRIGGERS:
-        for number, array in enumerate(arrays):
-            if test(array):
-                return f"{name} in argument {number}"
-    return "none"
-
-
-def _repeated(array: Array) -> bool:
-    return bool(array.dtype.kind in "iu" and np.unique(array).size < array.size)
-
-
-def _tied(array: Array) -> bool:
-    return bool(array.dtype.kind not in "iub" and np.unique(array).size < array.size)
-
-
-_TRIGGERS = (
-    ("no element", lambda array: array.size == 0),
-    ("NaN or infinity", lambda array: not bool(np.isfinite(array).all())),
-    ("zero", lambda array: array.dtype.kind in "fc" and bool(np.any(array == 0))),
-    ("repeated index", _repeated),
-    ("tie", _tied),
-    ("one", lambda array: array.dtype.kind in "fc" and bool(np.any(array == 1))),
-    ("huge value", lambda array: bool(np.any(np.abs(array) >= HUGE))),
-    ("tiny value", lambda array: bool(np.any((array != 0) & (np.abs(array) <= TINY)))),
-    ("a single element", lambda array: array.size == 1),
-)

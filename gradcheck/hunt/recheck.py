@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.defects.deviation import NONE, ZEROS, Deviation, Outcome
-from gradcheck.defects.records import Defect, Values
+from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.derivative import close, derivative, values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.finding import Derivative, GraphFinding
+from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
 from gradcheck.result import Kind, OrderResult, Verdict
@@ -37,94 +35,96 @@ class Recheck:
 
 
 def of_report(found: GraphFinding) -> Recheck:
-    """Hold the derivative that a report is about against differences again; nothing is raised."""
-    return _guarded(lambda: _checked(found, found.signature.kind))
+    """Compare the derivative that a report is about with finite differences again; nothing is raised."""
+    return _guarded(lambda: _compared(found, found.signature.kind))
 
 
-def of_known(record: Defect | Deviation) -> Recheck:
+def of_known(record: Known) -> Recheck:
     """Whether TensorFlow still does what a record of reports/known says; nothing is raised."""
-    return of_deviation(record) if isinstance(record, Deviation) else of_defect(record)
+    return of_tape_defect(record) if isinstance(record, TapeDefect) else of_defect(record)
 
 
 def of_defect(defect: Defect) -> Recheck:
     """Compare TensorFlow's derivative with what a known defect calls wrong and right; nothing is raised.
 
-    Where it is neither, differences decide.
+    Where it is neither, finite differences decide.
     """
 
-    def look() -> Recheck:
-        output_of(defect.graph, defect.order, defect.cotangent, defect.direction)
-        now = taken(defect.graph, defect.order, defect.cotangent, defect.direction, defect.taken)
+    def seen() -> Recheck:
+        example = example_of(defect)
+        output_of(example)
+        now = taken(example)
         if close(now, defect.right, SAME):
             return Recheck(State.FIXED, "gives the right derivative")
-        if close(now, defect.given, SAME):
-            return Recheck(State.STILL, f"{defect.kind.value}, as recorded")
-        checked = _checked(defect, defect.kind)
-        if checked.state is not State.STILL:
-            return checked
-        return Recheck(State.STILL, f"{checked.message}; not the value that is recorded", changed=True)
+        if close(now, defect.wrong, SAME):
+            return Recheck(State.STILL, f"{defect.kind}, as recorded")
+        compared = _compared(example, defect.kind)
+        if compared.state is not State.STILL:
+            return compared
+        return Recheck(State.STILL, f"{compared.message}; not the value that is recorded", changed=True)
 
-    return _guarded(look)
-
-
-def of_deviation(deviation: Deviation) -> Recheck:
-    """Run a program of tapes, and compare what it comes to with what is recorded and promised; nothing is raised."""
-
-    def look() -> Recheck:
-        seen = interpreter.run(deviation.program)
-        if _came_to(deviation.promised, seen, deviation.derivative):
-            return Recheck(State.FIXED, "gives what is promised")
-        if _came_to(deviation.given, seen, deviation.derivative):
-            return Recheck(State.STILL, f"{deviation.kind}, as recorded")
-        return Recheck(State.STILL, f"gives {_seen(seen, deviation.derivative)}, which is neither", changed=True)
-
-    return _guarded(look)
+    return _guarded(seen)
 
 
-def taken(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], mode: Mode = PLAIN) -> Values:
+def of_tape_defect(record: TapeDefect) -> Recheck:
+    """Run a program of tapes, and compare what it comes to with what is recorded and documented; nothing is raised."""
+
+    def seen() -> Recheck:
+        observed = interpreter.run(record.program)
+        if _came_to(record.documented, observed, record.derivative):
+            return Recheck(State.FIXED, "gives what is documented")
+        if _came_to(record.given, observed, record.derivative):
+            return Recheck(State.STILL, f"{record.kind}, as recorded")
+        return Recheck(State.STILL, f"gives {_seen(observed, record.derivative)}, which is neither", changed=True)
+
+    return _guarded(seen)
+
+
+def taken(example: Derivative) -> Values:
     """TensorFlow's derivative, as a known defect records it: empty where it raises or has another shape."""
     try:
-        return values(derivative(graph, order, cotangent, direction, mode))
+        return values(derivative(example))
     except (DerivativeRaisedError, WrongShapeError):
         return ()
 
 
-def held(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input], mode: Mode = PLAIN) -> OrderResult:
-    """The verdict on the derivative at an order, for this cotangent and, at order 2, along this direction.
+def verdict_on(example: Derivative) -> OrderResult:
+    """The verdict on a derivative, for its cotangent and, at order 2, along its direction.
 
     Raises what `output_of` does.
     """
-    output = output_of(graph, order, cotangent, direction)
-    vector = np.concatenate([to_coordinates(part.array()) for part in direction]) if order == 2 else None
-    weights = to_coordinates(cotangent.array().astype(output.dtype, copy=False))
-    return trial.run(graph, (order,), weights=weights, vector=vector, mode=mode).result.orders[order]
+    output = output_of(example)
+    order, graph = example.order, example.graph
+    vector = np.concatenate([to_coordinates(part.array()) for part in example.direction]) if order == 2 else None
+    weights = to_coordinates(example.cotangent.array().astype(output.dtype, copy=False))
+    return trial.run(graph, (order,), weights=weights, vector=vector, mode=example.taken).result.orders[order]
 
 
-def output_of(graph: Graph, order: int, cotangent: Input, direction: Sequence[Input]) -> Array:
-    """A graph's output, once a cotangent and a direction fit it.
+def output_of(example: Derivative) -> Array:
+    """A graph's output, once the cotangent and the direction fit it.
 
     Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
     shapes than the graph's, and what its operations raise.
     """
-    output = admit(graph)[-1]
-    if cotangent.shape != output.shape:
-        raise ValueError(f"the cotangent is of shape {cotangent.shape}; expected the output's, {output.shape}")
-    shapes = [vector.shape for vector in direction]
-    wanted = [literal.shape for literal in graph.inputs] if order == 2 else []
+    output = admit(example.graph)[-1]
+    if example.cotangent.shape != output.shape:
+        raise ValueError(f"the cotangent is of shape {example.cotangent.shape}; expected the output's, {output.shape}")
+    shapes = [vector.shape for vector in example.direction]
+    wanted = [literal.shape for literal in example.graph.inputs] if example.order == 2 else []
     if shapes != wanted:
-        raise ValueError(f"the direction is of shapes {shapes}; expected {wanted} at order {order}")
+        raise ValueError(f"the direction is of shapes {shapes}; expected {wanted} at order {example.order}")
     return output
 
 
-def _checked(found: GraphFinding | Defect, kind: Kind) -> Recheck:
-    result = held(found.graph, found.order, found.cotangent, found.direction, found.taken)
+def _compared(example: Derivative, kind: Kind) -> Recheck:
+    result = verdict_on(example)
     if result.verdict == Verdict.MISMATCH:
         now = result.findings[0].kind
-        return Recheck(State.STILL, now.value if now == kind else f"{now.value}, was {kind.value}", now != kind)
+        return Recheck(State.STILL, str(now) if now == kind else f"{now}, was {kind}", now != kind)
     if result.verdict == Verdict.AGREE:
-        return Recheck(State.FIXED, "agrees with differences")
-    reasons = ", ".join(reason.value for reason in result.reasons)
-    return Recheck(State.CANNOT_RUN, f"nobody can tell ({reasons or 'nothing could be compared'})")
+        return Recheck(State.FIXED, "agrees with finite differences")
+    reasons = ", ".join(result.reasons)
+    return Recheck(State.CANNOT_RUN, f"inconclusive ({reasons or 'nothing could be compared'})")
 
 
 def _came_to(outcome: Outcome, seen: Observed, derivative: str) -> bool:
@@ -145,9 +145,9 @@ def _seen(seen: Observed, derivative: str) -> str:
     return NONE if found is None else str(found.tolist())
 
 
-def _guarded(look: Callable[[], Recheck]) -> Recheck:
+def _guarded(seen: Callable[[], Recheck]) -> Recheck:
     try:
-        return look()
+        return seen()
     except Exception as error:
         first = str(error).strip().split("\n")[0]
         return Recheck(State.CANNOT_RUN, f"{type(error).__name__}: {first[:300]}")

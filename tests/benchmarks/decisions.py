@@ -97,13 +97,14 @@ def decide(row: dict[str, Any]) -> dict[str, Any]:
     from gradcheck.hunt import trial
     from gradcheck.hunt.evaluation import forward
     from gradcheck.hunt.graph_json import from_json
+    from gradcheck.hunt.known_graphs import example_of
 
     if row["what"] == "function":
         (function,) = (one for one in SMOOTH + CANCELLING if one.name == row["name"])
         return decided(gradcheck.check(lambda x: function.formula(Tensors(), x), row["x"], order=2))
     if row["what"] == "defect":
         (defect,) = (one for one in known.load() if one.name == row["name"])
-        return decided(trial.run(defect.graph, (defect.order,), mode=defect.taken).result)
+        return decided(trial.run(example_of(defect).graph, (defect.order,), mode=defect.taken).result)
     graph = from_json(row["graph"])
     if not row.get("black_box"):
         return decided(trial.run(graph).result)

@@ -15,9 +15,10 @@ from gradcheck.defects import known
 from gradcheck.hunt import evidence, examine, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
+from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import current
-from gradcheck.hunt.report.reading import Report, read
+from gradcheck.hunt.report.json_report import Report, read
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import write, write_run
 
@@ -58,7 +59,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pages, found = {}, []
     for defect in known.load(ROOT / "reports" / "known"):
         if defect.name in SHOWN:
-            checked = trial.run(defect.graph, (defect.order,))
+            checked = trial.run(example_of(defect).graph, (defect.order,))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
             json, *_, page = write(evidence.completed(examine.discovery(checked, defect.order)), folder, told)
             pages[defect.name] = page
@@ -82,7 +83,7 @@ def _events(found: list[Report]) -> list[Any]:
         for release in ("2.20.0", "2.21.0")
         for place, defect in enumerate(known.load(ROOT / "reports" / "known"))
     ]
-    crash = Crash("matmul", 1, found[0].discovery.graph, "killed by SIGABRT")
+    crash = Crash.of("matmul", 1, found[0].discovery.graph, "killed by SIGABRT")
     start = [Started(current(), "dev", str(seed), f"{seed}/2", ()) for seed in (1, 2)]
     end = [Finished(Ending.COMPLETED, 4000, 61.5, f"{seed}/2") for seed in (1, 2)]
     return [*start, *done, *map(FindingMade, found), crash, *states, *end]

@@ -14,8 +14,10 @@ import pytest
 from gradcheck.__main__ import main
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
+from gradcheck.defects.region import describe
 from gradcheck.hunt.admission import admit
-from gradcheck.hunt.finding import GraphFinding, trigger
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.json_report import json_text
 from gradcheck.result import Finding
 
@@ -80,22 +82,24 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
 
     def make(name: str) -> GraphFinding:
         defect = defects[name]
-        position = next(place for place, node in defect.graph.positions() if node.op == defect.culprit)
-        node = defect.graph.nodes[position - len(defect.graph.inputs)]
-        at = admit(defect.graph)
+        example = example_of(defect)
+        graph = example.graph
+        position = next(place for place, node in graph.positions() if node.op == defect.operation)
+        node = graph.nodes[position - len(graph.inputs)]
+        at = admit(graph)
         wrong = Finding(defect.kind, defect.order, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
-        special = trigger([at[parent] for parent in node.parents])
+        special = describe([at[parent] for parent in node.parents])
         return GraphFinding(
-            defect.graph,
+            graph,
             defect.order,
             (wrong,),
-            defect.culprit,
+            defect.operation,
             position,
             special,
-            defect.cotangent,
-            defect.direction,
-            path=defect.path,
-            mode=defect.mode,
+            example.cotangent,
+            example.direction,
+            path=defect.taken.path,
+            mode=defect.taken.mode,
         )
 
     return make

@@ -115,6 +115,25 @@ def test_a_batch_jacobian_of_rows_that_depend_on_one_another() -> None:
     assert finding.reason.endswith("where that is not so, use jacobian")
 
 
+@pytest.mark.parametrize("values", [[2.0, 3.0, 4.0], [2.0]], ids=len)
+def test_a_gradient_of_another_shape_is_a_finding_about_its_source_alone(values: list[float]) -> None:
+    @tf.custom_gradient
+    def stretched(a: tf.Tensor) -> Any:
+        return tf.reduce_sum(a**2), lambda upstream: tf.reshape(upstream * 2.0 * a, [1, -1])
+
+    v, s = f64(values, "v"), f64([1.0, 5.0], "s")
+
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            c = stretched(v.read_value()) * tf.reduce_sum(s)
+        return tape.gradient(c, [v, s])
+
+    result = explain(code)
+    assert result.verdict == "mismatch"
+    assert [(one.name, one.right) for one in result.sources] == [("v", False), ("s", True)]
+    assert [finding.kind for finding in result.findings] == [Kind.SHAPE]
+
+
 def test_code_that_differs_from_run_to_run_is_not_judged() -> None:
     v, calls = f64(2.0, "v"), []
 

@@ -12,14 +12,15 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.defects.known import excludes, load
+from gradcheck.defects.known import excludes
 from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.derivative import close, derivative, differences, values
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
-from gradcheck.hunt.finding import literal
+from gradcheck.hunt.finding import Example, literal
 from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.known_graphs import example_of, load
 from gradcheck.result import Kind
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
@@ -28,7 +29,7 @@ DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
 
 def replayed(defect: Defect) -> Values:
     try:
-        return values(derivative(defect.graph, defect.order, defect.cotangent, defect.direction, defect.taken))
+        return values(derivative(example_of(defect)))
     except (DerivativeRaisedError, WrongShapeError):
         return ()
 
@@ -47,7 +48,7 @@ def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], def
         f"TensorFlow {tf.__version__} gives the right derivative, {defect.right}: {defect.title!r} is FIXED. "
         f'Set "until" to "{tf.__version__}" in reports/known/{defect.name}.json.'
     )
-    assert close(now, defect.given, rtol), (
+    assert close(now, defect.wrong, rtol), (
         f"TensorFlow {tf.__version__} gives {now}, neither the wrong {defect.given} nor the right {defect.right}: "
         f"{defect.title!r} has changed; look at it again and correct reports/known/{defect.name}.json."
     )
@@ -55,15 +56,14 @@ def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], def
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_what_is_called_right_agrees_with_differences_of_the_function(defect: Defect) -> None:
-    assert close(
-        values(differences(defect.graph, defect.order, defect.cotangent, defect.direction)), defect.right, 1e-5
-    )
+    assert close(values(differences(example_of(defect))), defect.right, 1e-5)
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
-    at = [value.numpy() for value in forward(defect.graph, [tf.constant(i.array()) for i in defect.graph.inputs])]
-    made = {position: node.op for position, node in defect.graph.positions()}
+    graph = example_of(defect).graph
+    at = [value.numpy() for value in forward(graph, [tf.constant(i.array()) for i in graph.inputs])]
+    made = {position: node.op for position, node in graph.positions()}
     found = [
         excludes(
             node.op,
@@ -73,8 +73,8 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
             [made[parent] for parent in node.parents if parent in made],
             defects=[defect],
         )
-        for node in defect.graph.nodes
-        if node.op == defect.culprit
+        for node in graph.nodes
+        if node.op == defect.operation
     ]
     assert defect.name in found
 
@@ -105,8 +105,8 @@ def test_the_regions_of_products_are_exactly_where_they_are_wrong(op: str, attrs
     for zeros in product([1.0, 0.0], repeat=3):
         point = np.array([2.0, 3.0, 5.0]) * zeros
         graph = Graph((literal(point),), (Node.of(op, 0, **attrs),))
-        direction = [literal([1.0, 4.0, 7.0])]
-        taken, truth = (values(function(graph, order, weights, direction)) for function in (derivative, differences))
+        example = Example(graph, order, weights, (literal([1.0, 4.0, 7.0]),))
+        taken, truth = values(derivative(example)), values(differences(example))
         wrong = not close(tuple(part or (0.0,) * 3 for part in taken), truth, 1e-5)
         assert wrong == (excludes(op, attrs, [point], order, defects=defects) is not None), (
             f"at {point}: {taken}, {truth}"

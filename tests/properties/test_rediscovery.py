@@ -56,4 +56,4 @@ def test_a_product_at_an_exact_zero_is_found_and_shrunk(operation: str, order: i
 
 
 def _is_it(found: Found, operation: str) -> bool:
-    return found.discovery.culprit == operation and "zero" in found.discovery.trigger
+    return found.discovery.culprit == operation and "zero" in found.discovery.description

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
+from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes.prediction_check import examine
-from gradcheck.hunt.tapes.program import Program
 
 EAGER, TRACED = 15, 2
 

@@ -15,7 +15,7 @@ import pytest
 
 from gradcheck.hunt.events import Started
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.report import reading
+from gradcheck.hunt.report import json_report
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.run import HuntRun, read
 
@@ -177,7 +177,7 @@ class Suite:
     def whole(self, *, killed: bool = False) -> bool:
         """Whether every report and event can be read; unless a process was `killed`, no temporary file is left."""
         for path in self.reports.glob("*order1*.json"):
-            reading.read(path)
+            json_report.read(path)
         left = [path for path in self.reports.rglob("*") if path.suffix in (".tmp", ".new")]
         return killed or not (left or self.told.remarks)
 

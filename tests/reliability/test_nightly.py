@@ -105,7 +105,7 @@ def test_a_night_ends_with_the_worst_code_and_at_once_where_nothing_can_be_run(
 def test_a_finding_that_a_stopped_round_left_in_its_events_makes_it_fail(nightly: ModuleType, tmp_path: Path) -> None:
     def run(*_: object) -> int:
         with EventFile(tmp_path / "events", "main", started()) as file:
-            file.write(Crash("sin", 1, example("sin"), "killed by SIGABRT"))
+            file.write(Crash.of("sin", 1, example("sin"), "killed by SIGABRT"))
         return 0
 
     assert nightly.night(nightly.parsed(["--rounds", "1", "--reports", str(tmp_path)]), run) == 1
@@ -171,7 +171,7 @@ def night(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / f"night{number}"
         with EventFile(folder / "events", "main", started()) as file:
             for name in names:
-                file.write(Crash(name, 1, example(name), "killed by SIGABRT `rm` <b>"))
+                file.write(Crash.of(name, 1, example(name), "killed by SIGABRT `rm` <b>"))
             file.write(KnownReplayed("old-defect", State.STILL, "2.21.0"))
             file.write(KnownReplayed("gone-defect", State.FIXED, "2.21.0"))
         return folder

@@ -8,11 +8,8 @@ import sys
 
 import pytest
 
-from gradcheck.hunt.tapes import program as form
-from gradcheck.hunt.tapes.model import NoneOperandError, run
-from gradcheck.hunt.tapes.prediction import NONE, VALUE, ZEROS
-from gradcheck.hunt.tapes.prediction_check import compare
-from gradcheck.hunt.tapes.program import (
+from gradcheck.defects import tape_program as form
+from gradcheck.defects.tape_program import (
     Apply,
     Assign,
     Branch,
@@ -32,6 +29,9 @@ from gradcheck.hunt.tapes.program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.model import NoneOperandError, run
+from gradcheck.hunt.tapes.prediction import NONE, VALUE, ZEROS
+from gradcheck.hunt.tapes.prediction_check import compare
 
 X = Variable("x", Literal((2,), (3.0, 0.7)))
 Y = Variable("y", Literal((2,), (-1.0, 0.5)))

@@ -13,8 +13,8 @@ from typing import Any
 
 from gradcheck import runtime
 from gradcheck.defects import known
-from gradcheck.defects.known import Known
-from gradcheck.defects.records import Defect
+from gradcheck.defects.records import Defect, Known
+from gradcheck.hunt import known_graphs
 
 VERSION = 1
 
@@ -131,6 +131,6 @@ def known_defects(folder: Path | None = None) -> tuple[Defect, ...]:
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
     """All that is known there, what tapes do as well; raises CommandError where a file cannot be read."""
     try:
-        return known.records(folder)
+        return known.records(folder, known_graphs.check)
     except known.KnownDefectError as error:
         raise CommandError(str(error)) from None

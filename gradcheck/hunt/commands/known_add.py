@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import shlex
@@ -13,26 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck import files
+from gradcheck import documents, files
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects import known, records
-from gradcheck.defects.records import NAME, Defect, Values
-from gradcheck.defects.region import Region, narrowest
+from gradcheck.defects import known
+from gradcheck.defects.records import NAME, Defect, Releases, Values
+from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, special
+from gradcheck.documents import DocumentError
+from gradcheck.hunt import known_graphs
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, known_folder, subcommand, tensorflow
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding, literal, trigger
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Node
-from gradcheck.hunt.graph_json import MAX_TEXT, parse
+from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.opspec import Choice
-from gradcheck.hunt.report import reading
+from gradcheck.hunt.report import json_report
 
 CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
 class DefectWording:
-    """What only a person can say of a defect; `right` is None where differences are to say it."""
+    """What only a person can say of a defect; `right` is None where finite differences are to say it."""
 
     name: str
     title: str
@@ -49,45 +50,42 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
     from gradcheck.hunt.recheck import taken
 
     _refuse_right(found)
-
-    made = Defect(
-        name=words.name,
-        title=words.title,
-        culprit=found.culprit,
-        order=found.order,
-        kind=found.signature.kind,
-        trigger=found.trigger,
-        graph=found.graph,
-        cotangent=found.cotangent,
-        direction=found.direction,
-        right=_right(found, words.right),
-        source=words.source,
-        given=taken(found.graph, found.order, found.cotangent, found.direction, found.taken),
-        regions=(_region(found, wide),),
-        since=release.partition("-")[0],
-        until=None,
-        upstream=words.upstream,
-        path=found.path,
-        mode=found.mode,
-    )
     try:
-        return records.from_json(parse(json.dumps(records.to_json(made), allow_nan=False)))
-    except ValueError as error:
+        made = Defect(
+            name=words.name,
+            title=words.title,
+            signature=found.signature,
+            description=found.description,
+            graph=to_document(found.graph),
+            cotangent=to_tensor(found.cotangent),
+            direction=tuple(map(to_tensor, found.direction)),
+            right=tuple(part or () for part in _right(found, words.right)),
+            source=words.source,
+            given=taken(found),
+            regions=(_region(found, wide),),
+            releases=Releases(release.partition("-")[0], None),
+            upstream=words.upstream,
+        )
+        read = known.from_json(documents.plain(made))
+        known_graphs.check(read)
+    except DocumentError as error:
         raise CommandError(f"no file that could be read: {error}; correct the option of that name") from None
+    assert isinstance(read, Defect)
+    return read
 
 
 def name_of(found: GraphFinding) -> str:
     """The usual name of a defect's file: how it was taken, operation, what is special, order."""
-    special = found.trigger.partition(" in argument")[0]
+    here = special([found.values[parent].array() for parent in _culprit(found).parents])
     taken = [] if found.taken == PLAIN else [str(found.taken)]
-    words = [*taken, found.culprit, *([] if special == "none" else [special]), f"order{found.order}"]
+    words = [*taken, found.culprit, *([] if here is None else [SPECIAL[here[0]]]), f"order{found.order}"]
     return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
 
 
 def with_values(found: GraphFinding) -> GraphFinding:
-    """The discovery with the values that its graph has, whatever the file says.
+    """The finding with the values that its graph has, and their description, whatever the file says.
 
-    Raises CommandError where they cannot be computed, or show another trigger.
+    Raises CommandError where they cannot be computed.
     """
     from gradcheck.hunt.admission import admit
 
@@ -95,13 +93,12 @@ def with_values(found: GraphFinding) -> GraphFinding:
         at = admit(found.graph)
     except Exception as error:
         raise CommandError(f"{found.name}: cannot run: {error}; correct the report first") from None
-    special = trigger([at[parent] for parent in _culprit(found).parents])
-    if special != found.trigger:
-        raise CommandError(f"{found.name}: its trigger is {found.trigger!r}; the graph's arguments show {special!r}")
-    return replace(found, values=tuple(literal(value) for value in at))
+    description = describe([at[parent] for parent in _culprit(found).parents])
+    return replace(found, values=tuple(literal(value) for value in at), description=description)
 
 
 def _refuse_right(found: GraphFinding) -> None:
+
     from gradcheck.hunt.recheck import of_report
 
     seen = of_report(found)
@@ -120,33 +117,32 @@ def _region(found: GraphFinding, wide: bool) -> Region:
     if wide:
         return Region(node.op, "always", (found.order,))
     arguments = [found.values[parent].array() for parent in node.parents]
-    region = narrowest(node.op, node.attributes, arguments, found.order, found.trigger)
+    region = narrowest(node.op, node.attributes, arguments, found.order)
     offered = CATALOGUE[node.op].attributes(*(argument.shape for argument in arguments))
     limited = any(not isinstance(kind, Choice) or len(kind.values) > 1 for kind in offered.values())
     if region.condition == "always" and not limited:
         raise CommandError(
-            f"{found.name}: nothing is special about the arguments of {node.op} (trigger {found.trigger!r}), so that "
-            f"the whole operation would be left out at order {found.order}; say --wide if that is meant, or find an "
-            f"example with a narrower trigger"
+            f"{found.name}: nothing is special about the arguments of {node.op}, so that the whole operation would be "
+            f"left out at order {found.order}; give --wide if that is meant, or find a more special example"
         )
     return region
 
 
 def _right(found: GraphFinding, given: Values | None) -> Values:
     """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
+
     from gradcheck.hunt.derivative import STEP, close, differences, values
 
-    one, other = (
-        values(differences(found.graph, found.order, found.cotangent, found.direction, step=step))
-        for step in (STEP, STEP / 4)
-    )
+    one, other = (values(differences(found, step=step)) for step in (STEP, STEP / 4))
     told = [list(part or ()) for part in one]
     if given is not None:
         if not close(given, one, CLOSE):
-            raise CommandError(f"--right was {[list(part or ()) for part in given]}; differences give {told}")
+            raise CommandError(f"--right was {[list(part or ()) for part in given]}; finite differences give {told}")
         return given
     if not close(one, other, CLOSE):
-        raise CommandError(f"{found.name}: differences are too rough here, {told}; say what is right with --right JSON")
+        raise CommandError(
+            f"{found.name}: finite differences are too rough here, {told}; give what is right with --right JSON"
+        )
     return tuple(
         tuple(shared_digits(x, y) for x, y in zip(a or (), b or (), strict=True))
         for a, b in zip(one, other, strict=True)
@@ -167,9 +163,9 @@ def shared_digits(one: float, other: float) -> float:
 
 
 MORE = """The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
-derivative that is called right is taken from differences (or from --right, which has to agree with them). Generation
-leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its order.
-Where nothing is special about the example, that would be the whole operation, which takes --wide.
+derivative that is called right is taken from finite differences (or from --right, which has to agree with them).
+Generation leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its
+order. Where nothing is special about the example, that would be the whole operation, which takes --wide.
 
 exit codes: 0 added; 2 nothing was written."""
 
@@ -196,22 +192,21 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    """Adds the defect asked for, once everything about it has been looked at."""
-
+    """Adds the defect asked for, once everything about it has been compared."""
     found, folder = _report(asked.finding), known_folder(asked.folder)
+    release, found = tensorflow(), with_values(found)
     name = name_of(found) if asked.name is None else asked.name
     path = _new(folder, name)
     words = DefectWording(name, asked.title, asked.source, asked.upstream, _numbers(asked.right))
-    release, found = tensorflow(), with_values(found)
     here = [one for one in known_defects(folder) if one.covers(release)]
-    if (same := known.match(found, defects=here)) is not None:
+    if (same := known_graphs.match(found, defects=here)) is not None:
         raise CommandError(f"{asked.finding}: already known as {same.name}: {same.title}")
     made = drafted(found, words, release, wide=asked.wide)
-    if known.match(found, defects=[made]) is None:
-        raise CommandError(f"{asked.finding}: lies outside of the region that its trigger gives; write {path} by hand")
-    data = records.to_json(made)
+    if known_graphs.match(found, defects=[made]) is None:
+        raise CommandError(f"{asked.finding}: lies outside of the region around it; write {path} by hand")
+    data = documents.plain(made)
     try:
-        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        files.replace(path, documents.to_text(made))
     except OSError as error:
         raise CommandError(f"{folder}: cannot be written to ({error}); name another with --folder DIR") from None
     lines = (
@@ -227,9 +222,9 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def _report(path: Path) -> GraphFinding:
     try:
-        return reading.from_json(parse(files.read(path, MAX_TEXT))).discovery
+        return json_report.read(path).discovery
     except (ValueError, OSError) as error:
-        told = str(error).removeprefix(f"{path}: ")
+        told = str(error).removeprefix(f"{path}: ").removeprefix("not a report of this project: ")
         raise CommandError(f"{path}: not a report of this project: {told}; name a finding's JSON") from None
 
 
@@ -246,13 +241,13 @@ def _numbers(text: str | None) -> Values | None:
     if text is None:
         return None
     try:
-        return tuple(tuple(float(x) for x in part) for part in parse(text))
+        return tuple(tuple(float(x) for x in part) for part in documents.parse(text))
     except (TypeError, ValueError):
         raise CommandError(f"--right was {text!r}; expected a list of numbers for each input, as [[9, 0, 0]]") from None
 
 
 def _told(region: Region) -> str:
-    attrs = f" with {', '.join(f'{name}={value!r}' for name, value in region.attrs)}" if region.attrs else ""
+    attrs = f" with {', '.join(f'{name}={value!r}' for name, value in region.attrs.items())}" if region.attrs else ""
     ranks = f" of rank {region.ranks[0]}" if region.ranks else ""
     where = f"argument {region.argument}{ranks}"
     return f"{region.op}{attrs}, {where}: {region.condition}, at order {region.orders[0]}"

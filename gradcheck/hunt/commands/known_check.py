@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck.defects.deviation import Deviation
-from gradcheck.defects.known import Known
-from gradcheck.defects.records import version_of
+from gradcheck.defects.records import Known, TapeDefect, version_of
 from gradcheck.hunt.commands.answer import (
     Answer,
     CommandError,
@@ -32,7 +30,7 @@ MORE = f"""Takes the derivative of every defect (or of those named) on the insta
 program of tapes.
 
 {STILL}: as recorded; {GONE}: the same; {FIXED}: right now, though the file says otherwise; {CHANGED}: wrong, but not
-as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one; {CANNOT_RUN}: nobody can tell.
+as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one; {CANNOT_RUN}: cannot tell.
 
 exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot run."""
 
@@ -78,11 +76,11 @@ def run(asked: argparse.Namespace) -> Answer:
     odd = [one for one in checked if not one.as_recorded]
     rows = [(one.state, one.name, one.message) for one in checked]
     total = f"{len(checked) - len(odd)} of {len(checked)} as recorded, TensorFlow {installed}"
-    tapes = {one.name for one in records if isinstance(one, Deviation)}
+    tapes = {one.name for one in records if isinstance(one, TapeDefect)}
     data = {
         "tensorflow": installed,
         "defects": [asdict(one) for one in checked if one.name not in tapes],
-        "deviations": [asdict(one) for one in checked if one.name in tapes],
+        "tape_defects": [asdict(one) for one in checked if one.name in tapes],
     }
     code = 2 if any(one.state == CANNOT_RUN for one in checked) else 1 if odd else 0
     return Answer("known check", (*(table(rows) if rows else ()), total), data, _next(odd, folder), code)

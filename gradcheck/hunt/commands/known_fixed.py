@@ -7,14 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gradcheck import files
-from gradcheck.defects.deviation import Deviation
-from gradcheck.defects.known import Known
-from gradcheck.defects.records import RELEASE, version_of
+from gradcheck import documents, files
+from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
+from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_folder, known_records, subcommand, tensorflow
 from gradcheck.hunt.commands.known_check import named
 from gradcheck.hunt.events import State
-from gradcheck.hunt.graph_json import MAX_TEXT, parse
 
 MORE = """Writes the first release without the defect into its file. Without --release that is the installed one,
 which is asked first. A release that the installed TensorFlow contradicts is refused.
@@ -50,14 +48,14 @@ def run(asked: argparse.Namespace) -> Answer:
     _refuse_contradiction(found, until, installed)
     path = folder / f"{found.name}.json"
     try:
-        data = parse(files.read(path, MAX_TEXT))
+        data = documents.parse(files.read(path, MAX_TEXT))
         data["releases"]["until"] = until
         files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
     lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
-    test = "test_known_deviations.py" if isinstance(found, Deviation) else "test_known.py"
+    test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
     return Answer("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
 
 

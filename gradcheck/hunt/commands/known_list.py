@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradcheck.defects.deviation import Deviation
-from gradcheck.defects.known import Known
-from gradcheck.defects.records import Defect
+from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.hunt.commands import known_add, known_check, known_fixed
 from gradcheck.hunt.commands.answer import Answer, known_folder, known_records, release, subcommand, table
 
@@ -42,18 +40,22 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    """Lists the known defects, and what tapes do against their documentation."""
+    """Lists the known defects, and the documented behaviour that tapes do not keep."""
     records, installed = known_records(known_folder(asked.folder)), release()
     defects = [one for one in records if isinstance(one, Defect)]
-    deviations = [one for one in records if isinstance(one, Deviation)]
-    rows = [_row(one, one.kind.value, installed) for one in defects]
-    rows += [_row(one, one.kind, installed) for one in deviations]
-    totals = [_total(defects, "defects", installed)]
-    totals += [_total(deviations, "deviations of tapes", installed)] if deviations else []
+    tape_defects = [one for one in records if isinstance(one, TapeDefect)]
+    rows = [_row(one, one.kind, installed) for one in defects]
+    rows += [_row(one, one.kind, installed) for one in tape_defects]
+    totals = [_total(defects, "known defects", installed)]
+    totals += (
+        [_total(tape_defects, "cases of documented behaviour that tapes do not keep", installed)]
+        if tape_defects
+        else []
+    )
     data = {
         "tensorflow": installed,
         "defects": [_defect(one, installed) for one in defects],
-        "deviations": [_deviation(one, installed) for one in deviations],
+        "tape_defects": [_tape_defect(one, installed) for one in tape_defects],
     }
     return Answer("known list", (*(table(rows) if rows else ()), *totals), data, "python -m gradcheck known check")
 
@@ -65,16 +67,16 @@ def _row(one: Known, kind: str, installed: str) -> tuple[str, ...]:
 
 def _total(records: Sequence[Known], what: str, installed: str) -> str:
     here = sum(one.covers(installed) for one in records)
-    return f"{len(records)} known {what}, {here} of them in TensorFlow {installed}"
+    return f"{len(records)} {what}, {here} of them in TensorFlow {installed}"
 
 
 def _defect(one: Defect, installed: str) -> dict[str, Any]:
-    signature = {"operation": one.culprit, "order": one.order, "kind": one.kind.value, "trigger": one.trigger}
+    signature = {"operation": one.operation, "order": one.order, "kind": one.kind, "description": one.description}
     return {"name": one.name, "title": one.title, **signature, **_known(one, installed)}
 
 
-def _deviation(one: Deviation, installed: str) -> dict[str, Any]:
-    outcomes = {"promised": one.promised, "given": one.given}
+def _tape_defect(one: TapeDefect, installed: str) -> dict[str, Any]:
+    outcomes = {"documented": one.documented, "given": one.given}
     return {"name": one.name, "title": one.title, **outcomes, **_known(one, installed)}
 
 

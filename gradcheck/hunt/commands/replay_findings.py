@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck import files
-from gradcheck.defects import deviation, known, records
+from gradcheck import documents
+from gradcheck.defects.records import Defect, Known
+from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, subcommand, table, tensorflow
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph_json import MAX_TEXT, GraphFormatError, parse
-from gradcheck.hunt.report import json_report, reading
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import RerunOutcome, rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
@@ -31,8 +31,7 @@ MORE = """A finding is a report's JSON or a file of reports/known. A folder stan
 is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
-highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
-FORMATS = (json_report.FORMAT, records.FORMAT, deviation.FORMAT)
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
 RERUNS = {
     RerunOutcome.CRASHED: State.STILL,
@@ -144,37 +143,29 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _replayed(path: Path, defects: Sequence[records.Defect], release: str) -> Replayed:
+def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     try:
-        data = parse(files.read(path, MAX_TEXT))
-        if not isinstance(data, dict) or data.get("format") not in FORMATS:
-            raise GraphFormatError("$", data, f"one of the formats {', '.join(map(repr, FORMATS))}")
-        if data["format"] == records.FORMAT:
-            return _defect(path, records.from_json(data), release)
-        if data["format"] == deviation.FORMAT:
-            return _deviation(path, deviation.from_json(data), release)
-        return _report(path, reading.from_json(data).discovery, defects)
+        found: Known | Report = documents.read(path, Known | Report)  # type: ignore[arg-type]  # a union is no type
+        if isinstance(found, Report):
+            return _report(path, found.discovery, defects)
+        known_graphs.check(found)
     except (ValueError, OSError) as error:
         told = str(error).removeprefix(f"{path}: ")
         return Replayed(str(path), NAMES[State.CANNOT_RUN], told)
+    return _known(path, found, release)
 
 
-def _defect(path: Path, found: records.Defect, release: str) -> Replayed:
-    from gradcheck.hunt.recheck import of_defect
+def _known(path: Path, found: Known, release: str) -> Replayed:
+    from gradcheck.hunt.recheck import of_known
 
-    name = found.name if found.covers(release) else None
-    return _told(path, of_defect(found), "known", found, found.kind.value, name)
-
-
-def _deviation(path: Path, found: deviation.Deviation, release: str) -> Replayed:
-    from gradcheck.hunt.recheck import of_deviation
-
-    seen, name = of_deviation(found), found.name if found.covers(release) else None
+    seen, name = of_known(found), found.name if found.covers(release) else None
+    if isinstance(found, Defect):
+        return _told(path, seen, "known", found, found.kind, name)
     state, kind = NAMES[seen.state], found.kind
     return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
 
 
-def _report(path: Path, found: GraphFinding, defects: Sequence[records.Defect]) -> Replayed:
+def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Replayed:
     from gradcheck.hunt.admission import admit
     from gradcheck.hunt.recheck import of_report
 
@@ -182,12 +173,12 @@ def _report(path: Path, found: GraphFinding, defects: Sequence[records.Defect]) 
     if seen.state is not State.CANNOT_RUN:
         # The values in the file are whatever somebody wrote; those of the graph are not.
         values = tuple(literal(value) for value in admit(found.graph))
-        match = known.match(replace(found, values=values), defects=defects)
-    return _told(path, seen, "report", found, found.signature.kind.value, None if match is None else match.name)
+        match = known_graphs.match(replace(found, values=values), defects=defects)
+    return _told(path, seen, "report", found, found.signature.kind, None if match is None else match.name)
 
 
 def _told(
-    path: Path, seen: Recheck, source: str, found: GraphFinding | records.Defect, kind: str, match: str | None
+    path: Path, seen: Recheck, source: str, found: GraphFinding | Defect, kind: str, match: str | None
 ) -> Replayed:
     return Replayed(
         str(path),
@@ -195,7 +186,7 @@ def _told(
         seen.message,
         source,
         found.name,
-        found.culprit,
+        found.signature.operation,
         found.order,
         kind,
         match,

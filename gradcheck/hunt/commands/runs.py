@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcheck import files
 from gradcheck.defects import known
+from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands.answer import CommandError, release
 from gradcheck.hunt.events import Started
 from gradcheck.hunt.report import run
@@ -37,7 +38,7 @@ def read(folders: Sequence[Path]) -> HuntRun:
 def left_out() -> dict[tuple[str, int], str]:
     """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
     try:
-        return known.left_out(release())
+        return known_graphs.left_out(release())
     except known.KnownDefectError as error:
         raise CommandError(str(error)) from None
 

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gradcheck.documents import plain
 from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.answer import Answer, subcommand
 from gradcheck.hunt.commands.answer import table as aligned
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
-from gradcheck.hunt.report.record_json import encode
 
 MORE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer than
 {ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect of the
@@ -40,9 +40,9 @@ def add(commands: Any) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Shows the coverage asked for."""
-    found, left_out = runs.read(asked.folders), runs.left_out()
+def run(options: argparse.Namespace) -> Answer:
+    """Shows the coverage of the folders."""
+    found, left_out = runs.read(options.folders), runs.left_out()
     reached = [one for one in reaches(found, left_out) if one.grade is not Grade.NONE]
     weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
     never = [one for one in weak if not one.attempts and not one.compared + one.lost]
@@ -60,7 +60,7 @@ def run(asked: argparse.Namespace) -> Answer:
     ]
     data = {
         "coverage": found.coverage.to_json(),
-        "operations": encode(found.operations),
+        "operations": plain(found.operations),
         "hardly_tested": [_gap(one) for one in hardly],
         "never_reached": [_gap(one) for one in never],
         "left_out": [{"operation": op, "order": order, "known": name} for (op, order), name in left_out.items()],

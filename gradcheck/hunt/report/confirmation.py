@@ -6,15 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from gradcheck.documents import Document
 
 LIMIT = 20_000
 INHERITED = ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME")
 
 
-@dataclass(frozen=True)
-class Confirmation:
+class Confirmation(Document, frozen=True):
     """What the script did: exit code 1 says that the derivative is still wrong, 0 that it is right, 2 that it could not
     tell; None that the time was over. `output` is what it printed, at most 20,000 characters."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass, fields
 from typing import Any
+
+from gradcheck.documents import Document
 
 XLA = ("XLA_FLAGS", "TF_XLA_FLAGS")
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Document, frozen=True):
     """What a maintainer asks for first. 0 threads means TensorFlow's own choice."""
 
     tensorflow: str
@@ -38,8 +38,7 @@ class Environment:
             "xla": "XLA flags",
         }
         return tuple(
-            (names.get(field.name, field.name.replace("_", "-")), str(getattr(self, field.name)))
-            for field in fields(self)
+            (names.get(name, name.replace("_", "-")), str(getattr(self, name))) for name in self.__struct_fields__
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.events import (
     Crash,
@@ -22,9 +23,7 @@ from gradcheck.hunt.events import (
     from_line,
     to_line,
 )
-from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_json import MAX_TEXT
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Kind
 
 E = TypeVar("E")
@@ -157,7 +156,7 @@ def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], An
 
 
 def _size(event: FindingMade | Crash | Hang) -> tuple[int, int, str]:
-    graph: Graph = event.report.discovery.graph if isinstance(event, FindingMade) else event.graph
+    graph = event.report.graph if isinstance(event, FindingMade) else event.document
     return graph.size, sum(len(value.values) for value in graph.inputs), to_line(event)
 
 

@@ -14,8 +14,8 @@ from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.finding_text import Sentence, sentence
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
-from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.rendering import counted, excess, number, render
 from gradcheck.hunt.report.run import HuntRun
 

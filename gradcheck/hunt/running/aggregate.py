@@ -26,7 +26,7 @@ def summary_line(found: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
     """A finding as the terminal names it, with the files that say more: plain data, which a worker can send."""
     signature = found.signature
     return {
-        "operation": signature.culprit,
+        "operation": signature.operation,
         "order": signature.order,
         "kind": signature.kind.value,
         "name": found.name,
@@ -173,11 +173,11 @@ class Aggregate:
             self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 
     def _written(self) -> Path:
-        from gradcheck.defects import known
+        from gradcheck.hunt.known_graphs import left_out
         from gradcheck.hunt.report.writer import write_run
 
         releases = {started.environment.tensorflow for started in self._run.started}
-        return write_run(self._run, self.configuration.folder, known.left_out(*releases))[0]
+        return write_run(self._run, self.configuration.folder, left_out(*releases))[0]
 
     @cached_property
     def _run(self) -> HuntRun:

@@ -118,8 +118,7 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> CrashRepor
 
 
 def _event(kind: type[Crash] | type[Hang], example: RunningExample, message: str) -> Crash | Hang:
-    how = example.mode
-    return kind(example.operation, example.order, example.graph, message, how.path, how.mode)
+    return kind.of(example.operation, example.order, example.graph, message, example.mode)
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_text import properties, text
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.writer import ReportError, write
 from gradcheck.hunt.running.aggregate import summary_line
 from gradcheck.hunt.running.configuration import RunConfiguration
@@ -105,7 +105,7 @@ class Worker:
         What cannot be written is said in the text; the finding is all in it.
         """
         confirmation = _confirmation(discovery) if confirmed else None
-        self.journal.write(FindingMade(Report(discovery, confirmation)))
+        self.journal.write(FindingMade(Report.of(discovery, confirmation)))
         lines = [text(discovery, confirmation), confirmation.output if confirmation else ""]
         files: tuple[Path, ...] = ()
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.hunt.tapes import program as form
+from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes.operations import OPERATIONS
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.tapes import program as form
+from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes.operations import (
     MUL,
     OPERATIONS,
@@ -35,7 +35,7 @@ class NoneOperandError(ValueError):
 class Model:
     """The state of a program while it runs: the values of its names, its tapes, what was predicted so far.
 
-    >>> from gradcheck.hunt.tapes.program import Apply, Derive, Literal, Open, Program, Structure, Tape, Variable
+    >>> from gradcheck.defects.tape_program import Apply, Derive, Literal, Open, Program, Structure, Tape, Variable
     >>> one = lambda name: Structure("one", (name,))
     >>> squared = Open((Tape("tape"),), (Apply("y", "square", ("v",)),))
     >>> derive = Derive("g", "tape", "gradient", one("y"), one("v"))

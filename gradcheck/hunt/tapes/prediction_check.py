@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes import interpreter, model
 from gradcheck.hunt.tapes.prediction import VALUE, Prediction
-from gradcheck.hunt.tapes.program import Program
 from gradcheck.hunt.tapes.source_text import to_python
 from gradcheck.hunt.tapes.tape import RaisedError
 from gradcheck.numerics.stencil import CONFIRM

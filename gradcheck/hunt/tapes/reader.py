@@ -1,56 +1,53 @@
-"""Reading the statements of a program, each in view of the names that were bound before it."""
+"""The JSON form of programs of tapes, and whether each statement makes sense in view of the names bound before it."""
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from gradcheck.hunt.graph import Input
-from gradcheck.hunt.graph_json import (
-    NAME,
-    Description,
-    GraphFormatError,
-    choice,
-    input_from_json,
-    input_to_json,
-    integer,
-    items,
-    keys,
-    number,
-    text,
-)
-from gradcheck.hunt.tapes import program as form
+from gradcheck import documents
+from gradcheck.defects import tape_program as form
+from gradcheck.defects.tape_program import KEYS, MAX_RUNS, MAX_STATEMENTS, Program, Statement
+from gradcheck.documents import Description, DocumentError
 from gradcheck.hunt.tapes.operations import OPERATIONS
-from gradcheck.hunt.tapes.program import Literal, Program
 
-STATEMENTS: dict[str, type[Any]] = {
-    "constant": form.Constant,
-    "apply": form.Apply,
-    "assign": form.Assign,
-    "watch": form.Watch,
-    "open": form.Open,
-    "resume": form.Resume,
-    "stop": form.Stop,
-    "reset": form.Reset,
-    "derive": form.Derive,
-    "branch": form.Branch,
-    "loop": form.Loop,
-    "call": form.Call,
-}
-"""The kinds of statements by their names in JSON."""
-
-MAX_STATEMENTS = 64
-MAX_RUNS = 256
 MAX_DEPTH = 8
-MAX_ELEMENTS = 16
-MAX_RANK = 2
 MAX_JACOBIANS = 1
 """Of small literals, one Jacobian stays small; one of another is of the fourth power."""
-ASSIGNMENTS = ("assign", "assign_add")
-DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
-Field: TypeAlias = "Callable[[str], tuple[Any, str]]"
+
+
+def to_json(program: Program) -> dict[str, Any]:
+    """The program as plain dictionaries, lists, numbers and texts; a statement is an object of its kind and its fields.
+
+    Raises DocumentError for a program that `from_json` would not take.
+
+    >>> from gradcheck.defects.tape_program import Literal, Variable, Apply
+    >>> to_json(Program((Variable("v", Literal((), (3.0,))),), (Apply("y", "sin", ("v",)),)))["body"]
+    [{'statement': 'apply', 'name': 'y', 'operation': 'sin', 'arguments': ['v']}]
+    """
+    data: dict[str, Any] = documents.plain(program)
+    from_json(data)
+    return data
+
+
+def from_json(data: Any) -> Program:
+    """The program of a JSON form.
+
+    Raises DocumentError for anything that `to_json` would not have written: among others an unknown statement or
+    operation, and a name that nothing before it binds.
+    """
+    return checked(documents.convert(data, Program))
+
+
+def checked(program: Program, place: str = "$") -> Program:
+    """The program itself; raises DocumentError where it cannot be run, or would run for too long."""
+    scope = Scope()
+    for i, variable in enumerate(program.variables):
+        scope.bind(variable.name, f"{place}.variables[{i}].name")
+    scope.block(program.body, f"{place}.body")
+    return program
 
 
 @dataclass
@@ -63,8 +60,8 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Reader:
-    """What was bound before the statement that is read: `values` and `tapes`; how often, how deep it stands."""
+class Scope:
+    """What was bound before a statement: `values` and `tapes`; how often the statement runs, how deep it stands."""
 
     values: set[str] = field(default_factory=set)
     tapes: set[str] = field(default_factory=set)
@@ -72,219 +69,112 @@ class Reader:
     rounds: int = 1
     depth: int = 0
 
-    def variable(self, data: Any, place: str) -> form.Variable:
-        """A variable; raises GraphFormatError."""
-        at = _fields(form.Variable, data, place)
-        name = self._binds(*at("name"))
-        return form.Variable(name, _literal(*at("literal")), flag(*at("trainable")))
-
-    def block(self, data: Any, place: str, kinds: Iterable[str] = STATEMENTS) -> tuple[Any, ...]:
-        """The statements of a block, all of them of some kinds; raises GraphFormatError."""
+    def block(self, statements: Sequence[Statement], place: str) -> None:
+        """Checks the statements of a block in their order."""
         if self.depth > MAX_DEPTH:
-            raise GraphFormatError(place, Description("a block inside of too many"), f"at most {MAX_DEPTH} around it")
-        return tuple(
-            self._statement(one, f"{place}[{i}]", tuple(kinds))
-            for i, one in enumerate(items(data, place, MAX_STATEMENTS))
-        )
+            raise DocumentError(place, Description("a block inside of too many"), f"at most {MAX_DEPTH} around it")
+        for i, statement in enumerate(statements):
+            here = f"{place}[{i}]"
+            self.count.statements += 1
+            self.count.runs += self.rounds
+            if self.count.statements > MAX_STATEMENTS or self.count.runs > MAX_RUNS:
+                limit = f"at most {MAX_STATEMENTS} statements and {MAX_RUNS} runs"
+                raise DocumentError(here, Description("one more"), limit)
+            self._statement(statement, here)
 
-    def _statement(self, data: Any, place: str, kinds: tuple[str, ...]) -> Any:
-        if not isinstance(data, dict):
-            raise GraphFormatError(place, data, "an object with statement")
-        kind = choice(data.get("statement"), f"{place}.statement", kinds)
-        self.count.statements += 1
-        self.count.runs += self.rounds
-        if self.count.statements > MAX_STATEMENTS or self.count.runs > MAX_RUNS:
-            raise GraphFormatError(
-                place, Description("one more"), f"at most {MAX_STATEMENTS} statements and {MAX_RUNS} runs"
-            )
-        at = _fields(STATEMENTS[kind], data, place, "statement")
-        return getattr(self, f"_{kind}")(at)
+    def bind(self, name: str, place: str) -> None:
+        """A name stands for a value from here on."""
+        self.values.add(_named(name, place))
 
-    def _constant(self, at: Field) -> form.Constant:
-        return form.Constant(self._binds(*at("name")), _literal(*at("literal")))
+    def _statement(self, statement: Statement, place: str) -> None:
+        match statement:
+            case form.Constant():
+                self.bind(statement.name, f"{place}.name")
+            case form.Apply():
+                self._apply(statement, place)
+            case form.Assign():
+                self._known([statement.variable], f"{place}.variable")
+                self._known([statement.value], f"{place}.value")
+            case form.Watch():
+                self._tape(statement.tape, place)
+                self._known([statement.name], f"{place}.name")
+            case form.Open():
+                self.tapes.update(_named(t.name, f"{place}.tapes[{i}].name") for i, t in enumerate(statement.tapes))
+                self._inside(statement.body, place)
+            case form.Resume() | form.Stop():
+                self._tape(statement.tape, place)
+                self._inside(statement.body, place)
+            case form.Reset():
+                self._tape(statement.tape, place)
+            case form.Derive():
+                self._derive(statement, place)
+            case form.Branch():
+                self._branch(statement, place)
+            case form.Loop():
+                replace(self, rounds=self.rounds * statement.count)._inside(statement.body, place)
+            case form.Call():
+                self._call(statement, place)
 
-    def _apply(self, at: Field) -> form.Apply:
-        operation = choice(*at("operation"), tuple(OPERATIONS))
-        arguments = self._known(*at("arguments"), OPERATIONS[operation].arity, OPERATIONS[operation].arity)
-        return form.Apply(self._binds(*at("name")), operation, arguments)
+    def _apply(self, statement: form.Apply, place: str) -> None:
+        if statement.operation not in OPERATIONS:
+            raise DocumentError(f"{place}.operation", statement.operation, f"one of {', '.join(OPERATIONS)}")
+        arity = OPERATIONS[statement.operation].arity
+        self._known(statement.arguments, f"{place}.arguments", arity, arity)
+        self.bind(statement.name, f"{place}.name")
 
-    def _assign(self, at: Field) -> form.Assign:
-        variable, value = self._value(*at("variable")), self._value(*at("value"))
-        return form.Assign(variable, choice(*at("method"), ASSIGNMENTS), value)
-
-    def _watch(self, at: Field) -> form.Watch:
-        return form.Watch(self._tape(*at("tape")), self._value(*at("name")))
-
-    def _open(self, at: Field) -> form.Open:
-        given, place = at("tapes")
-        tapes = [_fields(form.Tape, one, f"{place}[{i}]") for i, one in enumerate(items(given, place, MAX_DEPTH))]
-        made = tuple(form.Tape(_name(*t("name")), flag(*t("persistent")), flag(*t("accessed"))) for t in tapes)
-        self.tapes.update(tape.name for tape in made)
-        return form.Open(made, self._inner(at))
-
-    def _resume(self, at: Field) -> form.Resume:
-        return form.Resume(self._tape(*at("tape")), self._inner(at))
-
-    def _stop(self, at: Field) -> form.Stop:
-        return form.Stop(self._tape(*at("tape")), self._inner(at))
-
-    def _reset(self, at: Field) -> form.Reset:
-        return form.Reset(self._tape(*at("tape")))
-
-    def _derive(self, at: Field) -> form.Derive:
-        method = self._method(*at("method"))
-        tape, name = self._tape(*at("tape")), _name(*at("name"))
-        targets = self._structure(*at("targets"), several=method == "gradient")
-        sources = self._structure(*at("sources"), several=method != "batch_jacobian")
-        self.values.update(sources.paths(name))
-        return form.Derive(name, tape, method, targets, sources, flag(*at("zeros")))
-
-    def _method(self, data: Any, place: str) -> str:
-        method = choice(data, place, DERIVATIVES)
-        self.count.jacobians += 0 if method == "gradient" else self.rounds
+    def _derive(self, statement: form.Derive, place: str) -> None:
+        self.count.jacobians += 0 if statement.method == "gradient" else self.rounds
         if self.count.jacobians > MAX_JACOBIANS:
-            raise GraphFormatError(place, Description("one more Jacobian"), f"at most {MAX_JACOBIANS}, in no loop")
-        return method
+            limit = f"at most {MAX_JACOBIANS}, in no loop"
+            raise DocumentError(f"{place}.method", Description("one more Jacobian"), limit)
+        self._tape(statement.tape, place)
+        for name, several in (("targets", ("gradient",)), ("sources", ("gradient", "jacobian"))):
+            structure: form.Structure = getattr(statement, name)
+            if structure.form != "one" and statement.method not in several:
+                raise DocumentError(f"{place}.{name}.form", structure.form, "one of one")
+            most = 1 if structure.form == "one" else len(KEYS)
+            self._known(structure.names, f"{place}.{name}.names", 1, most)
+        self.values.update(statement.sources.paths(_named(statement.name, f"{place}.name")))
 
-    def _branch(self, at: Field) -> form.Branch:
-        condition, threshold = self._value(*at("condition")), number(*at("threshold"))
-        name = _name(*at("name"))
-        bodies = [self._local().block(*at(body), ("apply",)) for body in ("then", "otherwise")]
-        for body, (given, place) in zip(bodies, map(at, ("then", "otherwise")), strict=True):
-            if not body or body[-1].name != name:
-                raise GraphFormatError(place, given, f"statements, the last of which binds {name}")
-        self.values.add(name)
-        return form.Branch(name, condition, threshold, *bodies)
+    def _branch(self, statement: form.Branch, place: str) -> None:
+        self._known([statement.condition], f"{place}.condition")
+        for name, body in (("then", statement.then), ("otherwise", statement.otherwise)):
+            self._local().block(body, f"{place}.{name}")
+            if not body or body[-1].name != statement.name:
+                expected = f"statements, the last of which binds {statement.name}"
+                raise DocumentError(f"{place}.{name}", [*body], expected)
+        self.bind(statement.name, f"{place}.name")
 
-    def _loop(self, at: Field) -> form.Loop:
-        given, place = at("count")
-        count = integer(given, place, MAX_RUNS)
-        if not count:
-            raise GraphFormatError(place, given, "at least one round")
-        return form.Loop(count, replace(self, rounds=self.rounds * count)._inner(at))
+    def _call(self, statement: form.Call, place: str) -> None:
+        self._known(statement.arguments, f"{place}.arguments", 0, MAX_DEPTH)
+        for name in (statement.function, *statement.arguments):
+            _named(name, f"{place}.arguments")
+        self._local().block(statement.body, f"{place}.body")
+        made = replace(self, values={inner.name for inner in statement.body})
+        made._known(statement.names, f"{place}.names", 1)
+        self.values.update(statement.names)
 
-    def _call(self, at: Field) -> form.Call:
-        function, arguments = _name(*at("function")), self._known(*at("arguments"), 0, MAX_DEPTH)
-        for argument in arguments:
-            _name(argument, at("arguments")[1])
-        inside = self._local()
-        body = inside.block(*at("body"), ("apply",))
-        made = replace(self, values={statement.name for statement in body})
-        names = made._known(*at("names"), 1, MAX_STATEMENTS)
-        self.values.update(names)
-        return form.Call(function, names, arguments, body)
+    def _inside(self, body: Sequence[Statement], place: str) -> None:
+        replace(self, depth=self.depth + 1).block(body, f"{place}.body")
 
-    def _inner(self, at: Field) -> tuple[Any, ...]:
-        return replace(self, depth=self.depth + 1).block(*at("body"))
-
-    def _local(self) -> Reader:
+    def _local(self) -> Scope:
         return replace(self, values=set(self.values), depth=self.depth + 1)
 
-    def _structure(self, data: Any, place: str, *, several: bool) -> form.Structure:
-        at = _fields(form.Structure, data, place)
-        shape = choice(*at("form"), ("one", "list", "dict") if several else ("one",))
-        return form.Structure(shape, self._known(*at("names"), 1, 1 if shape == "one" else len(form.KEYS)))
+    def _known(self, names: Sequence[str], place: str, least: int = 1, most: int = MAX_STATEMENTS) -> None:
+        if not least <= len(names) <= most:
+            expected = f"at least {least}" if len(names) < least else f"at most {most} items"
+            raise DocumentError(place, Description(f"a list of {len(names)}"), expected)
+        for i, name in enumerate(names):
+            if name not in self.values:
+                at = f"{place}[{i}]" if isinstance(names, tuple) else place
+                raise DocumentError(at, name, "a name that was bound before")
 
-    def _binds(self, data: Any, place: str) -> str:
-        name = _name(data, place)
-        self.values.add(name)
-        return name
-
-    def _known(self, data: Any, place: str, least: int, most: int) -> tuple[str, ...]:
-        names = items(data, place, most)
-        if len(names) < least:
-            raise GraphFormatError(place, Description(f"a list of {len(names)}"), f"at least {least}")
-        return tuple(self._value(name, f"{place}[{i}]") for i, name in enumerate(names))
-
-    def _value(self, data: Any, place: str) -> str:
-        return _bound(data, place, self.values)
-
-    def _tape(self, data: Any, place: str) -> str:
-        return _bound(data, place, self.tapes)
+    def _tape(self, name: str, place: str) -> None:
+        if name not in self.tapes:
+            raise DocumentError(f"{place}.tape", name, "a name that was bound before")
 
 
-def flag(data: Any, place: str) -> bool:
-    """True or false; raises GraphFormatError."""
-    if type(data) is not bool:
-        raise GraphFormatError(place, data, "true or false")
-    return data
-
-
-def _fields(made: type[Any], data: Any, place: str, *more: str) -> Field:
-    """Where the fields of a dataclass stand in an object that has exactly those."""
-    keys(data, place, (*more, *(one.name for one in fields(made))))
-    return lambda name: (data[name], f"{place}.{name}")
-
-
-def _name(data: Any, place: str) -> str:
-    name = text(data, place, NAME)
-    if keyword.iskeyword(name):
-        raise GraphFormatError(place, data, "a name that is no keyword of Python")
+def _named(name: str, place: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise DocumentError(place, name, "a name that is no keyword of Python")
     return name
-
-
-def _bound(data: Any, place: str, names: set[str]) -> str:
-    if not isinstance(data, str) or data not in names:
-        raise GraphFormatError(place, data, "a name that was bound before")
-    return data
-
-
-def _literal(data: Any, place: str) -> form.Literal:
-    found = input_from_json(data, place)
-    if found.dtype != "float64":
-        raise GraphFormatError(f"{place}.dtype", found.dtype, "float64")
-    if len(found.shape) > MAX_RANK or len(found.values) > MAX_ELEMENTS:
-        raise GraphFormatError(
-            place, Description(f"shape {found.shape}"), f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
-        )
-    return form.Literal(found.shape, tuple(float(x.real) for x in found.values))
-
-
-FORMAT = "gradcheck tape program"
-VERSION = 1
-KINDS = {made: kind for kind, made in STATEMENTS.items()}
-
-
-def to_json(program: Program) -> dict[str, Any]:
-    """The program as plain dictionaries, lists, numbers and texts; a statement is an object of its kind and its fields.
-
-    Raises GraphFormatError for a program that `from_json` would not take.
-
-    >>> from gradcheck.programs.program import Literal, Variable, Apply
-    >>> to_json(Program((Variable("v", Literal((), (3.0,))),), (Apply("y", "sin", ("v",)),)))["body"]
-    [{'statement': 'apply', 'name': 'y', 'operation': 'sin', 'arguments': ['v']}]
-    """
-    data = {"format": FORMAT, "version": VERSION, **_told(program)}
-    from_json(data)
-    return data
-
-
-def from_json(data: Any, place: str = "$") -> Program:
-    """The program of a JSON form at a place of a document.
-
-    Raises GraphFormatError for anything that `to_json` would not have written: among others an unknown statement or
-    operation, and a name that nothing before it binds.
-    """
-    keys(data, place, ("format", "version", "variables", "body", "traced"))
-    if data["format"] != FORMAT:
-        raise GraphFormatError(f"{place}.format", data["format"], repr(FORMAT))
-    if integer(data["version"], f"{place}.version") != VERSION:
-        raise GraphFormatError(f"{place}.version", data["version"], f"version {VERSION}")
-    reader = Reader()
-    variables = items(data["variables"], f"{place}.variables", MAX_STATEMENTS)
-    return Program(
-        tuple(reader.variable(one, f"{place}.variables[{i}]") for i, one in enumerate(variables)),
-        reader.block(data["body"], f"{place}.body"),
-        flag(data["traced"], f"{place}.traced"),
-    )
-
-
-def _told(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_told(part) for part in value]
-    if isinstance(value, Literal):
-        return input_to_json(Input(value.shape, value.values))
-    if not is_dataclass(value):
-        return value
-    kind = {"statement": KINDS[type(value)]} if type(value) in KINDS else {}
-    return {**kind, **{field.name: _told(getattr(value, field.name)) for field in fields(value)}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.tapes import program as form
+from gradcheck.defects import tape_program as form
 from gradcheck.hunt.tapes.operations import OPERATIONS
 
 INDENT = "    "

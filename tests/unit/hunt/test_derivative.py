@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.hunt.derivative import derivative, differences
-from gradcheck.hunt.finding import literal
+from gradcheck.hunt.finding import Example, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 
 STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
@@ -13,11 +13,12 @@ STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2
 
 def test_differences_start_from_the_step_on_which_a_straight_through_operation_stands() -> None:
     weights, step = literal([1.0, 1.0]), 1 / 127
-    (slope,) = differences(STAIRS, 1, weights)
+    (slope,) = differences(Example(STAIRS, 1, weights))
     np.testing.assert_allclose(slope, [2 * round(0.3 / step) * step, 2 * round(0.25 / step) * step], rtol=1e-9)
-    (curvature,) = differences(STAIRS, 2, weights, [literal([1.0, 0.5])])
+    second_order = Example(STAIRS, 2, weights, (literal([1.0, 0.5]),))
+    (curvature,) = differences(second_order)
     np.testing.assert_allclose(curvature, [2.0, 1.0], rtol=1e-6)
-    (first,), (second,) = derivative(STAIRS, 1, weights), derivative(STAIRS, 2, weights, [literal([1.0, 0.5])])
+    (first,), (second,) = derivative(Example(STAIRS, 1, weights)), derivative(second_order)
     assert first is not None
     assert second is not None
     np.testing.assert_allclose(first, slope, rtol=1e-9)
@@ -26,11 +27,12 @@ def test_differences_start_from_the_step_on_which_a_straight_through_operation_s
 
 def test_differences_of_samples_follow_the_distribution_function() -> None:
     graph = Graph((Input((1,), (2.5,)),), (Node.of("stateless_gamma", 0),))
-    (given,), (slope,) = derivative(graph, 1, literal([1.0])), differences(graph, 1, literal([1.0]))
+    example = Example(graph, 1, literal([1.0]))
+    (given,), (slope,) = derivative(example), differences(example)
     assert slope == pytest.approx(given, rel=1e-6)
 
 
 def test_a_derivative_of_another_shape_is_refused() -> None:
     graph = Graph((Input((3,), (3.0, 1.0, 2.0)),), (Node.of("isotonic_regression", 0, decreasing=True),))
     with pytest.raises(WrongShapeError, match=r"of shape \(3, 1\); its source is of shape \(3,\)"):
-        derivative(graph, 1, literal([1.0, 2.0, 4.0]))
+        derivative(Example(graph, 1, literal([1.0, 2.0, 4.0])))

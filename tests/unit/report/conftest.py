@@ -12,7 +12,7 @@ from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCu
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
 from tests.machine import MACHINE
 
@@ -34,7 +34,7 @@ def report() -> Report:
     wrong = Finding(
         Kind.NON_FINITE, 1, "x", (0,), None, float("nan"), 9.0, 2e-12, 3e-11, "NaN instead of 9", why, "x[1]"
     )
-    return Report(
+    return Report.of(
         GraphFinding(
             graph,
             1,

@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import GraphFinding, literal, trigger
+from gradcheck.defects.region import describe
+from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.result import Finding, Kind
 
@@ -19,7 +20,8 @@ def test_the_name_depends_on_the_signature_only() -> None:
     other = Graph((Input((1,), (0.0,)),), GRAPH.nodes)
     worse = dataclasses.replace(WRONG, autodiff=7.0, index=(2,), reason="something else")
     again = dataclasses.replace(FOUND, graph=other, findings=(worse,), cotangent=literal([1.0]))
-    assert again.name == FOUND.name == "cumprod-order1-wrong-value-zero-in-argument-0-89d7ac"
+    assert again.name == FOUND.name == dataclasses.replace(FOUND, description="none").name
+    assert re.fullmatch(r"cumprod-order1-wrong-value-[0-9a-f]{6}", FOUND.name)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,6 @@ def test_the_name_depends_on_the_signature_only() -> None:
     [
         {"culprit": "reduce_prod"},
         {"order": 2},
-        {"trigger": "none"},
         {"path": "forward"},
         {"mode": "tf.function"},
         {"findings": (dataclasses.replace(WRONG, kind=Kind.MISSING),)},
@@ -38,7 +39,7 @@ def test_every_part_of_the_signature_changes_the_name(change: dict[str, object])
 
 
 def test_the_name_is_safe_for_files() -> None:
-    name = dataclasses.replace(FOUND, culprit="../../etc/passwd", trigger="<a> " * 100).name
+    name = dataclasses.replace(FOUND, culprit="../../etc/passwd", description="<a> " * 100).name
     assert re.fullmatch(r"[a-z0-9_-]{1,100}", name)
 
 
@@ -54,20 +55,16 @@ def test_a_discovery_needs_a_finding() -> None:
         ([np.array([1.5, 2.5]), np.array(-0.0)], "zero in argument 1"),
         ([np.array([0.0, 0.0])], "zero in argument 0"),
         ([np.array([2.5, 2.5])], "tie in argument 0"),
-        ([np.array([2.5, 3.5]), np.array([0, 2, 2])], "repeated index in argument 1"),
         ([np.array([1.0, 3.5])], "one in argument 0"),
-        ([np.array([2.5, 1e200])], "huge value in argument 0"),
-        ([np.array([2.5, 1e-200])], "tiny value in argument 0"),
         ([np.array([2.5])], "a single element in argument 0"),
         ([np.zeros((0, 2))], "no element in argument 0"),
-        ([np.array([2.5, np.nan])], "NaN or infinity in argument 0"),
         ([np.array([2.5 + 1j, 0j])], "zero in argument 0"),
-        ([np.array([2.5, 3.5]), np.array([0, 1])], "none"),
+        ([np.array([2.5, 3.5]), np.array([0.5, 1.5])], "none"),
         ([], "none"),
     ],
 )
-def test_triggers(arguments: list[np.ndarray], expected: str) -> None:  # type: ignore[type-arg]
-    assert trigger(arguments) == expected
+def test_descriptions(arguments: list[np.ndarray], expected: str) -> None:  # type: ignore[type-arg]
+    assert describe(arguments) == expected
 
 
 def test_literals_keep_shape_dtype_and_bits() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.rendering import render
 
 ONE = Input((1,), (1.0,))

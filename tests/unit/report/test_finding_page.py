@@ -3,17 +3,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import markupsafe
 import pytest
+from msgspec import structs
 
 from gradcheck.hunt.finding import ElementCheck
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page, heat_maps
 from gradcheck.hunt.report.finding_text import issue_form, properties
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.rendering import render
 from gradcheck.result import Finding, Kind, Verdict
 
@@ -60,8 +62,8 @@ def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Pars
     assert "script-src" not in policy
 
 
-def nasty(report: Report) -> Report:
-    """The report with a text that would break out of HTML wherever a text can stand."""
+def nasty(report: Report) -> SimpleNamespace:
+    """The report with a text that would break out of HTML wherever a text can stand (no such file is read)."""
     found = report.discovery
     assert found.environment is not None
     why = found.findings[0].diagnosis
@@ -70,12 +72,12 @@ def nasty(report: Report) -> Report:
     place = dataclasses.replace(why.place, file=NASTY, code=NASTY)
     why = dataclasses.replace(why, evidence=NASTY, remedy=NASTY, place=place)
     wrong = dataclasses.replace(found.findings[0], input=NASTY, reason=NASTY, diagnosis=why, also=NASTY)
-    machine = dataclasses.replace(found.environment, tensorflow=NASTY, processor=NASTY, seed=NASTY)
+    machine = structs.replace(found.environment, tensorflow=NASTY, processor=NASTY, seed=NASTY)
     nodes = tuple(dataclasses.replace(node, verdict=f"mismatch: {NASTY}") for node in found.nodes)
     changed = dataclasses.replace(
-        found, culprit=NASTY, trigger=NASTY, findings=(wrong,), environment=machine, nodes=nodes
+        found, culprit=NASTY, description=NASTY, findings=(wrong,), environment=machine, nodes=nodes
     )
-    return Report(changed, Confirmation(1, NASTY))
+    return SimpleNamespace(discovery=changed, confirmation=Confirmation(1, NASTY))
 
 
 def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed) -> None:

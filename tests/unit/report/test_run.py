@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gradcheck.hunt.events import (
     Crash,
@@ -25,7 +26,7 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.hunt.report.reading import Report
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, merge, read
 
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
@@ -65,7 +66,7 @@ def test_the_counts_of_all_processes_are_added_up(tmp_path: Path, started: Start
 def test_a_finding_is_there_once_as_its_smallest_graph(started: Started, report: Report) -> None:
     found = report.discovery
     larger = Graph((Input((3,), (0.0, 2.0, 3.0)),), found.graph.nodes)
-    big = Report(replace(found, graph=larger, values=(), elements=(), curve=None))
+    big = Report.of(replace(found, graph=larger, values=(), elements=(), curve=None))
     for order in ([report, big, report], [big, report]):
         run = merge(map(FindingMade, order))
         assert [each.discovery.graph for each in run.findings] == [found.graph]
@@ -74,12 +75,12 @@ def test_a_finding_is_there_once_as_its_smallest_graph(started: Started, report:
 def test_the_order_of_the_processes_does_not_matter(started: Started, report: Report) -> None:
     events: list[Event] = [
         started,
-        replace(started, seed="8"),
+        structs.replace(started, seed="8"),
         FindingMade(report),
-        FindingMade(Report(replace(report.discovery, mode="tf.function"))),
+        FindingMade(Report.of(replace(report.discovery, mode="tf.function"))),
         *(OperationDone("sin", 1, {"agree": n}, n, 0, 0.1 * n, 10.0**-n) for n in range(9)),
-        Crash("sin", 1, SIN, "killed by SIGABRT"),
-        Crash("sin", 1, SIN, "killed by SIGSEGV"),
+        Crash.of("sin", 1, SIN, "killed by SIGABRT"),
+        Crash.of("sin", 1, SIN, "killed by SIGSEGV"),
         KnownReplayed("a", State.FIXED, "2.21.0"),
         KnownReplayed("a", State.STILL, "2.21.0"),
         KnownReplayed("a", State.FIXED, "2.20.0"),
@@ -101,7 +102,7 @@ def test_the_order_of_the_processes_does_not_matter(started: Started, report: Re
 def test_several_folders_make_one_run(tmp_path: Path, started: Started) -> None:
     for shard in (1, 2):
         event = OperationDone("sin", 1, {"agree": shard}, shard, 0, 1.0)
-        written(tmp_path / str(shard), replace(started, shard=f"{shard}/2"), "main", event)
+        written(tmp_path / str(shard), structs.replace(started, shard=f"{shard}/2"), "main", event)
     run = read(tmp_path / "1", tmp_path / "2")
     assert run.coverage.examples("sin") == 3
     assert [start.shard for start in run.started] == ["1/2", "2/2"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import (
@@ -25,8 +26,8 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.reach import Grade, reaches
-from gradcheck.hunt.report.reading import Report
 from gradcheck.hunt.report.run import HuntRun, merge
 from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
@@ -50,9 +51,9 @@ def run(machine: Environment, report: Report) -> HuntRun:
         OperationDone("tanh", 1, {"agree": 6}, 40, 34, 1.0, 1e-3),
         OperationDone("exp", 1, {"agree": 2}, 2, 0, 1.0, 0.0),
         FindingMade(report),
-        FindingMade(Report(dataclasses.replace(report.discovery, findings=(worse,)))),
-        Crash("sin", 1, SIN, "killed by SIGABRT"),
-        Hang("cos", 2, SIN, "no end within 60 s"),
+        FindingMade(Report.of(dataclasses.replace(report.discovery, findings=(worse,)))),
+        Crash.of("sin", 1, SIN, "killed by SIGABRT"),
+        Hang.of("cos", 2, SIN, "no end within 60 s"),
         KnownReplayed("xlogy-zero-order1", State.STILL, "2.9.0"),
         KnownReplayed("xlogy-zero-order1", State.FIXED, "2.21.0"),
         KnownReplayed("tile-rank3-order2", State.STILL, "2.21.0"),
@@ -133,11 +134,11 @@ def test_an_empty_run_has_a_page(parsed: Parsed) -> None:
 
 
 def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -> None:
-    machine = dataclasses.replace(run.started[0].environment, processor=NASTY, tensorflow=NASTY)
+    machine = structs.replace(run.started[0].environment, processor=NASTY, tensorflow=NASTY)
     evil = dataclasses.replace(
         run,
-        started=(dataclasses.replace(run.started[0], environment=machine, profile=NASTY, seed=NASTY), run.started[1]),
-        crashes=(dataclasses.replace(run.crashes[0], message=NASTY),),
+        started=(structs.replace(run.started[0], environment=machine, profile=NASTY, seed=NASTY), run.started[1]),
+        crashes=(structs.replace(run.crashes[0], message=NASTY),),
         known=(*run.known, KnownReplayed(NASTY, State.CANNOT_RUN, NASTY, NASTY)),
         remarks=(NASTY,),
     )

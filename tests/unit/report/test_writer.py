@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph, Input, Node
@@ -45,13 +46,13 @@ def test_the_json_holds_the_whole_finding(tmp_path: Path) -> None:
     data = json.loads(write(FOUND, tmp_path)[0].read_text())
     assert (data["format"], data["version"]) == ("gradcheck report", 1)
     assert data["signature"] == {
-        "culprit": "cumprod",
+        "operation": "cumprod",
         "order": 1,
         "path": "reverse",
         "mode": "eager",
         "kind": "wrong value",
-        "trigger": "zero in argument 0",
     }
+    assert data["description"] == "zero in argument 0"
     assert from_json(data["graph"]) == GRAPH
     assert data["findings"][0]["difference"] == 9.0
     assert data["environment"]["tensorflow"] == "2.21.0"
@@ -82,7 +83,7 @@ def test_the_markdown_says_it_in_one_sentence_first() -> None:
 
 def test_what_comes_from_outside_cannot_act() -> None:
     evil = dataclasses.replace(WRONG, input="<img src=x>|`", reason="</td><script>alert(1)</script>\n# title [a](b)")
-    machine = dataclasses.replace(MACHINE, processor="`|<b>\n```")
+    machine = structs.replace(MACHINE, processor="`|<b>\n```")
     output = "```\n# not a title\n<script>"
     report = markdown(dataclasses.replace(FOUND, findings=(evil,), environment=machine), Confirmation(1, output))
     outside, fenced = report.partition("````text\n")[::2]

@@ -3,115 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Literal as Choice
 
 import numpy as np
+from msgspec import Meta
 
+from gradcheck.defects.graph_document import check_values
+from gradcheck.documents import Description, Document, DocumentError, Identifier, Text
+
+MAX_STATEMENTS = 64
+MAX_TAPES = 8
+MAX_RUNS = 256
+MAX_ELEMENTS = 16
+MAX_RANK = 2
+if TYPE_CHECKING:
+    Assignment: TypeAlias = str
+    Method: TypeAlias = str
+    Form: TypeAlias = str
+else:
+    Assignment = Choice["assign", "assign_add"]
+    Method = Choice["gradient", "jacobian", "batch_jacobian"]
+    Form = Choice["one", "list", "dict"]
 KEYS = ("a", "b", "c", "d")
 """The keys of the dicts in which several tensors are handed over."""
 
 
-@dataclass(frozen=True)
-class Literal:
-    """A tensor of float64 numbers, in row-major order."""
+class Literal(Document, frozen=True):
+    """A small tensor of float64 numbers, in row-major order."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Annotated[int, Meta(ge=0)], ...]
     values: tuple[float, ...]
+    dtype: Choice["float64"] = "float64"
+
+    def __post_init__(self) -> None:
+        check_values(self.dtype, self.shape, self.values)
+        if len(self.shape) > MAX_RANK or len(self.values) > MAX_ELEMENTS:
+            raise DocumentError(
+                "$", Description(f"shape {self.shape}"), f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
+            )
 
     def array(self) -> np.ndarray[Any, Any]:
         """The numbers as a float64 array."""
         return np.array(self.values, dtype=np.float64).reshape(self.shape)
 
 
-@dataclass(frozen=True)
-class Constant:
+class Step(Document, frozen=True, tag_field="statement"):
+    """One step of a program."""
+
+
+class Constant(Step, frozen=True, tag="constant"):
     """`name = tf.constant(...)`"""
 
-    name: str
+    name: Identifier
     literal: Literal
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Document, frozen=True):
     """`name = tf.Variable(...)`; in a traced program it is made before the function."""
 
-    name: str
+    name: Identifier
     literal: Literal
     trainable: bool = True
 
 
-@dataclass(frozen=True)
-class Apply:
+class Apply(Step, frozen=True, tag="apply"):
     """`name = operation(arguments)`; the name of a variable then stands for a tensor (D12)."""
 
-    name: str
-    operation: str
+    name: Identifier
+    operation: Text
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Assign:
+class Assign(Step, frozen=True, tag="assign"):
     """`variable.assign(value)` or `variable.assign_add(value)`."""
 
     variable: str
-    method: str
+    method: Assignment
     value: str
 
 
-@dataclass(frozen=True)
-class Watch:
+class Watch(Step, frozen=True, tag="watch"):
     """`tape.watch(name)`"""
 
     tape: str
     name: str
 
 
-@dataclass(frozen=True)
-class Tape:
+class Tape(Document, frozen=True):
     """`tf.GradientTape(persistent=..., watch_accessed_variables=...) as name`"""
 
-    name: str
+    name: Identifier
     persistent: bool = False
     accessed: bool = True
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(Step, frozen=True, tag="open"):
     """`with` new tapes, several of them siblings."""
 
-    tapes: tuple[Tape, ...]
-    body: tuple[Statement, ...]
+    tapes: Annotated[tuple[Tape, ...], Meta(max_length=MAX_TAPES)]
+    body: Block
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(Step, frozen=True, tag="resume"):
     """`with tape:` once more."""
 
     tape: str
-    body: tuple[Statement, ...]
+    body: Block
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Step, frozen=True, tag="stop"):
     """`with tape.stop_recording():`"""
 
     tape: str
-    body: tuple[Statement, ...]
+    body: Block
 
 
-@dataclass(frozen=True)
-class Reset:
+class Reset(Step, frozen=True, tag="reset"):
     """`tape.reset()`"""
 
     tape: str
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(Document, frozen=True):
     """Names handed over as `one`, as a `list` or as a `dict`."""
 
-    form: str
+    form: Form
     names: tuple[str, ...]
 
     def paths(self, name: str) -> tuple[str, ...]:
@@ -122,62 +139,53 @@ class Structure:
         return tuple(f"{name}[{key}]" for key, _ in zip(keys, self.names, strict=False))
 
 
-@dataclass(frozen=True)
-class Derive:
+class Derive(Step, frozen=True, tag="derive"):
     """`name = tape.method(targets, sources)`; `zeros` asks for zeros where a source is not connected."""
 
-    name: str
+    name: Identifier
     tape: str
-    method: str
+    method: Method
     targets: Structure
     sources: Structure
     zeros: bool = False
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Step, frozen=True, tag="branch"):
     """Python's `if` on whether the elements of a tensor add up to more than `threshold`, `tf.cond` where traced.
 
     Both branches bind `name` last, to tensors of one shape.
     """
 
-    name: str
+    name: Identifier
     condition: str
     threshold: float
     then: tuple[Apply, ...]
     otherwise: tuple[Apply, ...]
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Step, frozen=True, tag="loop"):
     """`for _ in range(count):`"""
 
-    count: int
-    body: tuple[Statement, ...]
+    count: Annotated[int, Meta(ge=1, le=MAX_RUNS)]
+    body: Block
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Step, frozen=True, tag="call"):
     """`names = function(arguments)`, a tf.function of its own, whose body binds `names`; it captures variables."""
 
-    function: str
+    function: Identifier
     names: tuple[str, ...]
     arguments: tuple[str, ...]
     body: tuple[Apply, ...]
 
 
-Statement: TypeAlias = (
-    "Apply | Assign | Watch | Open | Resume | Stop | Reset | Derive | Branch | Loop | Call | Constant"
-)
-
-
-@dataclass(frozen=True)
-class Program:
+class Program(Document, frozen=True, tag_field="format", tag="gradcheck tape program"):
     """Variables, and statements about them; `traced` puts the statements into a tf.function."""
 
-    variables: tuple[Variable, ...]
-    body: tuple[Statement, ...]
+    variables: Annotated[tuple[Variable, ...], Meta(max_length=MAX_STATEMENTS)]
+    body: Block
     traced: bool = False
+    version: Choice[1] = 1
 
     def statements(self) -> Iterator[Statement]:
         """All statements, those of inner blocks after the block's own."""
@@ -187,6 +195,10 @@ class Program:
     def size(self) -> int:
         """How many statements there are."""
         return sum(1 for _ in self.statements())
+
+
+Statement: TypeAlias = Constant | Apply | Assign | Watch | Open | Resume | Stop | Reset | Derive | Branch | Loop | Call
+Block = Annotated[tuple[Statement, ...], Meta(max_length=MAX_STATEMENTS)]
 
 
 def _walk(body: tuple[Statement, ...]) -> Iterator[Statement]:

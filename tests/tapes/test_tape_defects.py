@@ -1,27 +1,27 @@
-"""That what the records of tapes in reports/known/ call promised is right: by differences, or by the lines beside it.
+"""That what the records of tapes in reports/known/ call documented is right: by differences, or by the lines beside it.
 
-Each record replays what TensorFlow gives instead; tests/properties/test_known_deviations.py runs them.
+Each record replays what TensorFlow gives instead; tests/properties/test_known_tape_defects.py runs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from msgspec.structs import replace
 
-from gradcheck.defects.deviation import Deviation
-from gradcheck.defects.known import deviations
+from gradcheck.defects.known import tape_defects
+from gradcheck.defects.records import TapeDefect
+from gradcheck.defects.tape_program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 from gradcheck.hunt.tapes.interpreter import run
-from gradcheck.hunt.tapes.program import Constant, Derive, Literal, Open, Program, Statement, Structure, Tape
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import sample
 
-RECORDS = {one.name: one for one in deviations(Path(__file__).parents[2] / "reports" / "known")}
+RECORDS = {one.name: one for one in tape_defects(Path(__file__).parents[2] / "reports" / "known")}
 WATCH, TARGET, ZEROS = "tape-watch-while-stopped", "tape-target-and-source", "tape-traced-zeros"
 SCALAR, UNCONNECTED = "tape-batch-jacobian-of-scalar", "tape-batch-jacobian-unconnected"
 
@@ -34,7 +34,7 @@ def given(program: Program) -> Any:
     return part if part is None else part.tolist()
 
 
-def changed(record: Deviation, change: Callable[[Derive], Derive]) -> Program:
+def changed(record: TapeDefect, change: Callable[[Derive], Derive]) -> Program:
     """The program of a record with its last statement, the derivative, changed."""
     *before, derive = record.program.body
     assert isinstance(derive, Derive)
@@ -56,13 +56,13 @@ def test_a_tensor_watched_while_its_tape_is_stopped_has_the_derivative_of_what_w
     point = constant.literal.array()
     estimate = first_difference(sample(lambda points: np.sin(points).sum(axis=1, keepdims=True), point, np.eye(2)))
     assert np.all(estimate.conclusive)
-    assert np.all(np.abs(np.array(record.promised) - estimate.value[:, 0]) <= estimate.bound[:, 0])
+    assert np.all(np.abs(np.array(record.documented) - estimate.value[:, 0]) <= estimate.bound[:, 0])
 
 
 def test_an_unrelated_tape_around_the_same_lines_gives_it() -> None:
     record = RECORDS[WATCH]
     found = given(replace(record.program, body=inside(Tape("unrelated"), record.program.body)))
-    assert found == pytest.approx(record.promised)
+    assert found == pytest.approx(record.documented)
 
 
 def test_a_target_that_is_a_source_has_ones_where_it_is_alone() -> None:
@@ -70,7 +70,7 @@ def test_a_target_that_is_a_source_has_ones_where_it_is_alone() -> None:
     record = RECORDS[TARGET]
     alone = changed(record, lambda derive: replace(derive, targets=Structure("one", ("c",))))
     other = changed(record, lambda derive: replace(derive, targets=Structure("one", ("z",))))
-    assert given(alone) == list(record.promised)  # type: ignore[arg-type]
+    assert given(alone) == list(record.documented)  # type: ignore[arg-type]
     assert given(other) is None
 
 
@@ -85,12 +85,12 @@ def test_the_other_targets_keep_their_gradient() -> None:
 def test_the_same_lines_outside_of_a_function_give_what_is_promised_inside() -> None:
     record = RECORDS[ZEROS]
     assert record.program.traced
-    assert given(replace(record.program, traced=False)) == list(record.promised)  # type: ignore[arg-type]
+    assert given(replace(record.program, traced=False)) == list(record.documented)  # type: ignore[arg-type]
 
 
 def test_jacobian_keeps_to_what_batch_jacobian_is_asked_for() -> None:
     record = RECORDS[UNCONNECTED]
-    assert record.promised == "None"
+    assert record.documented == "None"
     assert given(changed(record, lambda derive: replace(derive, method="jacobian"))) is None
 
 
@@ -98,7 +98,7 @@ def test_a_vector_raises_what_is_promised_for_a_scalar() -> None:
     record = RECORDS[SCALAR]
     vector = changed(record, lambda derive: replace(derive, targets=Structure("one", ("v",))))
     body = (Constant("v", Literal((2,), (1.0, 2.0))), *vector.body)
-    assert type(run(replace(vector, body=body)).raised).__name__ == record.promised
+    assert type(run(replace(vector, body=body)).raised).__name__ == record.documented
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,247 @@
+"""JSON documents that anybody may have made: parsed strictly, checked against a type, refused by place."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from gradcheck import files
+
+MAX_TEXT = 1_000_000
+MAX_WORDS = 50_000
+MAX_ITEMS = 4096
+MAX_DEPTH = 64
+EXACT = 2**53
+T = TypeVar("T")
+
+
+def matching(pattern: str) -> Meta:
+    """The constraint that a whole text matches a pattern; a line's end after it does not count as its end."""
+    return Meta(pattern=rf"^(?:{pattern})(?!\n)$")
+
+
+Real = float | Literal["nan", "inf", "-inf"]
+"""A number; those that JSON does not know are texts."""
+Text = Annotated[str, Meta(min_length=1, max_length=2000)]
+Count = Annotated[int, Meta(ge=0)]
+Identifier = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}")]
+PHRASES = {
+    r"`(array|str)` of length <=": "at most",
+    r"`(array|str)` of length >=": "at least",
+    r"`str` matching regex '\^\(\?:(.*)\)\(\?!\\\\n\)\$'": r"a text like '\1'",
+    r"Number out of range|`float`": "a finite number",
+    "`array`": "a list",
+    "`bool`": "true or false",
+    "`int`": "an integer",
+    "`object`": "an object",
+    "`str`": "a text",
+    "`null`": "null",
+    " <= ([0-9]+)": r" of at most \1",
+    " >= ([0-9]+)": r" of at least \1",
+    " > ([0-9]+)": r" of more than \1",
+}
+"""What msgspec calls the types of JSON and their limits, in the words of a message."""
+if TYPE_CHECKING:
+    Order = int
+else:
+    Order = Literal[1, 2]
+STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+
+
+class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a JSON document: immutable, with typed fields and no others."""
+
+
+class Description(str):
+    """A description of what was given, printed without quotes."""
+
+
+class DocumentError(ValueError):
+    """A document is not what it should be; names the place in it, what was given and what is expected."""
+
+    def __init__(self, place: str, given: object, expected: str) -> None:
+        super().__init__(f"{place}: {_shown(given)} was given; expected {expected}")
+        self.place, self.given, self.expected = place, given, expected
+
+    def below(self, place: str) -> DocumentError:
+        """The same of a part that stands at a place of a larger document."""
+        return DocumentError(place + self.place.removeprefix("$"), self.given, self.expected)
+
+
+def parse(text: str) -> Any:
+    """Strict JSON of at most a million characters: no NaN, no Infinity, no name twice in an object, no endless nesting.
+
+    Raises DocumentError.
+    """
+    if len(text) > MAX_TEXT:
+        raise DocumentError("$", Description(f"a text of {len(text)} characters"), f"at most {MAX_TEXT}")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
+    except DocumentError:
+        raise
+    except RecursionError:
+        raise DocumentError("$", Description("deep nesting"), f"at most {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        raise DocumentError("$", Description(f"a text that is not JSON ({error})"), "JSON") from None
+
+
+def convert(data: Any, kind: type[T]) -> T:
+    """The typed document of parsed JSON; `kind` is a Document, or a union of some.
+
+    Nothing is converted from one type to another, and nothing is executed. Raises DocumentError for another type, an
+    unknown or missing field, a number that float64 does not hold exactly, and texts, lists and nesting beyond all use.
+
+    >>> class Pair(Document):
+    ...     left: int
+    ...     right: int
+    >>> convert({"left": 1, "right": 2}, Pair)
+    Pair(left=1, right=2)
+    >>> convert({"left": 1, "right": "2"}, Pair)
+    Traceback (most recent call last):
+    gradcheck.documents.DocumentError: $.right: '2' was given; expected an integer
+    """
+    tag = kind.__struct_config__.tag_field if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+    try:
+        if tag is not None and isinstance(data, dict) and tag not in data:
+            raise msgspec.ValidationError(f"Object missing required field `{tag}`")
+        made = msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, data, kind) from None
+    except RecursionError:
+        raise DocumentError("$", Description("deep nesting"), f"at most {MAX_DEPTH} levels") from None
+    _limit(data, "$")
+    return made
+
+
+def read(path: Path, kind: type[T]) -> T:
+    """The document in a file; raises FileRefusedError, or DocumentError, whose message begins with the file."""
+    return convert(parse(files.read(path, MAX_TEXT)), kind)
+
+
+def plain(document: Any) -> Any:
+    """A document, or a record of any kind, as dictionaries, lists, numbers and texts, as `convert` takes it.
+
+    >>> plain((1.0, math.inf))
+    [1.0, 'inf']
+    """
+    return _without_special(msgspec.to_builtins(document))
+
+
+def to_text(document: Any) -> str:
+    """The same as the text of a file."""
+    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _without_special(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _without_special(value) for name, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_without_special(value) for value in data]
+    return repr(data) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _limit(data: Any, place: str, depth: int = 0) -> None:
+    """Raises DocumentError for what no type rules out."""
+    if isinstance(data, str):
+        if len(data) > MAX_WORDS:
+            raise DocumentError(place, Description(f"a text of {len(data)} characters"), f"at most {MAX_WORDS}")
+        if not data.isascii() and any("\ud800" <= letter <= "\udfff" for letter in data):
+            raise DocumentError(place, data, "a text without halves of characters")
+    elif isinstance(data, (dict, list)):
+        if len(data) > MAX_ITEMS or depth > MAX_DEPTH:
+            limit = f"at most {MAX_ITEMS} items, nested at most {MAX_DEPTH} deep"
+            raise DocumentError(place, Description(f"a list of {len(data)}"), limit)
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            _limit(key, place)
+            _limit(value, f"{place}.{ascii(key)[1:-1][:80]}" if isinstance(key, str) else f"{place}[{key}]", depth + 1)
+    elif isinstance(data, float) and not math.isfinite(data):
+        raise DocumentError(place, data, "a finite number")
+    elif isinstance(data, int) and abs(data) > EXACT:
+        raise DocumentError(place, data, "an integer that float64 holds exactly")
+
+
+def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentError:
+    """What msgspec complains of, with what was given at the place, and with the choices there."""
+    told, _, at = str(error).partition(" - at `")
+    place = at.removeprefix("key` in `").rstrip("`") or "$"
+    cause = error.__cause__
+    if isinstance(cause, DocumentError):
+        return cause.below(place)
+    steps = [name or int(number) for name, number in STEP.findall(place)]
+    given, schemas = _walk(data, steps, kind)
+    if "[...]" in place:
+        given = Description("something else")
+    name = re.fullmatch(r"Object (?:missing required|contains unknown) field `(.*)`", told, re.DOTALL)
+    if name and " missing " in told:
+        needed = [one for schema in schemas[:1] for one in schema.get("required", ())]
+        return DocumentError(place, Description(f"an object without {name[1]!r}"), f"all of {', '.join(needed)}")
+    if name:
+        known = [one for schema in schemas[:1] for one in schema.get("properties", ())]
+        return DocumentError(place, Description(f"the name {_shown(name[1])}"), f"only {', '.join(known)}")
+    if told.startswith("Invalid") or (schemas and all("enum" in schema for schema in schemas)):
+        choices = [str(choice) for schema in schemas for choice in schema.get("enum", ())]
+        number = "a finite number, or " if any(schema.get("type") == "number" for schema in schemas) else ""
+        return DocumentError(place, given, f"{number}one of {', '.join(choices)}")
+    if isinstance(given, (str, list)) and " of length " in told:
+        given = Description(
+            f"{f'a text of {len(given)} characters' if isinstance(given, str) else f'a list of {len(given)}'}"
+        )
+    expected = told.removeprefix("Expected ").partition(", got ")[0].replace(" | ", "` or `")
+    for phrase, meaning in PHRASES.items():
+        expected = re.sub(phrase, meaning, expected)
+    return DocumentError(place, given, expected)
+
+
+def _walk(data: Any, steps: list[str | int], kind: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """What is given at a place, and the JSON Schemas that it may follow."""
+    (schema,), named = msgspec.json.schema_components([kind], ref_template="{name}")
+    schemas = list(_options(schema, named, data))
+    for step in steps:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        inner = [one["properties"].get(step) for one in schemas if "properties" in one] if isinstance(step, str) else []
+        inner += [one["items"] for one in schemas if one.get("items")] if isinstance(step, int) else []
+        schemas = [option for one in inner if one is not None for option in _options(one, named, data)]
+    return data, schemas
+
+
+def _options(schema: dict[str, Any], named: dict[str, Any], data: Any) -> Iterator[dict[str, Any]]:
+    """The alternatives of a schema; where a field of the data chooses one of them, that one alone."""
+    if "$ref" in schema:
+        yield from _options(named[schema["$ref"]], named, data)
+    elif "anyOf" in schema:
+        chooser = schema.get("discriminator", {"propertyName": "", "mapping": {}})
+        tag = data.get(chooser["propertyName"]) if isinstance(data, dict) else None
+        chosen = chooser["mapping"].get(tag) if isinstance(tag, str) else None
+        for option in schema["anyOf"] if chosen is None else [{"$ref": chosen}]:
+            yield from _options(option, named, data)
+    else:
+        yield schema
+
+
+def _refuse_constant(name: str) -> Any:
+    raise DocumentError("$", name, "finite numbers only")
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = _shown(sorted(name for name, _ in pairs))
+        raise DocumentError("$", Description(f"an object that names {names}"), "each name once")
+    return found
+
+
+def _shown(given: object) -> str:
+    if isinstance(given, Description):
+        return given
+    text = ascii(given) if not isinstance(given, (dict, list)) else f"a {type(given).__name__} of {len(given)}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

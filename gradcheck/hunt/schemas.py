@@ -1,0 +1,46 @@
+"""The JSON Schemas of all documents; `python -m gradcheck.hunt.schemas` writes them to reports/schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gradcheck import files
+from gradcheck.defects.graph_document import GraphDocument
+from gradcheck.defects.records import Defect, TapeDefect
+from gradcheck.defects.tape_program import Program
+from gradcheck.hunt.coverage import CoverageCounts
+from gradcheck.hunt.events import Event
+from gradcheck.hunt.report.json_report import Report
+
+DOCUMENTS: dict[str, Any] = {
+    "coverage": CoverageCounts,
+    "event": Event,
+    "graph": GraphDocument,
+    "known-defect": Defect,
+    "known-tape-defect": TapeDefect,
+    "report": Report,
+    "tape-program": Program,
+}
+"""The types of documents, by the names of their schemas' files."""
+FOLDER = Path("reports", "schemas")
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema of a document, as its file holds it."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"gradcheck {name.replace('-', ' ')}"}
+    return json.dumps({**head, **msgspec.json.schema(DOCUMENTS[name])}, indent=2) + "\n"
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Writes all schemas; raises OSError where they cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in DOCUMENTS:
+        files.replace(folder / f"{name}.json", schema_text(name))
+
+
+if __name__ == "__main__":
+    write()

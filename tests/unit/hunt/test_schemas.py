@@ -1,0 +1,68 @@
+"""The published schemas are those of the code, and what is written, here and in reports/known, is read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck import documents
+from gradcheck.defects.graph_document import GraphDocument
+from gradcheck.documents import Document
+from gradcheck.hunt import schemas
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_json import to_json
+from gradcheck.hunt.report.json_report import RECORDS
+
+REPORTS = Path(__file__).parents[3] / "reports"
+KNOWN = sorted((REPORTS / "known").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", schemas.DOCUMENTS)
+def test_a_published_schema_is_current(name: str) -> None:
+    published = (REPORTS / "schemas" / f"{name}.json").read_text(encoding="utf-8")
+    assert published == schemas.schema_text(name), "run python -m gradcheck.hunt.schemas"
+
+
+def test_no_other_schema_is_published_and_the_readme_links_to_each(tmp_path: Path) -> None:
+    schemas.write(tmp_path)
+    published = sorted(path.name for path in (REPORTS / "schemas").iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == published
+    readme = (REPORTS / "README.md").read_text(encoding="utf-8")
+    assert all(f"](schemas/{name})" in readme for name in published)
+
+
+@pytest.mark.parametrize("path", KNOWN, ids=lambda path: path.stem)
+def test_every_known_defect_is_a_document_and_nothing_is_lost(path: Path) -> None:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    kind = {schemas.DOCUMENTS[name].__struct_config__.tag: name for name in ("known-defect", "known-tape-defect")}
+    document: Any = documents.convert(data, schemas.DOCUMENTS[kind[data["format"]]])
+    assert same(data, documents.plain(document))
+    assert documents.convert(documents.plain(document), type(document)) == document
+
+
+def test_a_graph_as_it_was_written_before_the_schemas_is_read() -> None:
+    graph = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
+    data = {"format": "gradcheck graph", "version": 1, **{name: to_json(graph)[name] for name in ("inputs", "nodes")}}
+    assert documents.plain(documents.convert(data, GraphDocument)) == data == to_json(graph)
+
+
+@pytest.mark.parametrize(("document", "record"), RECORDS.items(), ids=lambda one: one.__name__)
+def test_the_documents_of_records_have_their_fields(document: type[Document], record: Any) -> None:
+    assert list(document.__struct_fields__) == [field.name for field in dataclasses.fields(record)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether all that one document says, the other says, too, to the bit; what it leaves out may have a default."""
+    if isinstance(one, dict):
+        return all(name in other and same(value, other[name]) for name, value in one.items() if not usual(name, value))
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return (repr(one), one) == (repr(other), other) or (type(one) is int and one == other)
+
+
+def usual(name: str, value: Any) -> bool:
+    return (name, value) in (("elements", "all"), ("argument", 0), ("along", None))
