@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gradcheck import runtime
 from gradcheck.hunt.commands import known_list, merge_runs, replay_findings, show_coverage
-from gradcheck.hunt.commands.answer import Answer, CommandError, printable
+from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, printable
 
 ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
 EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runtime.set_environment()
     options = parser().parse_args(arguments)
     try:
-        output: Answer = options.run(options)
+        output: CommandOutput = options.run(options)
     except CommandError as error:
-        output = Answer("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
+        output = CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
         print(f"{options.prog}: error: {printable(str(error))}", file=sys.stderr)
         if options.json:
             print(output.json)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gradcheck import files
 from gradcheck.hunt.commands import runs
-from gradcheck.hunt.commands.answer import Answer, CommandError, subcommand, tensorflow
+from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, subcommand, tensorflow
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
 from gradcheck.hunt.report.run import HuntRun
@@ -44,7 +44,7 @@ def add(commands: Any) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandOutput:
     """Merges the folders that are named."""
     into: Path = options.into
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> Answer:
         "into": str(into),
         "files": [path.relative_to(into).as_posix() for path in written],
         "findings": [
-            {**one, "name": report.discovery.name}
+            {**one, "name": report.finding.name}
             for one, report in zip(runs.findings(merged), merged.findings, strict=True)
         ],
         "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.crashes],
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> Answer:
         "remarks": remarks,
     }
     step = f"python -m gradcheck {'replay' if merged.findings else 'coverage'} {shlex.quote(str(into))}"
-    return Answer("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
+    return CommandOutput("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
 
 
 def _lines(merged: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def _refuse_forged(merged: HuntRun) -> None:
     tensorflow()
     from gradcheck.hunt.recheck import output_of
 
-    for found in (report.discovery for report in merged.findings):
+    for found in (report.finding for report in merged.findings):
         try:
             output_of(found)
         except Exception as error:
@@ -123,7 +123,7 @@ def _written(merged: HuntRun, into: Path) -> list[Path]:
     from gradcheck.hunt.report.writer import write, write_run
 
     into.mkdir(parents=True, exist_ok=True)
-    paths = [path for report in merged.findings for path in write(report.discovery, into, report.confirmation)]
+    paths = [path for report in merged.findings for path in write(report.finding, into, report.confirmation)]
     paths += write_run(merged, into, runs.left_out())
     (into / EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in merged.events())
