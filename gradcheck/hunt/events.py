@@ -325,25 +325,25 @@ class Journal:
             self._file = None
 
 
-def journal(asked: RunConfiguration, worker: str) -> Journal:
+def journal(configuration: RunConfiguration, worker: str) -> Journal:
     """The journal of a process of a run."""
 
     def started() -> Started:
-        return _of_another(asked) or Started(
-            environment.current(asked.seed),
+        return _of_another(configuration) or Started(
+            environment.current(configuration.seed),
             profile=settings.get_current_profile_name(),
-            seed=asked.seed,
-            shard=str(asked.shard),
-            operations=asked.operations or (),
-            budget_minutes=asked.minutes,
+            seed=configuration.seed,
+            shard=str(configuration.shard),
+            operations=configuration.operations or (),
+            budget_minutes=configuration.minutes,
         )
 
-    return Journal(asked.events, f"{asked.name}-{worker}", started)
+    return Journal(configuration.events, f"{configuration.name}-{worker}", started)
 
 
-def _of_another(asked: RunConfiguration) -> Started | None:
+def _of_another(configuration: RunConfiguration) -> Started | None:
     """What another process of the run has written: a controller need not import TensorFlow to say the same."""
-    for path in sorted(asked.events.glob(asked.pattern)):
+    for path in sorted(configuration.events.glob(configuration.pattern)):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             first = from_line(file.readline().rstrip("\n"))
             if isinstance(first, Started):
