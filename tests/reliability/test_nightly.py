@@ -47,6 +47,13 @@ def nightly() -> ModuleType:
     return module
 
 
+def test_the_tests_of_a_night_are_there(nightly: ModuleType) -> None:
+    """With workers, pytest does not complain of a file that is missing: it runs nothing."""
+    for test in nightly.TESTS:
+        path, _, function = test.partition("::")
+        assert f"def {function}" in (ROOT / path).read_text()
+
+
 @dataclass
 class Rounds:
     """Rounds of pytest that take so many seconds, unless they are interrupted before, and end with these codes."""

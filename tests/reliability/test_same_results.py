@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from gradcheck.hunt.report.run import HuntRun, read
 from tests.reliability.conftest import TWO, Suite
