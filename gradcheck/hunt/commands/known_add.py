@@ -229,7 +229,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
 
 def _report(path: Path) -> GraphFinding:
     try:
-        return json_report.read(path).discovery
+        return json_report.read(path).finding
     except (ValueError, OSError) as error:
         shown = str(error).removeprefix(f"{path}: ").removeprefix("not a report of this project: ")
         raise CommandError(f"{path}: not a report of this project: {shown}; name a finding's JSON") from None
