@@ -61,7 +61,7 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
             direction=tuple(map(to_tensor, found.direction)),
             right=tuple(part or () for part in _right(found, words.right)),
             source=words.source,
-            given=taken(found),
+            given=taken(found.example),
             regions=(_region(found, wide),),
             releases=Releases(release.partition("-")[0], None),
             upstream=words.upstream,
@@ -102,8 +102,8 @@ def _refuse_right(found: GraphFinding) -> None:
     from gradcheck.hunt.recheck import of_report
 
     seen = of_report(found)
-    if seen.state is State.CANNOT_RUN:
-        raise CommandError(f"{found.name}: cannot run: {seen.message}; correct the report first")
+    if seen.state is State.CANNOT_TELL:
+        raise CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
     if seen.state is State.FIXED:
         raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
 
@@ -133,7 +133,7 @@ def _right(found: GraphFinding, given: Values | None) -> Values:
 
     from gradcheck.hunt.derivative import STEP, close, differences, values
 
-    one, other = (values(differences(found, step=step)) for step in (STEP, STEP / 4))
+    one, other = (values(differences(found.example, step=step)) for step in (STEP, STEP / 4))
     told = [list(part or ()) for part in one]
     if given is not None:
         if not close(given, one, CLOSE):

@@ -112,7 +112,7 @@ def _refuse_forged(whole: HuntRun) -> None:
 
     for found in (report.discovery for report in whole.findings):
         try:
-            output_of(found)
+            output_of(found.example)
         except Exception as error:
             told = f"{type(error).__name__}: {error}".split("\n")[0]
             raise CommandError(f"the finding {found.name} cannot run ({told}); take its event away") from None

@@ -32,14 +32,13 @@ is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
 highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
-CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
+CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {
     RerunOutcome.CRASHED: State.STILL,
     RerunOutcome.HUNG: State.STILL,
     RerunOutcome.ENDED: State.FIXED,
-    RerunOutcome.NOT_RUN: State.CANNOT_RUN,
+    RerunOutcome.NOT_RUN: State.CANNOT_TELL,
 }
-NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def add(commands: Any) -> None:
         commands,
         "replay",
         run,
-        about="take the derivatives of findings again: still wrong, fixed, or cannot run",
+        about="take the derivatives of findings again: still wrong, fixed, or cannot tell",
         more=MORE,
         example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
     )
@@ -93,7 +92,7 @@ def run(asked: argparse.Namespace) -> Answer:
     seen = [_replayed(path, defects, release) for path in paths]
     seen += [_stopped(place, one, asked.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
-    total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
+    total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
     rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
     return Answer(
         "replay",
@@ -101,10 +100,10 @@ def run(asked: argparse.Namespace) -> Answer:
         {
             "tensorflow": release,
             "findings": [asdict(one) for one in seen],
-            "counts": {n: counts[n] for n in NAMES.values()},
+            "counts": {state: counts[state] for state in (State.STILL, State.FIXED, State.CANNOT_TELL)},
         },
         _next(seen),
-        max(CODES[state] for state, name in NAMES.items() if counts[name]),
+        max(CODES[state] for state in State if counts[state]),
     )
 
 
@@ -124,7 +123,7 @@ def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
         again = rerun(recorder.path, limit)
         recorder.remove()
     return Replayed(
-        str(place), NAMES[RERUNS[again.outcome]], again.message, one.kind, one.name, one.operation, one.order, one.kind
+        str(place), RERUNS[again.outcome], again.message, one.kind, one.name, one.operation, one.order, one.kind
     )
 
 
@@ -151,7 +150,7 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
         known_graphs.check(found)
     except (ValueError, OSError) as error:
         told = str(error).removeprefix(f"{path}: ")
-        return Replayed(str(path), NAMES[State.CANNOT_RUN], told)
+        return Replayed(str(path), State.CANNOT_TELL, told)
     return _known(path, found, release)
 
 
@@ -161,7 +160,7 @@ def _known(path: Path, found: Known, release: str) -> Replayed:
     seen, name = of_known(found), found.name if found.covers(release) else None
     if isinstance(found, Defect):
         return _told(path, seen, "known", found, found.kind, name)
-    state, kind = NAMES[seen.state], found.kind
+    state, kind = seen.state, found.kind
     return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
 
 
@@ -170,7 +169,7 @@ def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Repla
     from gradcheck.hunt.recheck import of_report
 
     seen, match = of_report(found), None
-    if seen.state is not State.CANNOT_RUN:
+    if seen.state is not State.CANNOT_TELL:
         # The values in the file are whatever somebody wrote; those of the graph are not.
         values = tuple(literal(value) for value in admit(found.graph))
         match = known_graphs.match(replace(found, values=values), defects=defects)
@@ -182,7 +181,7 @@ def _told(
 ) -> Replayed:
     return Replayed(
         str(path),
-        NAMES[seen.state],
+        seen.state,
         seen.message,
         source,
         found.name,
@@ -199,20 +198,20 @@ def _message(one: Replayed) -> str:
 
 
 def _next(seen: Sequence[Replayed]) -> str:
-    """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
+    """The most useful step: a fixed defect first, then a new one, then one that cannot be told."""
     for one in seen:
-        if one.state == NAMES[State.FIXED] and one.source == "known" and one.known is not None:
+        if one.state == State.FIXED and one.source == "known" and one.known is not None:
             return f"python -m gradcheck known fixed {one.name}"
     for one in seen:
-        if one.state == NAMES[State.STILL] and one.source == "report" and one.known is None:
+        if one.state == State.STILL and one.source == "report" and one.known is None:
             return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
     for one in seen:
-        if one.state == NAMES[State.STILL] and one.source in ("crash", "hang"):
+        if one.state == State.STILL and one.source in ("crash", "hang"):
             return runs.hunt([str(one.operation)])
     for one in seen:
-        if one.state == NAMES[State.CANNOT_RUN]:
+        if one.state == State.CANNOT_TELL:
             return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"
     for one in seen:
-        if one.state == NAMES[State.FIXED] and one.source in ("report", "known"):
+        if one.state == State.FIXED and one.source in ("report", "known"):
             return f"rm {shlex.quote(one.file)}"
     return "python -m gradcheck known list"
