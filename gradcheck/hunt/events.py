@@ -1,4 +1,4 @@
-"""What a run says as it goes, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
+"""The events of a run, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
 
 A line is at most 1,000,000 characters of strict JSON. Reading takes nothing but the structs below, executes nothing and
 imports no TensorFlow.
@@ -337,7 +337,7 @@ def journal(asked: RunConfiguration, worker: str) -> Journal:
 
 
 def _of_another(asked: RunConfiguration) -> Started | None:
-    """What another process of the run has written: a controller need not import TensorFlow to say the same."""
+    """The first line of another process of the run: a controller need not import TensorFlow to write the same."""
     for path in sorted(asked.events.glob(asked.pattern)):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             first = from_line(file.readline().rstrip("\n"))

@@ -1,4 +1,4 @@
-"""A known defect from a finding: what the report says, what TensorFlow gives, what differences say is right."""
+"""A known defect from a finding: what the report says, what TensorFlow gives, what finite differences give."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLOSE = 1e-5
 
 @dataclass(frozen=True)
 class DefectWording:
-    """What only a person can say of a defect; `right` is None where finite differences are to say it."""
+    """What only a person knows of a defect; `right` is None where finite differences are to give it."""
 
     name: str
     title: str
@@ -98,7 +98,6 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
 
 def _refuse_right(found: GraphFinding) -> None:
-
     from gradcheck.hunt.recheck import of_report
 
     seen = of_report(found)
@@ -176,7 +175,7 @@ def add(commands: Any) -> None:
         commands,
         "add",
         run,
-        about="make a known defect of a finding that somebody has looked at",
+        about="make a known defect of a finding that has been triaged",
         more=MORE,
         example='python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" '
         '--source "By hand: ..."',
@@ -224,8 +223,7 @@ def _report(path: Path) -> GraphFinding:
     try:
         return json_report.read(path).discovery
     except (ValueError, OSError) as error:
-        told = str(error).removeprefix(f"{path}: ").removeprefix("not a report of this project: ")
-        raise CommandError(f"{path}: not a report of this project: {told}; name a finding's JSON") from None
+        raise CommandError(f"{error}; name a finding's JSON") from None
 
 
 def _new(folder: Path, name: str) -> Path:

@@ -144,7 +144,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     try:
-        found: Known | Report = documents.read(path, Known | Report)  # type: ignore[arg-type]  # a union is no type
+        found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if isinstance(found, Report):
             return _report(path, found.discovery, defects)
         known_graphs.check(found)
