@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gradcheck import runtime
 from gradcheck.hunt.commands import known_list, merge_runs, replay_findings, show_coverage
-from gradcheck.hunt.commands.answer import Answer, CommandError, printable
+from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, printable
 
 ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
 EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
@@ -20,17 +20,17 @@ example:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; 2 where it cannot do what was asked."""
     runtime.set_environment()
-    asked = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        answer: Answer = asked.run(asked)
+        output: CommandOutput = options.run(options)
     except CommandError as error:
-        answer = Answer("error", (), {"error": str(error)}, f"{asked.prog} --help", 2)
-        print(f"{asked.prog}: error: {printable(str(error))}", file=sys.stderr)
-        if asked.json:
-            print(answer.json)
-        return answer.code
-    print(answer.json if asked.json else answer.text)
-    return answer.code
+        output = CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
+        print(f"{options.prog}: error: {printable(str(error))}", file=sys.stderr)
+        if options.json:
+            print(output.json)
+        return output.code
+    print(output.json if options.json else output.text)
+    return output.code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ LARGEST, SMALLEST = 1e10, 1e-10
 @dataclass(frozen=True, eq=False)
 class Position:
     """A literal or a node, with its value. `ancestors` and `kinks` are bit sets of the positions it depends on, itself
-    included: all of them, and those that stand on a kink; `singular` says that one has an infinite derivative.
+    included: all of them, and those at a kink; `singular`: one of them has an infinite derivative.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Position:
 
     @property
     def composed(self) -> bool:
-        """Whether more than one node before this position stands on a kink, or a singular one does."""
+        """Whether more than one node up to this position is at a kink, or one at a singular point."""
         return self.singular or self.kinks.bit_count() > 1
 
 
@@ -47,7 +47,7 @@ class Draft:
     """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
 
     `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
-    `composed` says whether a second node on a kink is welcome. `refusals` counts the nodes that were not taken;
+    `composed` admits a second node at a kink. `refusals` counts the nodes that were not taken;
     `operations` is the bit set of the positions that are nodes.
     """
 

@@ -82,8 +82,8 @@ def graphs(
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
     be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
-    `known(op, attributes, argument values, order, operations that made them)`; a node for which it answers with a name
-    is not generated.
+    `known(op, attributes, argument values, order, operations that made them)`; a node for which it returns a name is
+    not generated.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
 
@@ -153,7 +153,7 @@ class Growth:
     draft: Draft
 
     def more(self, odds: int = MORE) -> bool:
-        """The continue flag, which says stop once in `odds` times."""
+        """The continue flag, which is off once in `odds` times."""
         return index(self.draw, odds) > 0
 
     def prefix(self, containing: str, max_nodes: int) -> Position | None:

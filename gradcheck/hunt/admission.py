@@ -22,13 +22,13 @@ class AdmissionError(ValueError):
 
 
 def admit(graph: Graph, before: Callable[[int, Node], None] | None = None) -> list[Array]:
-    """The values at all positions, computed node by node; `before` is told of each position before it runs.
+    """The values at all positions, computed node by node; `before` is called with each position before it runs.
 
     Raises AdmissionError where an argument has a shape or a dtype that its operation does not take, an attribute a
     value that is not offered, or a value more than 4,096 elements: an attribute such as `multiples` could else fill
     the memory. What an operation raises is raised.
 
-    >>> from gradcheck.graphs.graph import Input
+    >>> from gradcheck.hunt.graph import Input
     >>> [value.tolist() for value in admit(Graph((Input((2,), (1.0, 2.0)),), (Node.of("square", 0),)))]
     [[1.0, 2.0], [1.0, 4.0]]
     """
@@ -69,7 +69,7 @@ def _refuse_attributes(place: str, node: Node, shapes: Sequence[tuple[int, ...]]
         raise AdmissionError(f"{place}: attributes {sorted(given)} were given; expected {sorted(offered)}")
     for name, value in given.items():
         if not _offers(offered[name], value):
-            raise AdmissionError(f"{place}: {name} was {ascii(value)[:80]}; expected {_told(offered[name])}")
+            raise AdmissionError(f"{place}: {name} was {ascii(value)[:80]}; expected {_described(offered[name])}")
 
 
 def _offers(attribute: Attribute, value: Any) -> bool:
@@ -91,7 +91,7 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _told(attribute: Attribute) -> str:
+def _described(attribute: Attribute) -> str:
     if isinstance(attribute, Choice):
         return f"one of {', '.join(repr(value) for value in attribute.values[:8])}"
     kinds = [word for word, holds in (("distinct", attribute.distinct), ("sorted", attribute.sorted)) if holds]

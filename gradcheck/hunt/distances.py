@@ -13,21 +13,6 @@ import numpy as np
 
 from gradcheck.hunt.opspec import Array, Distances
 
-__all__ = [
-    "at",
-    "at_integers",
-    "at_zero",
-    "between",
-    "gaps_of_eigenvalues",
-    "gaps_of_singular_values",
-    "norms",
-    "second_at_zero",
-    "ties",
-    "ties_of_largest",
-    "ties_of_smallest",
-    "ties_within",
-]
-
 
 def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
     """The elements of the first argument are to stay away from 0."""

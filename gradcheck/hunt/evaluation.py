@@ -16,6 +16,8 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.opspec import FIELD, Form, OpSpec, attribute_names
 
+Array = np.ndarray[Any, Any]
+
 
 @cache
 def compiled(form: Form, arity: int) -> Callable[..., Any]:
@@ -88,30 +90,35 @@ def forward(
 
     The inputs are tensors of the shapes and dtypes that the graph's literals have. What an operation raises is raised.
     """
-    values = list(inputs)
-    for position, node in graph.positions():
-        spec = CATALOGUE[node.op]
-        value = single(spec, reference=reference)(*_arguments(values, position, node, perturbation), **node.attributes)
-        values.append(value if perturbation is None else perturbation.of(position, value, _unit(spec, reference)))
-    return values
-
-
-def values_of(graph: Graph) -> list[np.ndarray[Any, Any]]:
-    """The values at all positions of the graph, at its literal inputs."""
-    return [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+    return _evaluated(graph, inputs, single, reference, perturbation)
 
 
 def forward_points(
     graph: Graph, inputs: Sequence[Any], *, reference: bool = True, perturbation: RandomPerturbation | None = None
 ) -> list[Any]:
     """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
+    return _evaluated(graph, inputs, over_points, reference, perturbation)
+
+
+def values_of(graph: Graph) -> list[Array]:
+    """The values at all positions of the graph, at its literal inputs."""
+    return [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
+
+
+def _evaluated(
+    graph: Graph,
+    inputs: Sequence[Any],
+    callable_of: Callable[..., Callable[..., Any]],
+    reference: bool,
+    perturbation: RandomPerturbation | None,
+) -> list[Any]:
     values = list(inputs)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
         arguments = _arguments(values, position, node, perturbation)
-        if spec.broadcasts:
+        if callable_of is over_points and spec.broadcasts:
             arguments = _aligned(arguments)
-        value = over_points(spec, reference=reference)(*arguments, **node.attributes)
+        value = callable_of(spec, reference=reference)(*arguments, **node.attributes)
         values.append(value if perturbation is None else perturbation.of(position, value, _unit(spec, reference)))
     return values
 
@@ -138,9 +145,6 @@ def _aligned(arguments: list[Any]) -> list[Any]:
         else tf.reshape(argument, [argument.shape[0], *[1] * (rank - len(argument.shape)), *argument.shape[1:]])
         for argument in arguments
     ]
-
-
-Array = np.ndarray[Any, Any]
 
 
 class TapedEvaluation:

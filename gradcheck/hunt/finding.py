@@ -123,6 +123,11 @@ class GraphFinding:
         return f"{words[:80].strip('-')}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
 
     @property
+    def where(self) -> str:
+        """What is special about the culprit's arguments, in parentheses; nothing if nothing is."""
+        return "" if self.description == "none" else f" ({self.description})"
+
+    @property
     def taken(self) -> Mode:
         """How the derivative was taken."""
         return Mode(self.path, self.mode)
@@ -140,7 +145,7 @@ class GraphFinding:
             self.order,
             self.cotangent,
             self.direction or None,
-            title=f"{self.culprit}: {self.findings[0].kind} at order {self.order} ({self.description}).",
+            title=f"{self.culprit}: {self.findings[0].kind} at order {self.order}{self.where}.",
             one_sided=self.findings[0].kind is Kind.SUBDIFFERENTIAL,
             mode=self.taken,
         )

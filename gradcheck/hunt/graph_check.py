@@ -110,10 +110,10 @@ class GraphCheck:
         if self.empty:
             return OrderCheck(OrderResult(order=order, verdict=Verdict.AGREE, notes=("no elements: agrees trivially",)))
         if self.nonsmooth_nodes.composed:
-            note = "more than one node stands on a kink, or on a singular point"
+            note = "more than one node is at a kink, or one at a singular point"
             return OrderCheck(undecided(order, Reason.COMPOSED_KINK, note))
         if order == 2 and not self.nonsmooth_nodes.twice_differentiable:
-            return OrderCheck(undecided(order, Reason.HIGHER_KINK, "a node stands where it has no second derivative"))
+            return OrderCheck(undecided(order, Reason.HIGHER_KINK, "a node has no second derivative at its arguments"))
         try:
             return self._first() if order == 1 else self._second()
         except DerivativeRaisedError as error:
@@ -148,7 +148,7 @@ class GraphCheck:
         check = _summary(1, problem, tables)
         if self.nonsmooth_nodes.kinked_elements > 1 and check.result.verdict == Verdict.MISMATCH:
             # Several elements of one node at their kinks compose like several nodes do.
-            return OrderCheck(undecided(1, Reason.COMPOSED_KINK, "more than one element of a node stands on a kink"))
+            return OrderCheck(undecided(1, Reason.COMPOSED_KINK, "more than one element of a node is at a kink"))
         return check
 
     def _second(self) -> OrderCheck:

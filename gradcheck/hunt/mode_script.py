@@ -131,6 +131,6 @@ TRACED = "function = tf.function(function, autograph=False)"
 
 
 def derivative(mode: Mode, order: int) -> list[str]:
-    """The parts that define `autodiff()` in a mode, once `function`, `objective` and `w` stand."""
+    """The parts that define `autodiff()` in a mode, behind the definitions of `function`, `objective` and `w`."""
     before = [TRACED] if mode.mode == AROUND else []
     return [*before, *PATHS[mode.path, order], RUN.format(run=RUNS[mode.mode])]

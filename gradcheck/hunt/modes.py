@@ -23,7 +23,7 @@ VALUES = 1e-4
 """Values of a function that differ by more are those of another function, and no matter of its derivative."""
 
 KEPT = (Kind.RAISES, Kind.SHAPE)
-"""Kinds that say more than that modes disagree."""
+"""Kinds that are kept: they are more than a disagreement of modes."""
 
 
 def check_in_mode(check: GraphCheck, order: int) -> tuple[Mode, OrderCheck]:

@@ -327,7 +327,7 @@ def _verdict(graph: Graph, order: int, one_sided: bool) -> str:
         rounding = max(rounding, 1e-5)
     return VERDICT.format(
         what="the gradient" if order == 1 else "the Hessian times the direction",
-        against="one-sided slopes" if one_sided else "differences",
+        against="one-sided slopes" if one_sided else "finite differences",
         compare=COMPARE[one_sided].strip(),
         rtol=repr(rounding),
     )

@@ -15,27 +15,9 @@ from gradcheck.hunt.opspec import unary
 Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
 Rule: TypeAlias = Callable[[Shape], Shapes]
 
-__all__ = [
-    "Rule",
-    "Shapes",
-    "alike",
-    "broadcasting",
-    "matmul",
-    "matrix",
-    "nonempty",
-    "nonempty_matrix",
-    "of_rank",
-    "only_if",
-    "ranked",
-    "square",
-    "unary",
-    "vector",
-    "with_vector",
-]
 
-
-def only_if(condition: Callable[[Shape], bool], rule: Rule = unary) -> Rule:
-    """The rule, for the first shapes that meet the condition.
+def only_if(condition: Callable[[Shape], object], rule: Rule = unary) -> Rule:
+    """The rule, for the first shapes that meet the condition, which may be a rule itself.
 
     >>> only_if(lambda shape: shape[-1:] == (3,))((2, 3))
     [((2, 3),)]
@@ -77,11 +59,6 @@ def vector(shape: Shape) -> Shapes:
     return [(shape,)] if shape and all(shape) else []
 
 
-def matrix(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more."""
-    return [(shape,)] if len(shape) >= 2 else []
-
-
 def nonempty_matrix(shape: Shape) -> Shapes:
     """One argument of rank 2 or more, without a dimension of size 0."""
     return [(shape,)] if len(shape) >= 2 and all(shape) else []
@@ -99,11 +76,6 @@ def of_rank(*ranks: int) -> Rule:
         return [(shape,)] if len(shape) in ranks and all(shape) else []
 
     return rule
-
-
-def with_vector(shape: Shape) -> Shapes:
-    """A tensor of rank 1 or more, and a vector as long as its last dimension."""
-    return [(shape, shape[-1:])] if shape and shape[-1] else []
 
 
 def matmul(shape: Shape) -> Shapes:

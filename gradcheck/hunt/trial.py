@@ -44,12 +44,12 @@ class Trial:
 
     @property
     def kinks(self) -> int:
-        """How many nodes stand on a kink."""
+        """How many nodes are at a kink."""
         return len(self.nonsmooth_nodes.kinks)
 
     @property
     def singular(self) -> bool:
-        """Whether a node stands on a singular point."""
+        """Whether a node is at a singular point."""
         return bool(self.nonsmooth_nodes.singular)
 
     @property
@@ -69,9 +69,9 @@ def run(
 ) -> Trial:
     """Check a graph's derivatives at its literal inputs, as taken in a mode.
 
-    No node on a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
+    No node at a kink: <w, y> for a fixed random cotangent w, against every coordinate (order 1) and along one direction
     (order 2). One: the subgradient test, output by output, and no second order. More, or a singular point: a
-    convention, not checked. The coordinates `weights` and `vector` stand in for the random cotangent and direction.
+    convention, not checked. The coordinates `weights` and `vector` replace the random cotangent and direction.
 
     In another mode than the plain one, one order is checked: it agrees where it equals the plain derivative; else the
     estimates decide. Where they contradict the plain derivative, that is the finding, and the trial's mode is plain.

@@ -19,8 +19,8 @@ T = TypeVar("T")
 runtime.configure()
 
 
-def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, judge: Callable[[T], None]) -> int:
-    """Hand `count` values, drawn with the seed `number`, to `judge`; how many attempts were rejected."""
+def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, use: Callable[[T], None]) -> int:
+    """Hand `count` values, drawn with the seed `number`, to `use`; how many attempts were rejected."""
     rejected = 0
 
     @st.composite
@@ -44,7 +44,7 @@ def draw_each(strategy: st.SearchStrategy[T], number: int, count: int, judge: Ca
     )
     @given(attempt())
     def run(value: T) -> None:
-        judge(value)
+        use(value)
 
     run()
     return rejected

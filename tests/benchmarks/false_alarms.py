@@ -44,7 +44,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
 
     tally = Tally()
 
-    def judge(graph: Graph) -> None:
+    def check(graph: Graph) -> None:
         tally.nodes.append(len(graph.nodes))
         tally.special += any(map(is_special, graph.inputs))
         tally.reused += max(graph.uses()) > 1
@@ -55,7 +55,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
             if outcome == Verdict.MISMATCH or (outcome == Verdict.INCONCLUSIVE and len(tally.shown) < show):
                 tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")
 
-    tally.rejected = draw_each(graphs(order=2, known=both), number, count, judge)
+    tally.rejected = draw_each(graphs(order=2, known=both), number, count, check)
     return tally
 
 

@@ -105,7 +105,7 @@ def test_a_change_of_one_count_would_be_seen(call: Any, tmp_path: Path, events: 
     assert contents(tmp_path / "a") != contents(tmp_path / "b")
 
 
-def test_the_answer_of_merge(call: Any, tmp_path: Path, events: list[Event]) -> None:
+def test_the_output_of_merge(call: Any, tmp_path: Path, events: list[Event]) -> None:
     run(tmp_path / "whole", [(started(), events)])
     said = call("merge", "whole")
     assert said.code == 0

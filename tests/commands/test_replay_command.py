@@ -166,11 +166,15 @@ def test_a_usage_error_is_argparse_s(call: Any, arguments: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "state", "code"),
-    [("os.abort()", "still wrong", 1), ("time.sleep(60)", "still wrong", 1), ("", "fixed", 0)],
+    ("behaviour", "limit", "state", "code"),
+    [
+        ("os.abort()", 300, "still wrong", 1),
+        ("time.sleep(600)", 2, "still wrong", 1),
+        ("", 300, "fixed", 0),
+    ],
 )
 def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, state: str, code: int
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, limit: int, state: str, code: int
 ) -> None:
     """The check is given a behaviour, in the fresh process only."""
     first = Started(MACHINE, "ci", "7", "1/1", ())
@@ -178,7 +182,7 @@ def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
         file.write(Crash.of("sin", 1, GRAPH, "killed by SIGABRT"))
     (tmp_path / "sitecustomize.py").write_text(PLANTED.format(behaviour=behaviour or "pass"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said = call("replay", "--limit", "5", "--json")
+    said = call("replay", "--limit", limit, "--json")
     assert (said.code, said.json["findings"][0]["state"]) == (code, state)
     assert said.json["findings"][0]["source"] == "crash"
     assert ("killed by SIGABRT" in said.json["findings"][0]["message"]) is (behaviour == "os.abort()")

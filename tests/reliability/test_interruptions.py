@@ -39,7 +39,7 @@ def test_after_kill_9_of_everything_the_next_run_has_it_all(suite: Suite) -> Non
     before = suite.findings()
     assert before
     assert all(Path(path).is_file() for path in printed(output))
-    result = suite.run("planted_wrong", "--gradcheck-limit=5")
+    result = suite.run("planted_wrong", "--gradcheck-limit=10")
     assert result.returncode == 1, result.stdout
     assert suite.findings() == before
     # A process that is killed while it writes leaves a temporary file, or half a last line, which is named.

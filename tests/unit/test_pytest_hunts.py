@@ -23,6 +23,7 @@ pytest_plugins = ["pytester"]
 
 
 MANY = """
+    import os
     import time
     from dataclasses import replace
     import pytest
@@ -37,7 +38,7 @@ MANY = """
         configuration = pytestconfig.stash[CONFIGURATION]
         if name == "sin" and configuration.minutes == 5:  # the time is over from now on
             pytestconfig.stash[CONFIGURATION] = replace(configuration, deadline=0.0)
-        time.sleep(0.3)
+        time.sleep(float(os.environ.get("TAKES", "0")))
 
     def test_other():
         print("ran other")
@@ -144,6 +145,7 @@ def test_a_terminal_shows_progress_and_ci_does_not(
         monkeypatch.setenv("CI", ci)
     pytester.makepyfile(MANY)
     pytester.makepyfile(elsewhere=ELSEWHERE)
+    monkeypatch.setenv("TAKES", "0.3")  # the line is shown at most every 0.2 s
     output = in_terminal([sys.executable, "-m", "pytest", *PLUGIN, "-p", "elsewhere"], pytester.path)
     assert "5 passed" in output
     assert bool(re.search(r"gradcheck: 2 of 5 tests, 2 examples, \d+ a second, about \d+ s left", output)) == shown

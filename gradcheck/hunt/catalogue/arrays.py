@@ -12,14 +12,15 @@ from gradcheck.hunt.opspec import (
     Choice,
     Indices,
     OpSpec,
+    unary,
 )
 from gradcheck.hunt.shape_rules import (
     alike,
     nonempty,
+    nonempty_matrix,
     of_rank,
     only_if,
     ranked,
-    unary,
     vector,
 )
 
@@ -29,7 +30,7 @@ FIRST_OR_LAST = Choice((0, -1))
 
 _unary: Callable[..., OpSpec] = partial(OpSpec, family="array", shapes=vector, starts=STARTS)
 _pair: Callable[..., OpSpec] = partial(
-    OpSpec, family="array", arity=2, shapes=only_if(lambda shape: bool(ranked(shape)), alike(2)), starts=(*STARTS, (0,))
+    OpSpec, family="array", arity=2, shapes=only_if(ranked, alike(2)), starts=(*STARTS, (0,))
 )
 
 
@@ -110,14 +111,14 @@ ARRAYS = (
         "split",
         "tf.split({0}, 2, axis=-1)[{which}]",
         ("Split",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] % 2 == 0),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] % 2 == 0),
         attributes=lambda shape: {"which": FIRST_OR_LAST},
     ),
     _unary(
         "split_v",
         "tf.split({0}, [1, {0}.shape[-1] - 1], axis=-1)[{which}]",
         ("SplitV",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] > 1),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] > 1),
         attributes=lambda shape: {"which": FIRST_OR_LAST},
     ),
     _unary(
@@ -219,7 +220,7 @@ ARRAYS = (
         "tf.reverse_sequence({0}, {lengths}, seq_axis=1, batch_axis=0)",
         ("ReverseSequence",),
         batched="tf.reverse_sequence({0}, {lengths}, seq_axis=2, batch_axis=1)",
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
+        shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 2, 2)),
         attributes=lambda shape: {"lengths": Indices(shape[0], below=shape[1] + 1)},
     ),
@@ -234,7 +235,7 @@ ARRAYS = (
         "tf.space_to_batch({0}, [2], [[1, 1]])",
         ("SpaceToBatchND",),
         batched=points_last("tf.space_to_batch({0}, [2], [[1, 1]])"),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape) and shape[1] % 2 == 0),
+        shapes=only_if(lambda shape: nonempty_matrix(shape) and shape[1] % 2 == 0),
         starts=((1, 2), (2, 2), (1, 4), (2, 2, 2)),
     ),
     _unary(
@@ -242,7 +243,7 @@ ARRAYS = (
         "tf.batch_to_space({0}, [2], [[1, 0]])",
         ("BatchToSpaceND",),
         batched=points_last("tf.batch_to_space({0}, [2], [[1, 0]])"),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape) and shape[0] % 2 == 0),
+        shapes=only_if(lambda shape: nonempty_matrix(shape) and shape[0] % 2 == 0),
         starts=((2, 1), (2, 2), (4, 1), (2, 2, 2)),
     ),
 )

@@ -22,6 +22,7 @@ from gradcheck.hunt.opspec import (
 from gradcheck.hunt.shape_rules import (
     broadcasting,
     matmul,
+    nonempty_matrix,
     only_if,
     ranked,
     vector,
@@ -95,7 +96,7 @@ BLOCKS: tuple[Shape, ...] = ((1, 2, 2), (2, 2, 2), (2, 1, 3))
 _transform: Callable[..., OpSpec] = partial(
     OpSpec, family="signal", shapes=vector, starts=VECTORS, dtypes=("complex128",), result="complex128"
 )
-_plane = only_if(lambda shape: len(shape) >= 2 and all(shape))
+_plane = nonempty_matrix
 _block = only_if(lambda shape: len(shape) >= 3 and all(shape))
 
 SIGNAL = (
@@ -112,7 +113,7 @@ SIGNAL = (
         "rfft_truncated",
         "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])",
         ("RFFT",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] > 1),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] > 1),
         starts=VECTORS,
         result="complex128",
     ),
@@ -120,7 +121,7 @@ SIGNAL = (
         "irfft",
         "tf.signal.irfft({0}, fft_length=[{length}])",
         ("IRFFT",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] > 1),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] > 1),
         starts=VECTORS,
         attributes=lambda shape: {"length": Choice((2 * shape[-1] - 2, 2 * shape[-1] - 1))},
         dtypes=("complex128",),
@@ -129,7 +130,7 @@ SIGNAL = (
         "irfft_truncated",
         "tf.signal.irfft({0}, fft_length=[2 * {0}.shape[-1] - 4])",
         ("IRFFT",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] > 2),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] > 2),
         starts=VECTORS,
         dtypes=("complex128",),
     ),
@@ -144,7 +145,7 @@ SIGNAL = (
         "irfft2d",
         "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2], {length}])",
         ("IRFFT2D",),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape) and shape[-1] > 1),
+        shapes=only_if(lambda shape: nonempty_matrix(shape) and shape[-1] > 1),
         starts=MATRICES,
         attributes=lambda shape: {"length": Choice((2 * shape[-1] - 2, 2 * shape[-1] - 1))},
         dtypes=("complex128",),
@@ -160,7 +161,7 @@ SIGNAL = (
         "dct",
         "tf.signal.dct({0}, type={kind}, norm={norm})",
         ("Mul",),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[-1] > 1),
+        shapes=only_if(lambda shape: vector(shape) and shape[-1] > 1),
         starts=VECTORS,
         attributes=lambda shape: {"kind": Choice((2, 3)), "norm": Choice((None, "ortho"))},
     ),

@@ -26,6 +26,7 @@ from gradcheck.hunt.opspec import (
 from gradcheck.hunt.shape_rules import (
     Shapes,
     alike,
+    nonempty_matrix,
     only_if,
     vector,
 )
@@ -122,7 +123,7 @@ GATHERING = (
         "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
         ("GatherV2",),
         batched=("tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), axis=2, batch_dims=2)"),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
+        shapes=nonempty_matrix,
         starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
         attributes=lambda shape: {"indices": Indices(2, below=shape[1])},
     ),
@@ -138,7 +139,7 @@ GATHERING = (
         GATHER_ND,
         ("GatherNd",),
         batched=points_last(GATHER_ND),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
+        shapes=nonempty_matrix,
         starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
         attributes=lambda shape: {"rows": Indices(2, below=shape[0]), "columns": Indices(2, below=shape[1])},
     ),
@@ -176,7 +177,7 @@ GATHERING = (
         PARTITION,
         ("DynamicPartition",),
         batched=points_last(PARTITION),
-        shapes=only_if(lambda shape: bool(vector(shape)) and shape[0] > 1),
+        shapes=only_if(lambda shape: vector(shape) and shape[0] > 1),
         attributes=_pieces,
     ),
     _rows(
@@ -185,7 +186,7 @@ GATHERING = (
         ("DynamicStitch",),
         arity=2,
         batched=points_last(STITCH),
-        shapes=only_if(lambda shape: bool(vector(shape)), alike(2)),
+        shapes=only_if(vector, alike(2)),
         attributes=_order,
     ),
     _rows(
@@ -194,7 +195,7 @@ GATHERING = (
         ("ParallelDynamicStitch",),
         arity=2,
         batched=points_last(PARALLEL_STITCH),
-        shapes=only_if(lambda shape: bool(vector(shape)), alike(2)),
+        shapes=only_if(vector, alike(2)),
         attributes=_interleaved,
     ),
 )

@@ -196,7 +196,7 @@ LINALG = (
         "tf.einsum({equation}, {0}, {1})",
         ("Einsum",),
         arity=2,
-        shapes=only_if(lambda shape: bool(nonempty_matrix(shape)), alike(2)),
+        shapes=only_if(nonempty_matrix, alike(2)),
         attributes=lambda *shapes: {
             "equation": Choice(("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"))
         },
@@ -208,9 +208,7 @@ VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
 PLAIN_MATRICES: tuple[Shape, ...] = ((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2))
 
 _of_vector: Callable[..., OpSpec] = partial(OpSpec, family="array", shapes=vector, starts=VECTORS)
-_of_matrix: Callable[..., OpSpec] = partial(
-    OpSpec, family="array", shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)), starts=PLAIN_MATRICES
-)
+_of_matrix: Callable[..., OpSpec] = partial(OpSpec, family="array", shapes=nonempty_matrix, starts=PLAIN_MATRICES)
 
 
 def _with_diagonal(shape: Shape) -> Shapes:
@@ -236,7 +234,7 @@ DIAGONALS = (
         "matrix_diag_part_band",
         "tf.linalg.diag_part({0}, k=(-1, 1), align={align})",
         ("MatrixDiagPartV3",),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape) and min(shape[-2:]) > 1),
+        shapes=only_if(lambda shape: nonempty_matrix(shape) and min(shape[-2:]) > 1),
         attributes=lambda shape: {"align": Choice(("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"))},
     ),
     _of_matrix("matrix_set_diag", "tf.linalg.set_diag({0}, {1})", ("MatrixSetDiagV3",), arity=2, shapes=_with_diagonal),
@@ -275,7 +273,7 @@ DIAGONALS = (
         "tf.linalg.tensor_diag_part({0})",
         ("DiagPart",),
         batched="tf.linalg.diag_part({0})",
-        shapes=only_if(lambda shape: len(shape) == 2 and all(shape) and shape[0] == shape[1]),
+        shapes=only_if(lambda shape: len(shape) == 2 and square(shape)),
         starts=((2, 2), (1, 1)),
     ),
 )

@@ -24,6 +24,7 @@ from gradcheck.hunt.opspec import (
 from gradcheck.hunt.shape_rules import (
     alike,
     matmul,
+    nonempty_matrix,
     only_if,
     ranked,
     vector,
@@ -85,7 +86,7 @@ REDUCTIONS = (
         "tf.matmul({0}, {1}, transpose_a={transpose}, transpose_b=not {transpose})",
         ("BatchMatMulV2", "MatMul"),
         arity=2,
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape), alike(2)),
+        shapes=only_if(nonempty_matrix, alike(2)),
         starts=MATRICES,
         attributes=lambda *shapes: {"transpose": BOOL},
     ),
@@ -93,14 +94,14 @@ REDUCTIONS = (
         "batch_matmul",
         "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)",
         ("BatchMatMul",),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
+        shapes=nonempty_matrix,
         starts=MATRICES,
     ),
     _math(
         "batch_matmul_v3",
         "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)",
         ("BatchMatMulV3",),
-        shapes=only_if(lambda shape: len(shape) >= 2 and all(shape)),
+        shapes=nonempty_matrix,
         starts=MATRICES,
     ),
     _math(

@@ -247,7 +247,7 @@ RAGGED = (
         ("RaggedTensorToTensor",),
         arity=2,
         batched=padded_rows,
-        shapes=only_if(lambda shape: bool(_three_rows(shape)), lambda shape: [(shape, shape[1:])]),
+        shapes=only_if(_three_rows, lambda shape: [(shape, shape[1:])]),
         starts=((3,), (3, 2)),
     ),
     _ragged(

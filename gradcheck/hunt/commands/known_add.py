@@ -20,7 +20,14 @@ from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, speci
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, known_folder, subcommand, tensorflow
+from gradcheck.hunt.commands.command_output import (
+    CommandError,
+    CommandOutput,
+    known_defects,
+    known_folder,
+    subcommand,
+    tensorflow,
+)
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Node
@@ -133,14 +140,14 @@ def _right(found: GraphFinding, given: Values | None) -> Values:
     from gradcheck.hunt.derivative import STEP, close, differences, values
 
     one, other = (values(differences(found.example, step=step)) for step in (STEP, STEP / 4))
-    told = [list(part or ()) for part in one]
+    shown = [list(part or ()) for part in one]
     if given is not None:
         if not close(given, one, CLOSE):
-            raise CommandError(f"--right was {[list(part or ()) for part in given]}; finite differences give {told}")
+            raise CommandError(f"--right was {[list(part or ()) for part in given]}; finite differences give {shown}")
         return given
     if not close(one, other, CLOSE):
         raise CommandError(
-            f"{found.name}: finite differences are too rough here, {told}; give what is right with --right JSON"
+            f"{found.name}: finite differences are too rough here, {shown}; give what is right with --right JSON"
         )
     return tuple(
         tuple(shared_digits(x, y) for x, y in zip(a or (), b or (), strict=True))
@@ -190,19 +197,19 @@ def add(commands: Any) -> None:
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Adds the defect asked for, once everything about it has been compared."""
-    found, folder = _report(asked.finding), known_folder(asked.folder)
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Adds the defect of a finding, once everything about it has been compared."""
+    found, folder = _report(options.finding), known_folder(options.folder)
     release, found = tensorflow(), with_values(found)
-    name = name_of(found) if asked.name is None else asked.name
+    name = name_of(found) if options.name is None else options.name
     path = _new(folder, name)
-    words = DefectWording(name, asked.title, asked.source, asked.upstream, _numbers(asked.right))
+    words = DefectWording(name, options.title, options.source, options.upstream, _numbers(options.right))
     here = [one for one in known_defects(folder) if one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
-        raise CommandError(f"{asked.finding}: already known as {same.name}: {same.title}")
-    made = drafted(found, words, release, wide=asked.wide)
+        raise CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
+    made = drafted(found, words, release, wide=options.wide)
     if known_graphs.match(found, defects=[made]) is None:
-        raise CommandError(f"{asked.finding}: lies outside of the region around it; write {path} by hand")
+        raise CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
     data = documents.plain(made)
     try:
         files.replace(path, documents.to_text(made))
@@ -214,9 +221,9 @@ def run(asked: argparse.Namespace) -> Answer:
         f"right: {data['right']}",
         f"given: {data['given'] or 'nothing'}",
     )
-    elsewhere = "" if asked.folder is None else f" --folder {shlex.quote(str(asked.folder))}"
+    elsewhere = "" if options.folder is None else f" --folder {shlex.quote(str(options.folder))}"
     step = f"python -m gradcheck known check {name}{elsewhere}"
-    return Answer("known add", lines, {"file": str(path), "defect": data}, step)
+    return CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
 
 
 def _report(path: Path) -> GraphFinding:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck.defects.records import Known, TapeDefect, version_of
-from gradcheck.hunt.commands.answer import (
-    Answer,
+from gradcheck.hunt.commands.command_output import (
     CommandError,
+    CommandOutput,
     known_folder,
     known_records,
     subcommand,
@@ -65,10 +65,10 @@ def add(commands: Any) -> None:
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Checks the defects asked for."""
-    folder = known_folder(asked.folder)
-    records = named(known_records(folder), asked.names)
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Checks the defects that are named."""
+    folder = known_folder(options.folder)
+    records = named(known_records(folder), options.names)
     installed = tensorflow()
     from gradcheck.hunt.recheck import of_known
 
@@ -83,7 +83,7 @@ def run(asked: argparse.Namespace) -> Answer:
         "tape_defects": [asdict(one) for one in checked if one.name in tapes],
     }
     code = 2 if any(one.state == State.CANNOT_TELL for one in checked) else 1 if odd else 0
-    return Answer("known check", (*(table(rows) if rows else ()), total), data, _next(odd, folder), code)
+    return CommandOutput("known check", (*(table(rows) if rows else ()), total), data, _next(odd, folder), code)
 
 
 def named(records: Sequence[Known], names: Sequence[str]) -> list[Known]:

@@ -10,12 +10,19 @@ from typing import Any
 from gradcheck import documents, files
 from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.commands.answer import Answer, CommandError, known_folder, known_records, subcommand, tensorflow
+from gradcheck.hunt.commands.command_output import (
+    CommandError,
+    CommandOutput,
+    known_folder,
+    known_records,
+    subcommand,
+    tensorflow,
+)
 from gradcheck.hunt.commands.known_check import named
 from gradcheck.hunt.events import State
 
 MORE = """Writes the first release without the defect into its file. Without --release that is the installed one,
-which is asked first. A release that the installed TensorFlow contradicts is refused.
+which is options first. A release that the installed TensorFlow contradicts is refused.
 
 exit codes: 0 marked; 2 nothing was written."""
 
@@ -35,14 +42,14 @@ def add(commands: Any) -> None:
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Marks the defect asked for."""
-    folder = known_folder(asked.folder)
-    (found,) = named(known_records(folder), [asked.name])
-    if asked.release is not None and not RELEASE.fullmatch(asked.release):
-        raise CommandError(f"--release was {asked.release!r}; expected a release of TensorFlow, such as 2.22.0")
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Marks the defect that is named."""
+    folder = known_folder(options.folder)
+    (found,) = named(known_records(folder), [options.name])
+    if options.release is not None and not RELEASE.fullmatch(options.release):
+        raise CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
     installed = tensorflow()
-    until = installed.partition("-")[0] if asked.release is None else asked.release
+    until = installed.partition("-")[0] if options.release is None else options.release
     if version_of(until) <= version_of(found.since):
         raise CommandError(f"release {until} is not after {found.since}, from which {found.name} is recorded")
     _refuse_contradiction(found, until, installed)
@@ -56,7 +63,7 @@ def run(asked: argparse.Namespace) -> Answer:
     lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
-    return Answer("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
+    return CommandOutput("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
 
 
 def _refuse_contradiction(found: Known, until: str, installed: str) -> None:
@@ -66,7 +73,7 @@ def _refuse_contradiction(found: Known, until: str, installed: str) -> None:
         return
     seen = of_known(found)
     if seen.state is not State.FIXED:
-        told = "is still wrong" if seen.state is State.STILL else "cannot be checked"
+        state = "is still wrong" if seen.state is State.STILL else "cannot be checked"
         raise CommandError(
-            f"{found.name} {told} on TensorFlow {installed} ({seen.message}); name a later release with --release"
+            f"{found.name} {state} on TensorFlow {installed} ({seen.message}); name a later release with --release"
         )

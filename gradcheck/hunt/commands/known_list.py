@@ -9,7 +9,14 @@ from typing import Any
 
 from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.hunt.commands import known_add, known_check, known_fixed
-from gradcheck.hunt.commands.answer import Answer, known_folder, known_records, release, subcommand, table
+from gradcheck.hunt.commands.command_output import (
+    CommandOutput,
+    known_folder,
+    known_records,
+    release,
+    subcommand,
+    table,
+)
 
 ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
 EXAMPLE = "example:\n  python -m gradcheck known list"
@@ -39,9 +46,9 @@ def add(commands: Any) -> None:
         command.add(inner)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(options: argparse.Namespace) -> CommandOutput:
     """Lists the known defects, and the documented behaviour that tapes do not keep."""
-    records, installed = known_records(known_folder(asked.folder)), release()
+    records, installed = known_records(known_folder(options.folder)), release()
     defects = [one for one in records if isinstance(one, Defect)]
     tape_defects = [one for one in records if isinstance(one, TapeDefect)]
     rows = [_row(one, one.kind, installed) for one in defects]
@@ -57,7 +64,9 @@ def run(asked: argparse.Namespace) -> Answer:
         "defects": [_defect(one, installed) for one in defects],
         "tape_defects": [_tape_defect(one, installed) for one in tape_defects],
     }
-    return Answer("known list", (*(table(rows) if rows else ()), *totals), data, "python -m gradcheck known check")
+    return CommandOutput(
+        "known list", (*(table(rows) if rows else ()), *totals), data, "python -m gradcheck known check"
+    )
 
 
 def _row(one: Known, kind: str, installed: str) -> tuple[str, ...]:

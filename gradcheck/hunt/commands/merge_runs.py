@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gradcheck import files
 from gradcheck.hunt.commands import runs
-from gradcheck.hunt.commands.answer import Answer, CommandError, subcommand, tensorflow
+from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, subcommand, tensorflow
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
 from gradcheck.hunt.report.run import HuntRun
@@ -44,17 +44,17 @@ def add(commands: Any) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Merges the folders asked for."""
-    into: Path = asked.into
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Merges the folders that are named."""
+    into: Path = options.into
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
         raise CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
-    together = runs.read(asked.folders)
-    missing, whole = runs.missing_shards(together.started), one_run(together)
+    together = runs.read(options.folders)
+    missing, merged = runs.missing_shards(together.started), one_run(together)
     remarks = [*together.remarks, *(f"shard {shard} is missing" for shard in missing)]
-    _refuse_forged(whole)
+    _refuse_forged(merged)
     try:
-        written = _written(replace(whole, remarks=tuple(remarks)), into)
+        written = _written(replace(merged, remarks=tuple(remarks)), into)
     except OSError as error:
         raise CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
@@ -64,28 +64,28 @@ def run(asked: argparse.Namespace) -> Answer:
         "files": [path.relative_to(into).as_posix() for path in written],
         "findings": [
             {**one, "name": report.discovery.name}
-            for one, report in zip(runs.findings(whole), whole.findings, strict=True)
+            for one, report in zip(runs.findings(merged), merged.findings, strict=True)
         ],
-        "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in whole.crashes],
-        "hangs": [{"name": one.name, "operation": one.operation, "order": one.order} for one in whole.hangs],
+        "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.crashes],
+        "hangs": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.hangs],
         "missing_shards": missing,
         "remarks": remarks,
     }
-    step = f"python -m gradcheck {'replay' if whole.findings else 'coverage'} {shlex.quote(str(into))}"
-    return Answer("merge", _lines(whole, remarks, into), data, step, 1 if missing else 0)
+    step = f"python -m gradcheck {'replay' if merged.findings else 'coverage'} {shlex.quote(str(into))}"
+    return CommandOutput("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
 
 
-def _lines(whole: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
-    told = [len(whole.findings), len(whole.crashes), len(whole.hangs)]
+def _lines(merged: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
+    counts = [len(merged.findings), len(merged.crashes), len(merged.hangs)]
     return (
-        *table(whole.coverage, runs.findings(whole)).split("\n"),
+        *table(merged.coverage, runs.findings(merged)).split("\n"),
         *(f"note: {remark}" for remark in remarks),
-        "{} findings, {} crashes, {} hangs; read {}".format(*told, into / "index.html"),
+        "{} findings, {} crashes, {} hangs; read {}".format(*counts, into / "index.html"),
     )
 
 
 def one_run(together: HuntRun) -> HuntRun:
-    """The same findings and counts, as one process without shards would have told them.
+    """The same findings and counts, as one process without shards would have counted them.
 
     Processes that were started alike, but for their shard and their host, become one.
     """
@@ -103,28 +103,28 @@ def one_run(together: HuntRun) -> HuntRun:
     return replace(together, started=tuple(alike[key] for key in sorted(alike)), finished=(finished,), remarks=())
 
 
-def _refuse_forged(whole: HuntRun) -> None:
+def _refuse_forged(merged: HuntRun) -> None:
     """A report's page is computed from its graph, which is to be one that could have been drawn."""
-    if not whole.findings:
+    if not merged.findings:
         return
     tensorflow()
     from gradcheck.hunt.recheck import output_of
 
-    for found in (report.discovery for report in whole.findings):
+    for found in (report.discovery for report in merged.findings):
         try:
             output_of(found.example)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise CommandError(f"the finding {found.name} cannot run ({told}); take its event away") from None
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
 
 
-def _written(whole: HuntRun, into: Path) -> list[Path]:
+def _written(merged: HuntRun, into: Path) -> list[Path]:
     """Writes the reports, and last the events, without which the folder is no run."""
     from gradcheck.hunt.report.writer import write, write_run
 
     into.mkdir(parents=True, exist_ok=True)
-    paths = [path for report in whole.findings for path in write(report.discovery, into, report.confirmation)]
-    paths += write_run(whole, into, runs.left_out())
+    paths = [path for report in merged.findings for path in write(report.discovery, into, report.confirmation)]
+    paths += write_run(merged, into, runs.left_out())
     (into / EVENTS).mkdir()
-    events = "".join(f"{to_line(event)}\n" for event in whole.events())
+    events = "".join(f"{to_line(event)}\n" for event in merged.events())
     return [*paths, files.replace(into / EVENTS / MERGED, events)]

@@ -9,13 +9,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradcheck import documents
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import runs
-from gradcheck.hunt.commands.answer import Answer, CommandError, known_defects, subcommand, table, tensorflow
+from gradcheck.hunt.commands.command_output import (
+    CommandError,
+    CommandOutput,
+    known_defects,
+    subcommand,
+    table,
+    tensorflow,
+)
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.report.json_report import Report
@@ -23,15 +30,12 @@ from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import RerunOutcome, rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
-if TYPE_CHECKING:
-    from gradcheck.hunt.recheck import Recheck
-
 MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
 `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
 is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
-highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more cannot be told."""
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {
     RerunOutcome.CRASHED: State.STILL,
@@ -83,18 +87,18 @@ def add(commands: Any) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Replays the findings asked for."""
-    stopped = _all_stopped(asked.findings)
-    paths = _files(asked.findings, stopped=bool(stopped))
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Replays the findings that are named."""
+    stopped = _all_stopped(options.findings)
+    paths = _files(options.findings, stopped=bool(stopped))
     release = tensorflow()
     defects = [one for one in known_defects() if one.covers(release)]
     seen = [_replayed(path, defects, release) for path in paths]
-    seen += [_stopped(place, one, asked.limit) for place, one in stopped]
+    seen += [_stopped(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
     rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
-    return Answer(
+    return CommandOutput(
         "replay",
         (*table(rows), f"{total}, TensorFlow {release}"),
         {
@@ -116,15 +120,14 @@ def _all_stopped(given: Sequence[Path]) -> list[tuple[Path, Stopped]]:
 
 
 def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
-    """Runs a graph that ended or held up its process once more, in a process of its own."""
+    """Runs a graph that ended or held up its process once more, in a process of its own and in its mode."""
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
         recorder = ProcessRecorder(Path(folder, "graph.json"))
         recorder.before(one.operation, one.order, one.taken, one.graph)
         again = rerun(recorder.path, limit)
         recorder.remove()
-    return Replayed(
-        str(place), RERUNS[again.outcome], again.message, one.kind, one.name, one.operation, one.order, one.kind
-    )
+    state = RERUNS[again.outcome]
+    return Replayed(str(place), state, again.message, one.kind, one.name, one.operation, one.order, one.kind)
 
 
 def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
@@ -143,54 +146,36 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 
 
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
+    """What became of the finding, the known defect or the documented behaviour in a file."""
     try:
         found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if isinstance(found, Report):
             return _report(path, found.discovery, defects)
         known_graphs.check(found)
     except (ValueError, OSError) as error:
-        told = str(error).removeprefix(f"{path}: ")
-        return Replayed(str(path), State.CANNOT_TELL, told)
-    return _known(path, found, release)
-
-
-def _known(path: Path, found: Known, release: str) -> Replayed:
+        return Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))
     from gradcheck.hunt.recheck import of_known
 
     seen, name = of_known(found), found.name if found.covers(release) else None
+    about: tuple[str | None, int | None] = (None, None)
     if isinstance(found, Defect):
-        return _told(path, seen, "known", found, found.kind, name)
-    state, kind = seen.state, found.kind
-    return Replayed(str(path), state, seen.message, "known", found.name, kind=kind, known=name, changed=seen.changed)
+        about = (found.signature.operation, found.order)
+    state = seen.state
+    return Replayed(str(path), state, seen.message, "known", found.name, *about, found.kind, name, seen.changed)
 
 
 def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Replayed:
     from gradcheck.hunt.admission import admit
     from gradcheck.hunt.recheck import of_report
 
-    seen, match = of_report(found), None
+    seen, name = of_report(found), None
     if seen.state is not State.CANNOT_TELL:
         # The values in the file are whatever somebody wrote; those of the graph are not.
         values = tuple(literal(value) for value in admit(found.graph))
         match = known_graphs.match(replace(found, values=values), defects=defects)
-    return _told(path, seen, "report", found, found.signature.kind, None if match is None else match.name)
-
-
-def _told(
-    path: Path, seen: Recheck, source: str, found: GraphFinding | Defect, kind: str, match: str | None
-) -> Replayed:
-    return Replayed(
-        str(path),
-        seen.state,
-        seen.message,
-        source,
-        found.name,
-        found.signature.operation,
-        found.order,
-        kind,
-        match,
-        seen.changed,
-    )
+        name = None if match is None else match.name
+    about = (found.signature.operation, found.order, found.signature.kind)
+    return Replayed(str(path), seen.state, seen.message, "report", found.name, *about, name, seen.changed)
 
 
 def _message(one: Replayed) -> str:
@@ -198,20 +183,19 @@ def _message(one: Replayed) -> str:
 
 
 def _next(seen: Sequence[Replayed]) -> str:
-    """The most useful step: a fixed defect first, then a new one, then one that cannot be told."""
+    """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
+    steps: dict[int, str] = {}
     for one in seen:
-        if one.state == State.FIXED and one.source == "known" and one.known is not None:
-            return f"python -m gradcheck known fixed {one.name}"
-    for one in seen:
-        if one.state == State.STILL and one.source == "report" and one.known is None:
-            return f"python -m gradcheck known add {shlex.quote(one.file)} --title TEXT --source TEXT"
-    for one in seen:
-        if one.state == State.STILL and one.source in ("crash", "hang"):
-            return runs.hunt([str(one.operation)])
-    for one in seen:
-        if one.state == State.CANNOT_TELL:
-            return f"correct {shlex.quote(one.file)} or take it away, then python -m gradcheck replay"
-    for one in seen:
-        if one.state == State.FIXED and one.source in ("report", "known"):
-            return f"rm {shlex.quote(one.file)}"
-    return "python -m gradcheck known list"
+        known, file = one.known is not None, shlex.quote(one.file)
+        match one.state, one.source:
+            case "fixed", "known" if known:
+                steps.setdefault(0, f"python -m gradcheck known fixed {one.name}")
+            case "still wrong", "report" if not known:
+                steps.setdefault(1, f"python -m gradcheck known add {file} --title TEXT --source TEXT")
+            case "still wrong", "crash" | "hang":
+                steps.setdefault(2, runs.hunt([str(one.operation)]))
+            case "cannot run", _:
+                steps.setdefault(3, f"correct {file} or take it away, then python -m gradcheck replay")
+            case "fixed", "report" | "known":
+                steps.setdefault(4, f"rm {file}")
+    return steps[min(steps)] if steps else "python -m gradcheck known list"

@@ -1,4 +1,4 @@
-"""The runs that a command is asked to read: folders of reports with their events."""
+"""The runs that a command reads: folders of reports with their events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from gradcheck import files
 from gradcheck.defects import known
 from gradcheck.hunt import known_graphs
-from gradcheck.hunt.commands.answer import CommandError, release
+from gradcheck.hunt.commands.command_output import CommandError, release
 from gradcheck.hunt.events import Started
 from gradcheck.hunt.report import run
 from gradcheck.hunt.report.run import HuntRun

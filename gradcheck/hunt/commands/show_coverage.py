@@ -8,8 +8,8 @@ from typing import Any
 
 from gradcheck.documents import plain
 from gradcheck.hunt.commands import runs
-from gradcheck.hunt.commands.answer import Answer, subcommand
-from gradcheck.hunt.commands.answer import table as aligned
+from gradcheck.hunt.commands.command_output import CommandOutput, subcommand
+from gradcheck.hunt.commands.command_output import table as aligned
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
 
@@ -40,9 +40,9 @@ def add(commands: Any) -> None:
     )
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """Shows the coverage asked for."""
-    found, left_out = runs.read(asked.folders), runs.left_out()
+def run(options: argparse.Namespace) -> CommandOutput:
+    """Shows the coverage of the folders."""
+    found, left_out = runs.read(options.folders), runs.left_out()
     reached = [one for one in reaches(found, left_out) if one.grade is not Grade.NONE]
     weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
     never = [one for one in weak if not one.attempts and not one.compared + one.lost]
@@ -68,7 +68,7 @@ def run(asked: argparse.Namespace) -> Answer:
         "remarks": notes,
     }
     step = runs.hunt(one.operation for one in [*never, *hardly]) if weak else "python -m gradcheck replay"
-    return Answer("coverage report", tuple(lines), data, step)
+    return CommandOutput("coverage report", tuple(lines), data, step)
 
 
 def _gap(one: Reach) -> dict[str, Any]:

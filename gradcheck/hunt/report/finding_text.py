@@ -76,11 +76,10 @@ def sentence(found: GraphFinding, confirmation: Confirmation | None = None) -> S
     'In TensorFlow, the first derivative of sin has a wrong '
     """
     release = f"TensorFlow {found.environment.tensorflow}" if found.environment else "TensorFlow"
-    where = "" if found.description == "none" else f" ({found.description})"
     taken = "" if found.taken == PLAIN else f", taken as {found.taken},"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     parts = [(f"In {release}, the {ORDINAL[found.order]} derivative of ", False), (found.culprit, True)]
-    parts.append((f"{where}{taken} {COMPLAINT[found.signature.kind]}", False))
+    parts.append((f"{found.where}{taken} {COMPLAINT[found.signature.kind]}", False))
     for place, name in enumerate(functions):
         before = ", " if place else "; its backward pass uses the gradient registered for "
         parts += [(before, False), (name, True)]
@@ -100,9 +99,8 @@ def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) ->
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """
-    where = "" if found.description == "none" else f" ({found.description})"
     values = {**view(found, confirmation), "verdict": sentence(found)}
-    return render("issue_form.txt.j2", **values, machine=found.environment, where=where, ask="(please fill in)")
+    return render("issue_form.txt.j2", **values, machine=found.environment, ask="(please fill in)")
 
 
 def text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
@@ -186,7 +184,7 @@ def graph_lines(found: GraphFinding) -> list[str]:
 
 def numbers(value: Input) -> str:
     """A literal tensor's elements, at most twelve of them."""
-    texts = [f"{x:.17g}" if isinstance(x, float) else str(x) for x in value.values[:SHOWN]]
+    texts = [number(x, None) for x in value.values[:SHOWN]]
     more = f", … {len(value.values) - SHOWN} more" if len(value.values) > SHOWN else ""
     return f"[{', '.join(texts)}{more}]"
 

@@ -36,9 +36,17 @@ def excess(finding: Finding) -> float | None:
     return None if math.isnan(ratio) else ratio
 
 
-def number(value: float | None, digits: int = 6) -> str:
-    """A number with so many significant digits, a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}g}"
+def number(value: complex | None, digits: int | None = 6) -> str:
+    """A number with so many significant digits (None: as many as it takes to read it back), a dash where there is none.
+
+    >>> number(0.1 + 0.2, 3), number(0.1 + 0.2, None), number(2.0, None)
+    ('0.3', '0.30000000000000004', '2')
+    """
+    if value is None:
+        return "–"
+    if digits is None:
+        return str(float(value) if isinstance(value, float) else value).removesuffix(".0")
+    return f"{value:.{digits}g}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,13 +29,14 @@ class Watchdog:
     limit after it was last fed. Nothing runs between `rest` and the next `feed`.
     """
 
-    def __init__(self, limit: float, stream: IO[str] | int) -> None:
-        self.limit, self._stream, self._set = limit, stream, 0.0
+    def __init__(self, limit: float, stream: IO[str] | int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit, self._stream, self._clock = limit, stream, clock
+        self._set: float | None = None
 
     def feed(self) -> None:
         """An example begins."""
-        now = time.monotonic()
-        if now - self._set >= SLACK * self.limit:
+        now = self._clock()
+        if self._set is None or now - self._set >= SLACK * self.limit:
             faulthandler.dump_traceback_later(self.limit, exit=True, file=self._stream)
             self._set = now
 
@@ -45,9 +46,9 @@ class Watchdog:
 
     def rest(self) -> None:
         """No example is running."""
-        if self._set:
+        if self._set is not None:
             faulthandler.cancel_dump_traceback_later()
-            self._set = 0.0
+            self._set = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import literal
 from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph_json import from_document
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 TWO = literal([1.0, 2.0])
@@ -26,7 +27,7 @@ def test_every_drawn_graph_is_admitted_with_its_values(graph: Graph) -> None:
 
 @pytest.mark.parametrize("defect", load(COMMITTED), ids=lambda defect: defect.name)
 def test_every_known_defect_is_admitted(defect: object) -> None:
-    admit(defect.graph)  # type: ignore[attr-defined]
+    admit(from_document(defect.graph))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -73,21 +73,15 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
         (shape_rules.vector, (2, 0)),
         (shape_rules.ranked, ()),
         (shape_rules.nonempty, (0,)),
-        (shape_rules.matrix, (2,)),
         (shape_rules.nonempty_matrix, (0, 2)),
         (shape_rules.square, (2, 3)),
         (shape_rules.square, (0, 0)),
         (shape_rules.of_rank(3), (2, 2)),
         (shape_rules.of_rank(3), (2, 2, 0)),
-        (shape_rules.with_vector, (2, 0)),
     ],
 )
 def test_shapes_that_are_refused(rule: shape_rules.Rule, shape: Shape) -> None:
     assert rule(shape) == []
-
-
-def test_a_vector_as_long_as_the_last_dimension() -> None:
-    assert shape_rules.with_vector((2, 3)) == [((2, 3), (3,))]
 
 
 @pytest.mark.parametrize(

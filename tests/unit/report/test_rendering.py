@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,7 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
 
 def test_numbers_and_words() -> None:
     assert [number(None), number(1 / 3, 3), number(float("nan"))] == ["–", "0.333", "nan"]
+    assert [number(np.float64(0.1), None), number(1 + 2j, None)] == ["0.1", "(1+2j)"]
     assert [counted(1, "crash", "crashes"), counted(0, "hang")] == ["1 crash", "0 hangs"]
 
 

@@ -1,4 +1,4 @@
-"""What a command says: lines for people, data for machines, the next step, an exit code."""
+"""What a command prints: lines for people, data for machines, the next step, an exit code."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ VERSION = 1
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked for; says what was given, what was expected, and what to do."""
+    """A command cannot do what it was asked to do; says what was given, what was expected, and what to do."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutput:
     """`command` names it in the JSON; `data` are its fields; `next` is a command line, or what else to do."""
 
     command: str
@@ -77,9 +77,9 @@ def _strict(data: Any) -> Any:
 
 
 def subcommand(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], Answer], *, about: str, more: str, example: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], *, about: str, more: str, example: str
 ) -> argparse.ArgumentParser:
-    """Adds a command that `run` answers, with --json, and a help that ends with an example."""
+    """Adds a command that `run` carries out, with --json, and a help that ends with an example."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
