@@ -133,7 +133,7 @@ def test_a_forged_report(call: Any, tmp_path: Path, report: Any, forgery: str) -
     for command in (("replay",), ("replay", folder / "x.json")):
         assert "cannot tell" in refused(call, tmp_path, *command).out
     said = refused(call, tmp_path, "known", "add", folder / "x.json", *WORDS)
-    assert "x.json: " in said.err or "cannot run" in said.err
+    assert any(words in said.err for words in ("x.json: ", "cannot run", "cannot tell"))
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
