@@ -1,7 +1,7 @@
 """Opt-in pytest hooks (`-p gradcheck.pytest_plugin`): settings, shards, budgets, known defects, reports, the table.
 
 Importing this module imports neither TensorFlow nor NumPy. An exception of a failing test that carries a
-`discovery` attribute (a gradcheck.hunt.finding.GraphFinding) is run in a fresh process and written to the folder of
+`finding` attribute (a gradcheck.hunt.finding.GraphFinding) is run in a fresh process and written to the folder of
 reports. What a test counts in `gradcheck_coverage` becomes events of the run.
 """
 
@@ -167,13 +167,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """Writes the discoveries that a failing test's exception carries, and sends the controller its counts."""
+    """Writes the findings that a failing test's exception carries, and sends the controller its counts."""
     report = yield
     if call.when == "setup" and report.skipped and _over(item):
         setattr(report, SENT, {})
     if call.when != "call":
         return report
-    found = _discoveries(call.excinfo.value) if call.excinfo is not None else []
+    found = _findings(call.excinfo.value) if call.excinfo is not None else []
     if found or (WORKER in item.config.stash and _hunts(item)):
         running = worker(item.config)
         for number, (text, properties) in enumerate(running.record_all(found), 1):
@@ -246,9 +246,9 @@ def _load_known_defects() -> None:
         raise pytest.UsageError(str(error)) from None
 
 
-def _discoveries(error: BaseException) -> list[Any]:
-    carried = getattr(error, "discovery", None)
+def _findings(error: BaseException) -> list[Any]:
+    carried = getattr(error, "finding", None)
     found = [carried] if carried is not None else []
     for inner in getattr(error, "exceptions", ()):
-        found += _discoveries(inner)
+        found += _findings(inner)
     return found

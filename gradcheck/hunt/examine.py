@@ -32,12 +32,12 @@ Array = np.ndarray[Any, Any]
 
 
 class Found(GradientMismatch):
-    """A mismatch in a drawn graph; its report is written from `discovery`, which is completed when it is asked for."""
+    """A mismatch in a drawn graph; its report is written from `finding`, which is completed when it is asked for."""
 
     found: GraphFinding
 
     @cached_property
-    def discovery(self) -> GraphFinding:
+    def finding(self) -> GraphFinding:
         """The finding with all that its report shows."""
         return completed(self.found)
 
@@ -90,7 +90,7 @@ def examine(
     event("verdict", verdict)
     now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
-        found = discovery(checked, order)
+        found = finding_of(checked, order)
         if match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
                 _text(checked), checked.result
@@ -124,7 +124,7 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
     return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
 
 
-def discovery(checked: Trial, order: int) -> GraphFinding:
+def finding_of(checked: Trial, order: int) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
     values = checked.values

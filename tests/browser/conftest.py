@@ -61,7 +61,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if defect.name in SHOWN:
             checked = trial.run(example_of(defect).graph, (defect.order,))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
-            json, *_, page = write(evidence.completed(examine.discovery(checked, defect.order)), folder, told)
+            json, *_, page = write(evidence.completed(examine.finding_of(checked, defect.order)), folder, told)
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]
@@ -83,7 +83,7 @@ def _events(found: list[Report]) -> list[Any]:
         for release in ("2.20.0", "2.21.0")
         for place, defect in enumerate(known.load(ROOT / "reports" / "known"))
     ]
-    crash = Crash.of("matmul", 1, found[0].discovery.graph, "killed by SIGABRT")
+    crash = Crash.of("matmul", 1, found[0].finding.graph, "killed by SIGABRT")
     start = [Started(current(), "dev", str(seed), f"{seed}/2", ()) for seed in (1, 2)]
     end = [Finished(Ending.COMPLETED, 4000, 61.5, f"{seed}/2") for seed in (1, 2)]
     return [*start, *done, *map(FindingMade, found), crash, *states, *end]

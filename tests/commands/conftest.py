@@ -78,7 +78,7 @@ def defects() -> dict[str, Defect]:
 
 @pytest.fixture(scope="session")
 def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
-    """The discovery that the hunt would have made of a known defect."""
+    """The finding that the hunt would have made of a known defect."""
 
     def make(name: str) -> GraphFinding:
         defect = defects[name]
@@ -107,7 +107,7 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
 
 @pytest.fixture
 def written(discovered: Callable[[str], GraphFinding], tmp_path: Path) -> Callable[..., Path]:
-    """Writes the JSON report of a known defect's discovery, with some fields replaced, into a folder."""
+    """Writes the JSON report of a known defect's finding, with some fields replaced, into a folder."""
 
     def write(name: str, folder: Path = tmp_path / "reports", **fields: Any) -> Path:
         found = dataclasses.replace(discovered(name), **fields)

@@ -227,7 +227,7 @@ HUNT = """
             graph = Graph((Input((1,), (0.5,)),), (Node.of(name, 0),))
             wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
             error = Wrong("wrong gradient")
-            error.discovery = GraphFinding(graph, 1, (wrong,), name, 1, "none", literal([1.0]))
+            error.finding = GraphFinding(graph, 1, (wrong,), name, 1, "none", literal([1.0]))
             raise error
 """
 

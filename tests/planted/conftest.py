@@ -32,7 +32,7 @@ def planted(op: str, fault: Fault) -> Iterator[None]:
 
 @pytest.fixture
 def hunted() -> Callable[..., GraphFinding | None]:
-    """A function that hunts with an operation under a planted fault and returns the shrunk discovery, or None."""
+    """A function that hunts with an operation under a planted fault and returns the shrunk finding, or None."""
 
     def hunt(
         operation: str, *, order: int = 1, number: int = 1, examples: int = 60, shrink: bool = True, **strategy: Any
@@ -55,7 +55,7 @@ def hunted() -> Callable[..., GraphFinding | None]:
         try:
             test()
         except Found as found:
-            return found.discovery
+            return found.finding
         return None
 
     return hunt

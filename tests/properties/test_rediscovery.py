@@ -50,10 +50,10 @@ def test_a_product_at_an_exact_zero_is_found_and_shrunk(operation: str, order: i
     runs = [[found for found in hunted(operation, order, start) if _is_it(found, operation)] for start in range(SEEDS)]
     assert sum(bool(found) for found in runs) >= 0.9 * SEEDS
     for found in filter(None, runs):
-        graph = min((one.discovery.graph for one in found), key=lambda graph: graph.size)
+        graph = min((one.finding.graph for one in found), key=lambda graph: graph.size)
         assert len(graph.nodes) <= 2
         assert all(len(value.values) <= 3 and set(value.values) <= {0, 1, 2, 3} for value in graph.inputs)
 
 
 def _is_it(found: Found, operation: str) -> bool:
-    return found.discovery.culprit == operation and "zero" in found.discovery.description
+    return found.finding.culprit == operation and "zero" in found.finding.description

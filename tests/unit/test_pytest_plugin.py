@@ -35,14 +35,14 @@ FINDING = """
     class Wrong(AssertionError):
         pass
 
-    def discovery(culprit):
-        graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
+    def finding(culprit):
+        graph = Graph((Input((1,), (0.0,)),), (Node.of(culprit, 0),))
         wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
         return GraphFinding(graph, 1, (wrong,), culprit, 1, "zero in argument 0", literal([1.0]))
 
     def failure(culprit):
         error = Wrong("wrong gradient")
-        error.discovery = discovery(culprit)
+        error.finding = finding(culprit)
         return error
 
     def test_one(gradcheck_coverage):

@@ -228,7 +228,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
 
 def _report(path: Path) -> GraphFinding:
     try:
-        return json_report.read(path).discovery
+        return json_report.read(path).finding
     except (ValueError, OSError) as error:
         raise CommandError(f"{error}; name a finding's JSON") from None
 

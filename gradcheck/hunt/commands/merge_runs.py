@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
         "into": str(into),
         "files": [path.relative_to(into).as_posix() for path in written],
         "findings": [
-            {**one, "name": report.discovery.name}
+            {**one, "name": report.finding.name}
             for one, report in zip(runs.findings(merged), merged.findings, strict=True)
         ],
         "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.crashes],
@@ -110,7 +110,7 @@ def _refuse_forged(merged: HuntRun) -> None:
     tensorflow()
     from gradcheck.hunt.recheck import output_of
 
-    for found in (report.discovery for report in merged.findings):
+    for found in (report.finding for report in merged.findings):
         try:
             output_of(found.example)
         except Exception as error:
@@ -123,7 +123,7 @@ def _written(merged: HuntRun, into: Path) -> list[Path]:
     from gradcheck.hunt.report.writer import write, write_run
 
     into.mkdir(parents=True, exist_ok=True)
-    paths = [path for report in merged.findings for path in write(report.discovery, into, report.confirmation)]
+    paths = [path for report in merged.findings for path in write(report.finding, into, report.confirmation)]
     paths += write_run(merged, into, runs.left_out())
     (into / EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in merged.events())

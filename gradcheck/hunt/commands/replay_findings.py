@@ -150,7 +150,7 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     try:
         found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if isinstance(found, Report):
-            return _report(path, found.discovery, defects)
+            return _report(path, found.finding, defects)
         known_graphs.check(found)
     except (ValueError, OSError) as error:
         return Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))

@@ -47,10 +47,10 @@ def findings(found: HuntRun) -> list[dict[str, Any]]:
     """The findings of a run, as the table of its coverage takes them."""
     return [
         {
-            "operation": report.discovery.culprit,
-            "order": report.discovery.order,
-            "kind": report.discovery.signature.kind.value,
-            "files": [f"{report.discovery.name}.json"],
+            "operation": report.finding.culprit,
+            "order": report.finding.order,
+            "kind": report.finding.signature.kind.value,
+            "files": [f"{report.finding.name}.json"],
         }
         for report in found.findings
     ]

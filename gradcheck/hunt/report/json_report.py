@@ -171,11 +171,11 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
         result = getattr(CATALOGUE.get(graph.nodes[-1].op), "result", "complex128")
         if self.cotangent.dtype.startswith("complex") and not result.startswith("complex"):
             raise DocumentError("$.cotangent.dtype", self.cotangent.dtype, f"the output's, {result}")
-        if self.name != self.discovery.name:
-            raise DocumentError("$.name", self.name, f"{self.discovery.name!r}, as the signature gives it")
+        if self.name != self.finding.name:
+            raise DocumentError("$.name", self.name, f"{self.finding.name!r}, as the signature gives it")
 
     @cached_property
-    def discovery(self) -> GraphFinding:
+    def finding(self) -> GraphFinding:
         """The finding itself."""
         return GraphFinding(
             from_document(self.graph, "$.graph"),

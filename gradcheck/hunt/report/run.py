@@ -58,7 +58,7 @@ class HuntRun:
     def ranked(self) -> tuple[Report, ...]:
         """The findings, the most severe kind first."""
         kinds = list(Kind)
-        return tuple(sorted(self.findings, key=lambda report: kinds.index(report.discovery.signature.kind)))
+        return tuple(sorted(self.findings, key=lambda report: kinds.index(report.finding.signature.kind)))
 
     def events(self) -> Iterator[Event]:
         """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""
@@ -114,7 +114,7 @@ def merge(events: Iterable[Event]) -> HuntRun:
     return HuntRun(
         started=tuple(sorted({to_line(event): event for event in by_kind.get("started", [])}.values(), key=to_line)),
         operations=_added(by_kind.get("operation", [])),
-        findings=tuple(made.report for made in _least(findings, lambda e: e.report.discovery.name, _size)),
+        findings=tuple(made.report for made in _least(findings, lambda e: e.report.finding.name, _size)),
         crashes=_least(by_kind.get("crash", []), lambda event: event.name, _size),
         hangs=_least(by_kind.get("hang", []), lambda event: event.name, _size),
         known=_least(by_kind.get("known", []), lambda event: (event.name, event.release), _worst),

@@ -45,7 +45,7 @@ class FindingItem:
     @staticmethod
     def of(report: Report) -> FindingItem:
         """The item of a report."""
-        return FindingItem(report.discovery, sentence(report.discovery, report.confirmation))
+        return FindingItem(report.finding, sentence(report.finding, report.confirmation))
 
     @property
     def ratio(self) -> float | None:

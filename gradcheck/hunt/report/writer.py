@@ -19,7 +19,7 @@ class ReportError(OSError):
     """A report could not be written; names the folder and what to do. `finding_text.text` still has all of it."""
 
 
-def write(discovery: GraphFinding, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
+def write(finding: GraphFinding, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
     """Writes `<name>` .json, .md, .py and .html into a folder, made if it is missing, and returns their paths.
 
     Files of an earlier run with the same signature are replaced, in one step each (a temporary file, then
@@ -27,13 +27,13 @@ def write(discovery: GraphFinding, folder: Path | str, confirmation: Confirmatio
     the folder cannot be made or written to.
     """
     contents = {
-        ".json": json_text(discovery, confirmation),
-        ".md": markdown(discovery, confirmation),
-        ".py": discovery.script,
-        ".html": finding_page(discovery, confirmation),
+        ".json": json_text(finding, confirmation),
+        ".md": markdown(finding, confirmation),
+        ".py": finding.script,
+        ".html": finding_page(finding, confirmation),
     }
-    named = {discovery.name + suffix: text for suffix, text in contents.items()}
-    return _written(Path(folder), named, f"the report {discovery.name}")
+    named = {finding.name + suffix: text for suffix, text in contents.items()}
+    return _written(Path(folder), named, f"the report {finding.name}")
 
 
 def write_run(run: HuntRun, folder: Path | str, left_out: LeftOut | None = None) -> tuple[Path, ...]:

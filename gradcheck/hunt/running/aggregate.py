@@ -153,9 +153,9 @@ class Aggregate:
         self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.configuration.shard)))
         with suppress(OSError, ValueError):  # the page says why
             for report in self._run.findings:
-                name = report.discovery.name
+                name = report.finding.name
                 files = sorted(self.configuration.folder.glob(f"{name}.*"))
-                self.findings.setdefault(name, summary_line(report.discovery, files))
+                self.findings.setdefault(name, summary_line(report.finding, files))
 
     def close(self) -> None:
         """Ends the journal, writes the run's page, and remembers which tests were finished."""

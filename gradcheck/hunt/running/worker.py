@@ -87,34 +87,34 @@ class Worker:
         self._outcomes, self._findings = [], []
         return sent
 
-    def record_all(self, discoveries: Sequence[GraphFinding]) -> list[tuple[str, Properties]]:
-        """Records a failing test's discoveries; Ctrl-C, while one is run again or written, loses none of them."""
+    def record_all(self, findings: Sequence[GraphFinding]) -> list[tuple[str, Properties]]:
+        """Records a failing test's findings; Ctrl-C, while one is run again or written, loses none of them."""
         recorded: list[tuple[str, Properties]] = []
         try:
-            for discovery in discoveries:
-                recorded.append(self.record(discovery))
+            for finding in findings:
+                recorded.append(self.record(finding))
         except KeyboardInterrupt:
-            for discovery in discoveries[len(recorded) :]:
-                self.record(discovery, confirmed=False)
+            for finding in findings[len(recorded) :]:
+                self.record(finding, confirmed=False)
             raise
         return recorded
 
-    def record(self, discovery: GraphFinding, *, confirmed: bool = True) -> tuple[str, Properties]:
-        """Confirms a discovery in a fresh process, writes its report and its event; the full text, and its properties.
+    def record(self, finding: GraphFinding, *, confirmed: bool = True) -> tuple[str, Properties]:
+        """Confirms a finding in a fresh process, writes its report and its event; the full text, and its properties.
 
         What cannot be written is said in the text; the finding is all in it.
         """
-        confirmation = _confirmation(discovery) if confirmed else None
-        self.journal.write(FindingMade(Report.of(discovery, confirmation)))
-        lines = [text(discovery, confirmation), confirmation.output if confirmation else ""]
+        confirmation = _confirmation(finding) if confirmed else None
+        lines = [text(finding, confirmation), confirmation.output if confirmation else ""]
         files: tuple[Path, ...] = ()
         try:
-            files = write(discovery, self.configuration.folder, confirmation)
+            self.journal.write(FindingMade(Report.of(finding, confirmation)))
+            files = write(finding, self.configuration.folder, confirmation)
             lines += ["", *(f"written: {path}" for path in files)]
-        except Exception as error:  # whatever a page cannot show, the finding is not lost
+        except Exception as error:  # whatever a report cannot hold, the finding is not lost
             lines += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
-        self._findings.append(summary_line(discovery, files))
-        return "\n".join(lines), properties(discovery, confirmation)
+        self._findings.append(summary_line(finding, files))
+        return "\n".join(lines), properties(finding, confirmation)
 
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
@@ -122,7 +122,7 @@ class Worker:
         for _, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
             smallest.setdefault(type(failure), failure)
         for failure in smallest.values():
-            self.record(failure.discovery, confirmed=False)
+            self.record(failure.finding, confirmed=False)
 
     def finish(self, how: Ending) -> None:
         """The session ends."""
@@ -140,8 +140,8 @@ class Worker:
                 os.rmdir(self._recorder.path.parent)
 
 
-def _confirmation(discovery: GraphFinding) -> Confirmation:
+def _confirmation(finding: GraphFinding) -> Confirmation:
     try:
-        return confirm(discovery.script)
+        return confirm(finding.script)
     except OSError as error:  # such as a full disk
         return Confirmation(None, f"not run again: {error}")

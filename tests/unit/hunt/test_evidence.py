@@ -27,7 +27,7 @@ def _fresh() -> Iterator[None]:
 
 def found_in(graph: Graph, order: int = 1) -> GraphFinding:
     """The finding of a graph that is wrong, with all that its report shows."""
-    return evidence.completed(examine.discovery(trial.run(graph, (order,)), order))
+    return evidence.completed(examine.finding_of(trial.run(graph, (order,)), order))
 
 
 def test_the_elements_are_those_of_the_trial() -> None:
@@ -61,7 +61,7 @@ def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.Mon
         return run(graph, orders)
 
     monkeypatch.setattr(trial, "run", counted)
-    found = evidence.completed(examine.discovery(checked, 1))
+    found = evidence.completed(examine.finding_of(checked, 1))
     assert [(node.position, node.verdict) for node in found.nodes] == [(2, "agree"), (3, "mismatch")]
     assert found.position == 3
     assert [graph.nodes[0].op for graph in runs] == ["exp", "xlogy"]
@@ -90,7 +90,7 @@ def test_the_curve_goes_through_the_worst_element(order: int) -> None:
 
 
 def test_what_throws_costs_the_curve_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = examine.discovery(trial.run(XLOGY, (1,)), 1)
+    found = examine.finding_of(trial.run(XLOGY, (1,)), 1)
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("no kernel today")

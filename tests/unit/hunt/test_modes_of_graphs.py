@@ -152,7 +152,7 @@ def counted(graph: Graph, order: int, mode: Mode) -> Iterator[Coverage]:
 def test_a_finding_of_a_hunt_carries_the_mode_and_a_script_that_shows_it() -> None:
     with wrong_where_traced(), pytest.raises(Found) as caught, counted(SINE, 1, Mode("forward")):
         pass
-    found = caught.value.discovery
+    found = caught.value.finding
     assert (found.path, found.mode, found.culprit) == ("forward", "eager", "sin")
     assert "forward, eager" in type(caught.value).__name__
     with wrong_where_traced():

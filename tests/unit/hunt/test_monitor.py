@@ -130,6 +130,6 @@ def test_a_test_that_failed_in_time_is_shrunk_no_further_but_fails(
         with pytest.raises(Found) as raised:
             hunt()
     assert len({*checked}) == 1, "what failed in time was checked, again to raise it, and nothing else"
-    assert raised.value.discovery.graph.inputs[0].values[1] == checked[0]
+    assert raised.value.finding.graph.inputs[0].values[1] == checked[0]
     own.rest()
     assert not own.failed

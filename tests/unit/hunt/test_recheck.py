@@ -23,7 +23,7 @@ CUMPROD = DEFECTS["cumprod-zero-order1"]
 LOST = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 0.0, 1.0, 1e-12, 1e-11, "")
 
 
-def discovery(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> GraphFinding:
+def finding(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> GraphFinding:
     output = {"cotangent": literal([1.0]), **fields}
     found = dataclasses.replace(LOST, kind=kind)
     return GraphFinding(graph, 1, (found,), graph.nodes[-1].op, graph.size - 1, "none", **output)
@@ -60,7 +60,7 @@ def test_the_report_s_own_cotangent_is_used() -> None:
 
 
 def test_a_right_derivative_is_fixed() -> None:
-    assert of_report(discovery(SIN)) == Recheck(State.FIXED, "agrees with finite differences")
+    assert of_report(finding(SIN)) == Recheck(State.FIXED, "agrees with finite differences")
     fixed = structs.replace(
         CUMPROD, graph=to_document(SIN), cotangent=to_tensor(literal([1.0])), right=((1.0,),), given=((0.0,),)
     )
@@ -94,6 +94,6 @@ def test_another_kind_is_a_change() -> None:
     ],
 )
 def test_what_cannot_be_run_says_why(graph: Graph, message: str) -> None:
-    seen = of_report(discovery(graph))
+    seen = of_report(finding(graph))
     assert seen.state is State.CANNOT_TELL
     assert seen.message.startswith(message)

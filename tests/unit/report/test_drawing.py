@@ -64,15 +64,15 @@ def test_parents_side_by_side_do_not_cross() -> None:
 
 
 def test_the_drawing_names_everything_and_marks_the_culprit(report: Report, parsed: Callable[[str], Any]) -> None:
-    page = parsed(render("graph.svg.j2", graph=drawing(report.discovery)))
+    page = parsed(render("graph.svg.j2", graph=drawing(report.finding)))
     assert page.text == "x float64 [2] sin y1 cumprod y2 · culprit"
     assert [group["class"] for group in page.named("g")] == ["node input", "node operation", "node culprit"]
     assert len([path for path in page.named("path") if path["class"] == "edge"]) == 2
 
 
 def test_a_wrong_node_that_is_not_the_culprit_is_marked_too(report: Report, parsed: Callable[[str], Any]) -> None:
-    first = dataclasses.replace(report.discovery.nodes[0], verdict="mismatch")
-    page = parsed(render("graph.svg.j2", graph=drawing(dataclasses.replace(report.discovery, nodes=(first,)))))
+    first = dataclasses.replace(report.finding.nodes[0], verdict="mismatch")
+    page = parsed(render("graph.svg.j2", graph=drawing(dataclasses.replace(report.finding, nodes=(first,)))))
     assert [group["class"] for group in page.named("g")] == ["node input", "node wrong", "node culprit"]
     assert page.text == "x float64 [2] sin y1 · wrong cumprod y2 · culprit"
 

@@ -24,7 +24,7 @@ NASTY = "</code></pre></style><script>alert(1)</script><img src=x onerror=alert(
 
 
 def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Parsed) -> None:
-    page = parsed(finding_page(report.discovery, report.confirmation))
+    page = parsed(finding_page(report.finding, report.confirmation))
     for part in (
         "cumprod : non-finite at order 1",
         "the first derivative of cumprod (zero in argument 0) is not finite at a point where the function is smooth",
@@ -50,7 +50,7 @@ def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Pa
 
 
 def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Parsed) -> None:
-    text = finding_page(report.discovery, report.confirmation)
+    text = finding_page(report.finding, report.confirmation)
     page = parsed(text)
     assert {"script", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in page.elements} == set()
     attributes = [(name, value) for _, found in page.elements for name, value in found.items()]
@@ -64,7 +64,7 @@ def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Pars
 
 def nasty(report: Report) -> SimpleNamespace:
     """The report with a text that would break out of HTML wherever a text can stand (no such file is read)."""
-    found = report.discovery
+    found = report.finding
     assert found.environment is not None
     why = found.findings[0].diagnosis
     assert why is not None
@@ -77,13 +77,13 @@ def nasty(report: Report) -> SimpleNamespace:
     changed = dataclasses.replace(
         found, culprit=NASTY, description=NASTY, findings=(wrong,), environment=machine, nodes=nodes
     )
-    return SimpleNamespace(discovery=changed, confirmation=Confirmation(1, NASTY))
+    return SimpleNamespace(finding=changed, confirmation=Confirmation(1, NASTY))
 
 
 def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed) -> None:
     evil = nasty(report)
-    text = finding_page(evil.discovery, evil.confirmation)
-    unheard = dataclasses.replace(report.discovery, culprit="unheard of")
+    text = finding_page(evil.finding, evil.confirmation)
+    unheard = dataclasses.replace(report.finding, culprit="unheard of")
     plain = finding_page(unheard, report.confirmation)
     assert "<script" not in text
     assert "<img" not in text
@@ -97,7 +97,7 @@ def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed)
 
 
 def test_the_step_size_curve_is_drawn_and_tabulated(report: Report, parsed: Parsed) -> None:
-    found = report.discovery
+    found = report.finding
     finite = dataclasses.replace(found.elements[0], autodiff=10.0)
     text = finding_page(dataclasses.replace(found, elements=(finite, found.elements[1])))
     page = parsed(text)
@@ -112,7 +112,7 @@ def test_the_step_size_curve_is_drawn_and_tabulated(report: Report, parsed: Pars
 
 
 def test_a_finding_without_more_than_its_graph_has_a_page(report: Report, parsed: Parsed) -> None:
-    bare = dataclasses.replace(report.discovery, elements=(), curve=None, nodes=(), values=(), environment=None)
+    bare = dataclasses.replace(report.finding, elements=(), curve=None, nodes=(), values=(), environment=None)
     page = parsed(finding_page(bare))
     assert "non-finite at order 1" in page.text
     for missing in ("Step-size curve", "Every element", "Each operation", "Environment", "wrong elements"):
@@ -123,7 +123,7 @@ def cells(*elements: ElementCheck, report: Report, shape: tuple[int, ...]) -> li
     """The cells of the heat map of an input of this shape, of which these elements were compared."""
     count = math.prod(shape)
     graph = Graph((Input(shape, (1.0,) * count),), (Node.of("sin", 0),))
-    found = dataclasses.replace(report.discovery, graph=graph, elements=elements, curve=None, nodes=(), values=())
+    found = dataclasses.replace(report.finding, graph=graph, elements=elements, curve=None, nodes=(), values=())
     (heat,) = heat_maps(found)
     assert render("heat_map.svg.j2", map=heat).count("<rect") == count
     return [(cell.x, cell.y, cell.level, cell.text) for cell in heat.cells]
@@ -148,7 +148,7 @@ def test_a_map_of_many_elements_breaks_into_rows(report: Report) -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_has_a_page(report: Report, parsed: Parsed, kind: Kind) -> None:
     wrong = Finding(kind, 1, "the inputs", None, None, None, None, None, None, "TypeError: no")
-    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(wrong,))))
+    page = parsed(finding_page(dataclasses.replace(report.finding, findings=(wrong,))))
     assert f"{kind.value} at order 1" in page.text
     assert "TypeError: no" in page.text
 
@@ -156,13 +156,13 @@ def test_every_kind_has_a_page(report: Report, parsed: Parsed, kind: Kind) -> No
 def test_the_worst_of_several_inputs_is_the_one_shown_on_top(report: Report, parsed: Parsed) -> None:
     mild = Finding(Kind.WRONG_VALUE, 1, "input 0", (0,), None, 1.0, 2.0, 1e-12, 1e-2, "mild")
     bad = Finding(Kind.WRONG_VALUE, 1, "input 0", (1,), None, 1.0, 2.0, 1e-12, 1e-9, "bad")
-    page = parsed(finding_page(dataclasses.replace(report.discovery, findings=(mild, bad))))
+    page = parsed(finding_page(dataclasses.replace(report.finding, findings=(mild, bad))))
     assert "worst element x[1]" in page.text
     assert "error / allowed 1e+09" in page.text
 
 
 def test_the_issue_form_has_every_field_of_tensorflows(report: Report) -> None:
-    text = issue_form(report.discovery, report.confirmation)
+    text = issue_form(report.finding, report.confirmation)
     fields = (
         ("Title", "Gradient of order 1 of cumprod: non-finite (zero in argument 0)"),
         ("Issue type", "Bug"),
@@ -176,18 +176,18 @@ def test_the_issue_form_has_every_field_of_tensorflows(report: Report) -> None:
     for name, answer in fields:
         assert f"{name}: {answer}\n" in text
     assert "Current behavior?\n\nIn TensorFlow 2.21.0, the first derivative of `cumprod`" in text
-    assert f"Standalone code to reproduce the issue\n\n{report.discovery.script.rstrip()}\n" in text
+    assert f"Standalone code to reproduce the issue\n\n{report.finding.script.rstrip()}\n" in text
     assert text.endswith("Relevant log output\n\nx[0] nan 9 <- wrong\nWRONG\n")
 
 
 def test_the_properties_are_pairs_of_texts(report: Report) -> None:
-    pairs = dict(properties(report.discovery, report.confirmation))
-    assert pairs["gradcheck.name"] == report.discovery.name
+    pairs = dict(properties(report.finding, report.confirmation))
+    assert pairs["gradcheck.name"] == report.finding.name
     assert pairs["gradcheck.kind"] == "non-finite"
     assert pairs["gradcheck.autodiff"] == "nan"
     assert pairs["gradcheck.cause"] == "wrong custom gradient"
     assert pairs["gradcheck.confirmed"] == "true"
-    bare = dict(properties(dataclasses.replace(report.discovery, environment=None)))
+    bare = dict(properties(dataclasses.replace(report.finding, environment=None)))
     assert "gradcheck.tensorflow" not in bare
     assert "gradcheck.confirmed" not in bare
     assert all(isinstance(value, str) for value in bare.values())

@@ -27,17 +27,17 @@ def changed(data: Any, path: str, value: Any) -> Any:
 
 
 def test_what_is_written_is_read_back(report: Report, tmp_path: Path) -> None:
-    path = write(report.discovery, tmp_path, report.confirmation)[0]
+    path = write(report.finding, tmp_path, report.confirmation)[0]
     back = read(path)
-    assert json_text(back.discovery, back.confirmation) == path.read_text() == json_text(*parts(report))
-    assert back.discovery.graph == report.discovery.graph
-    assert back.discovery.findings[0].diagnosis == report.discovery.findings[0].diagnosis
+    assert json_text(back.finding, back.confirmation) == path.read_text() == json_text(*parts(report))
+    assert back.finding.graph == report.finding.graph
+    assert back.finding.findings[0].diagnosis == report.finding.findings[0].diagnosis
     assert back.confirmation == report.confirmation
-    assert back.discovery.script == report.discovery.script
+    assert back.finding.script == report.finding.script
 
 
 def parts(report: Report) -> tuple[Any, Any]:
-    return report.discovery, report.confirmation
+    return report.finding, report.confirmation
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_values_of_many_elements_are_left_out(report: Report) -> None:
 
     from gradcheck.hunt.finding import literal
 
-    large = dataclasses.replace(report.discovery, values=(*report.discovery.values[:2], literal([0.5] * 5000)))
+    large = dataclasses.replace(report.finding, values=(*report.finding.values[:2], literal([0.5] * 5000)))
     data = to_json(large)
     assert data["values"] == []
-    assert from_json(data).discovery.values == ()
+    assert from_json(data).finding.values == ()

@@ -41,7 +41,7 @@ NASTY = "</td></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'`|
 @pytest.fixture
 def run(machine: Environment, report: Report) -> HuntRun:
     """A run with something of everything."""
-    worse = dataclasses.replace(report.discovery.findings[0], kind=Kind.RAISES, autodiff=None)
+    worse = dataclasses.replace(report.finding.findings[0], kind=Kind.RAISES, autodiff=None)
     events: list[Event] = [
         Started(machine, "dev", "7", "1/2", ("sin", "cos", "tanh", "exp", "log", "cumprod")),
         Started(machine, "dev", "8", "2/2", ("sin", "cos", "tanh", "exp", "log", "cumprod")),
@@ -51,7 +51,7 @@ def run(machine: Environment, report: Report) -> HuntRun:
         OperationDone("tanh", 1, {"agree": 6}, 40, 34, 1.0, 1e-3),
         OperationDone("exp", 1, {"agree": 2}, 2, 0, 1.0, 0.0),
         FindingMade(report),
-        FindingMade(Report.of(dataclasses.replace(report.discovery, findings=(worse,)))),
+        FindingMade(Report.of(dataclasses.replace(report.finding, findings=(worse,)))),
         Crash.of("sin", 1, SIN, "killed by SIGABRT"),
         Hang.of("cos", 2, SIN, "no end within 60 s"),
         KnownReplayed("xlogy-zero-order1", State.STILL, "2.9.0"),
@@ -114,9 +114,9 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
 
 def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
     links = [place["href"] for place in parsed(run_page(run)).named("a")]
-    assert links == [f"{report.discovery.name}.html" for report in run.ranked]
+    assert links == [f"{report.finding.name}.html" for report in run.ranked]
     assert all(re.fullmatch(r"[a-z0-9_-]+\.html", link) for link in links)
-    assert run.ranked[0].discovery.signature.kind is Kind.RAISES
+    assert run.ranked[0].finding.signature.kind is Kind.RAISES
 
 
 def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:

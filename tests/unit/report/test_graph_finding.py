@@ -43,7 +43,7 @@ def test_the_name_is_safe_for_files() -> None:
     assert re.fullmatch(r"[a-z0-9_-]{1,100}", name)
 
 
-def test_a_discovery_needs_a_finding() -> None:
+def test_a_finding_needs_a_wrong_element() -> None:
     with pytest.raises(ValueError, match="needs at least one"):
         dataclasses.replace(FOUND, findings=())
 
