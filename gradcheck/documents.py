@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,12 +138,19 @@ def plain(document: Any) -> Any:
     >>> plain((1.0, math.inf))
     [1.0, 'inf']
     """
-    return _without_special(msgspec.to_builtins(document))
+    return _without_special(msgspec.to_builtins(document, enc_hook=_number))
 
 
 def to_text(document: Any) -> str:
     """The same as the text of a file."""
     return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _number(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    if isinstance(value, numbers.Number):
+        return value.item()  # type: ignore[attr-defined]  # of NumPy, as all that msgspec does not know
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _without_special(data: Any) -> Any:
