@@ -30,7 +30,7 @@ MEANINGS = {
     Grade.KNOWN: "left out, known to be wrong everywhere",
     Grade.NONE: "not asked for, or no derivative of this order",
 }
-COLOURS = {State.STILL: "known", State.CANNOT_RUN: "doubt", State.FIXED: "right"}
+COLOURS = {State.STILL: "known", State.CANNOT_TELL: "doubt", State.FIXED: "right"}
 SHOWN = 40
 FINEST, COARSEST = -16, 0
 
