@@ -99,14 +99,9 @@ def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) ->
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """
-    values = {**view(found, confirmation), "verdict": sentence(found)}
-    return render(
-        "issue_form.txt.j2",
-        **values,
-        machine=found.environment,
-        ordinal=ORDINAL[found.order].title(),
-        ask="(please fill in)",
-    )
+    values = {**view(found, confirmation), "verdict": sentence(found), "machine": found.environment}
+    ordinal = ORDINAL[found.order].capitalize()
+    return render("issue_form.txt.j2", **values, ordinal=ordinal, ask="(please fill in)")
 
 
 def text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
