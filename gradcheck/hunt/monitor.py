@@ -66,7 +66,7 @@ class Monitor:
         """What an example would have noticed, relative to the largest derivative."""
         operation, order, _ = self.subject
         if math.isfinite(resolution):
-            self.resolutions[operation, order] = max(resolution, self.resolutions.get((operation, order), 0.0))
+            self.resolutions[operation, order] = max(float(resolution), self.resolutions.get((operation, order), 0.0))
 
     def rest(self) -> None:
         """A test has ended."""

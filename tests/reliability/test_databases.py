@@ -30,9 +30,10 @@ def examples(suite: Suite) -> Path:
 def test_a_failing_example_is_kept_replayed_by_any_worker_and_found_again_beside_a_damaged_database(
     suite: Suite,
 ) -> None:
-    assert suite.run("sin,planted_wrong").returncode == 1
+    result = suite.run("sin,planted_wrong")
+    assert result.returncode == 1, result.stdout
     found = list(suite.findings())
-    assert len(found) == 1
+    assert len(found) == 1, result.stdout
     kept = [path for path in examples(suite).rglob("*") if path.is_file()]
     assert kept
     test = suite.root / "tests" / "properties" / "test_planted.py"

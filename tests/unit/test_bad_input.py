@@ -12,7 +12,7 @@ from gradcheck import Reason, assert_close, check
 
 
 def refused(error: type[Exception], words: list[str], *arguments: Any, **options: Any) -> None:
-    """Both front doors raise exactly `error`, whose message holds the words."""
+    """`check` and `assert_close` raise exactly `error`, whose message holds the words."""
     for door in (check, assert_close):
         with pytest.raises(error) as caught:
             door(*arguments, **options)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,7 +143,13 @@ def test_data_that_is_too_deep_is_refused() -> None:
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"name": "a"}')
-    assert read(tmp_path / "a.json", Named) == Named("a")
+    assert read(tmp_path / "a.json", Named, "a name") == Named("a")
+    (tmp_path / "b.json").write_text('{"name": 1}')
+    with pytest.raises(ValueError, match=r"b\.json: not a name: \$\.name: 1 was given; expected a text"):
+        read(tmp_path / "b.json", Named, "a name")
+    (tmp_path / "c.json").symlink_to(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=r"c\.json: not a name: is a symbolic link"):
+        read(tmp_path / "c.json", Named, "a name")
 
 
 def test_reading_corrupts_no_memory_and_loads_no_tensorflow() -> None:
@@ -155,3 +163,10 @@ def test_reading_corrupts_no_memory_and_loads_no_tensorflow() -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONMALLOC": "debug"}
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=environment)
+
+
+def test_numbers_of_numpy_are_written_as_those_of_python() -> None:
+    data = plain({"real": np.float64(1.5), "count": np.int64(3), "infinite": np.float64(math.inf)})
+    assert [(value, type(value)) for value in data.values()] == [(1.5, float), (3, int), ("inf", str)]
+    with pytest.raises(TypeError, match="ndarray has no form in JSON"):
+        plain([np.zeros(2)])

@@ -36,17 +36,18 @@ def test_differences_are_taken_in_float64(dtype: str) -> None:
 
 
 def test_a_float32_constant_inside_leaves_float32_differences() -> None:
-    def held(x: tf.Tensor) -> tf.Tensor:
+    def in_float32(x: tf.Tensor) -> tf.Tensor:
         return tf.sin(x) * tf.constant([2.0, 3.0])
 
-    result = check(held, np.array([0.5, 1.5], np.float32))
+    result = check(in_float32, np.array([0.5, 1.5], np.float32))
     assert result.verdict == "agree"
     assert 1e-5 < result.resolution[1] < 0.05
     exact32 = np.cos(np.array([0.5, 1.5], np.float32).astype(float)) * [2.0, 3.0]
     assert (
-        check(held, np.array([0.5, 1.5], np.float32), gradient=exact32 + 3 * result.resolution[1]).verdict == "mismatch"
+        check(in_float32, np.array([0.5, 1.5], np.float32), gradient=exact32 + 3 * result.resolution[1]).verdict
+        == "mismatch"
     )
-    assert check(held, np.array([0.5, 1.5], np.float32), rtol=1e-6).verdict == "inconclusive"
+    assert check(in_float32, np.array([0.5, 1.5], np.float32), rtol=1e-6).verdict == "inconclusive"
 
 
 def test_float32_variables_stay_float32() -> None:
