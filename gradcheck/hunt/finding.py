@@ -85,7 +85,7 @@ class GraphFinding:
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
     >>> GraphFinding(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name
-    'sin-order1-wrong-value-61fc1f'
+    'sin-order1-wrong-value-95ab20'
     """
 
     graph: Graph
