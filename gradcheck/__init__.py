@@ -1,4 +1,4 @@
-"""Holds TensorFlow's automatic derivatives against finite differences that carry an error bound.
+"""Compares TensorFlow's automatic derivatives with finite-difference estimates that carry an error bound.
 
 The names load on first use (PEP 562): importing the package, or its pytest plugin, does not import TensorFlow.
 """

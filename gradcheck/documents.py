@@ -121,9 +121,15 @@ def convert(data: Any, kind: type[T]) -> T:
     return made
 
 
-def read(path: Path, kind: type[T]) -> T:
-    """The document in a file; raises FileRefusedError, or DocumentError, whose message begins with the file."""
-    return convert(parse(files.read(path, MAX_TEXT)), kind)
+def read(path: Path, kind: type[T], what: str) -> T:
+    """The document in a file.
+
+    Raises ValueError, which names the file, for anything but `what`, and OSError where the file cannot be read.
+    """
+    try:
+        return convert(parse(files.read(path, MAX_TEXT)), kind)
+    except (DocumentError, files.FileRefusedError) as error:
+        raise ValueError(f"{path}: not {what}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def plain(document: Any) -> Any:
@@ -177,7 +183,7 @@ def _limit(data: Any, place: str, depth: int = 0) -> None:
 
 def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentError:
     """What msgspec complains of, with what was given at the place, and with the choices there."""
-    told, _, at = str(error).partition(" - at `")
+    complaint, _, at = str(error).partition(" - at `")
     place = at.removeprefix("key` in `").rstrip("`") or "$"
     cause = error.__cause__
     if isinstance(cause, DocumentError):
@@ -186,22 +192,20 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
     given, schemas = _walk(data, steps, kind)
     if "[...]" in place:
         given = Description("something else")
-    name = re.fullmatch(r"Object (?:missing required|contains unknown) field `(.*)`", told, re.DOTALL)
-    if name and " missing " in told:
+    name = re.fullmatch(r"Object (?:missing required|contains unknown) field `(.*)`", complaint, re.DOTALL)
+    if name and " missing " in complaint:
         needed = [one for schema in schemas[:1] for one in schema.get("required", ())]
         return DocumentError(place, Description(f"an object without {name[1]!r}"), f"all of {', '.join(needed)}")
     if name:
         known = [one for schema in schemas[:1] for one in schema.get("properties", ())]
         return DocumentError(place, Description(f"the name {_shown(name[1])}"), f"only {', '.join(known)}")
-    if told.startswith("Invalid") or (schemas and all("enum" in schema for schema in schemas)):
+    if complaint.startswith("Invalid") or (schemas and all("enum" in schema for schema in schemas)):
         choices = [str(choice) for schema in schemas for choice in schema.get("enum", ())]
         number = "a finite number, or " if any(schema.get("type") == "number" for schema in schemas) else ""
         return DocumentError(place, given, f"{number}one of {', '.join(choices)}")
-    if isinstance(given, (str, list)) and " of length " in told:
-        given = Description(
-            f"{f'a text of {len(given)} characters' if isinstance(given, str) else f'a list of {len(given)}'}"
-        )
-    expected = told.removeprefix("Expected ").partition(", got ")[0].replace(" | ", "` or `")
+    if isinstance(given, str) and " of length " in complaint:
+        given = Description(f"a text of {len(given)} characters")
+    expected = complaint.removeprefix("Expected ").partition(", got ")[0].replace(" | ", "` or `")
     for phrase, meaning in PHRASES.items():
         expected = re.sub(phrase, meaning, expected)
     return DocumentError(place, given, expected)

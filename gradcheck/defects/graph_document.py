@@ -13,22 +13,10 @@ MAX_NODES = 64
 MAX_RANK = 8
 LARGEST_FLOAT32 = 3.4028235e38
 DType = Literal["float64", "float32", "complex128"]
-Pair = tuple[float, float]
-
-
-class Tensor(Document, frozen=True):
-    """A literal tensor: its elements in row-major order, complex ones as [real part, imaginary part]."""
-
-    dtype: DType
-    shape: Annotated[tuple[Annotated[int, Meta(ge=0, le=MAX_ITEMS)], ...], Meta(max_length=MAX_RANK)]
-    values: Annotated[tuple[float | Pair, ...], Meta(max_length=MAX_ITEMS)]
-
-    def __post_init__(self) -> None:
-        check_values(self.dtype, self.shape, self.values)
 
 
 class ComputedTensor(Document, frozen=True):
-    """A tensor that was computed: its elements need not be finite."""
+    """A tensor that was computed: its elements in row-major order, complex ones as [real part, imaginary part]."""
 
     dtype: DType
     shape: Annotated[tuple[Annotated[int, Meta(ge=0, le=MAX_ITEMS)], ...], Meta(max_length=MAX_RANK)]
@@ -36,6 +24,12 @@ class ComputedTensor(Document, frozen=True):
 
     def __post_init__(self) -> None:
         check_values(self.dtype, self.shape, self.values)
+
+
+class Tensor(ComputedTensor, frozen=True):
+    """A literal tensor: all of its elements are finite."""
+
+    values: Annotated[tuple[float | tuple[float, float], ...], Meta(max_length=MAX_ITEMS)]
 
 
 class NodeDocument(Document, frozen=True):

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gradcheck import documents, runtime
+from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
 from gradcheck.defects.region import ANY, Region
@@ -68,7 +68,7 @@ def find(start: Path) -> Path | None:
 def read(path: Path, check: Check | None = None) -> Known:
     """What one file holds; raises KnownDefectError, which names the file, the place in it and the fix."""
     try:
-        found = from_json(documents.read(path, object))
+        found = from_json(documents.parse(files.read(path, documents.MAX_TEXT)))
         if check is not None:
             check(found)
     except (DocumentError, OSError) as error:

@@ -78,7 +78,7 @@ class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
 
 
 class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=True):
-    """A wrong derivative of TensorFlow that somebody has looked at.
+    """A wrong derivative of TensorFlow that has been triaged.
 
     `graph`, `cotangent` and `direction` replay it: TensorFlow gives `given` (empty where it raises or gives another
     shape than the input's), the truth is `right`, known from `source`. `description` says what is special about the

@@ -13,7 +13,7 @@ from gradcheck.autodiff.execution import pullbacks, second_pullbacks
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.defects.records import Values
 from gradcheck.hunt.evaluation import forward, forward_points
-from gradcheck.hunt.finding import Derivative
+from gradcheck.hunt.finding import Example
 from gradcheck.hunt.graph import Input
 from gradcheck.numerics.difference import difference_quotient
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 STEP = 2.0**-10
 
 
-def derivative(example: Derivative) -> list[Array | None]:
+def derivative(example: Example) -> list[Array | None]:
     """TensorFlow's derivative for each input; None where it gives None.
 
     Raises DerivativeRaisedError where it throws, ModeUnavailableError where the mode has none, WrongShapeError where a
@@ -45,7 +45,7 @@ def derivative(example: Derivative) -> list[Array | None]:
     return arrays
 
 
-def differences(example: Derivative, *, step: float = STEP) -> list[Array]:
+def differences(example: Example, *, step: float = STEP) -> list[Array]:
     """The same from the values of the references alone, without a bound: difference quotients at two steps, combined.
 
     The error of the quotient at half the step is a quarter, so that (4 half - whole) / 3 is left with the next order's.

@@ -1,4 +1,4 @@
-"""What a run says as it goes, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
+"""The events of a run, one JSON object a line: {"event": kind, ...}; reports/README.md has the table of kinds.
 
 A line is at most 1,000,000 characters of strict JSON. Reading takes nothing but the structs below, executes nothing and
 imports no TensorFlow.
@@ -57,8 +57,8 @@ class Ending(Word):
 class State(Word):
     """What became of a known defect; where runs differ, the first of these counts."""
 
-    STILL = "still"
-    CANNOT_RUN = "cannot run"
+    STILL = "still wrong"
+    CANNOT_TELL = "cannot tell"
     FIXED = "fixed"
 
 
@@ -173,7 +173,7 @@ class Hang(Stopped, frozen=True, tag="hang"):
 
 
 class KnownReplayed(RunEvent, frozen=True, tag="known"):
-    """A known defect, by the name of its file, on a release of TensorFlow; `message` says more where it cannot run."""
+    """A known defect, by the name of its file, on a release of TensorFlow; `message` says why it cannot tell."""
 
     name: Words
     state: State
@@ -201,7 +201,7 @@ def to_line(event: Event) -> str:
     """The event as one line of JSON without its end; raises ValueError for one that `from_line` would not take.
 
     >>> to_line(KnownReplayed("xlogy-zero-order1", State.STILL, "2.21.0"))
-    '{"event": "known", "name": "xlogy-zero-order1", "state": "still", "release": "2.21.0", "message": ""}'
+    '{"event": "known", "name": "xlogy-zero-order1", "state": "still wrong", "release": "2.21.0", "message": ""}'
     """
     line = json.dumps(documents.plain(event), allow_nan=False)
     from_line(line)
@@ -262,8 +262,8 @@ class EventFile:
             if isinstance(event, SYNCED):
                 os.fsync(self._descriptor)
         except OSError:
-            # The next line must not be glued to a half of this one.
-            os.ftruncate(self._descriptor, before)
+            with suppress(OSError):  # The next line must not be glued to a half of this one.
+                os.ftruncate(self._descriptor, before)
             raise
 
     def close(self) -> None:
@@ -292,7 +292,7 @@ def _create(folder: Path, worker: str) -> tuple[Path, int]:
 
 
 class Journal:
-    """Opens its file with the first event; `problem` says why it could write no more, `events` what it was told."""
+    """Opens its file with the first event; `problem` says why it could write no more."""
 
     def __init__(self, folder: Path, name: str, started: Callable[[], Started]) -> None:
         self.problem: str | None = None
@@ -304,17 +304,12 @@ class Journal:
         """Adds an event, or keeps silent once writing has failed."""
         if self.problem is not None:
             return
-        size = 0
         try:
             if self._file is None:
                 self._file = EventFile(self._folder, self._name, self._started())
                 self.opened = True
-            size = self._file.path.stat().st_size
             self._file.write(event)
         except (OSError, ValueError) as error:
-            if self._file is not None and size:
-                with suppress(OSError):  # takes half a line away
-                    os.truncate(self._file.path, size)
             self.close()
             self.problem = f"the events could not be written to {self._folder} ({error}); what follows is missing there"
 
@@ -342,7 +337,7 @@ def journal(configuration: RunConfiguration, worker: str) -> Journal:
 
 
 def _of_another(configuration: RunConfiguration) -> Started | None:
-    """What another process of the run has written: a controller need not import TensorFlow to say the same."""
+    """The first line of another process of the run: a controller need not import TensorFlow to write the same."""
     for path in sorted(configuration.events.glob(configuration.pattern)):
         with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
             first = from_line(file.readline().rstrip("\n"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -50,36 +49,46 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
 
 
 def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
-    """The element whose error is the largest beside what is allowed, a wrong one where there is any; None of none."""
+    """The element with the largest error over what is allowed, a wrong one if there is any; None if there are none."""
     return max(found, key=lambda each: (list(Verdict).index(each.verdict), each.excess), default=None)
 
 
-@lru_cache(maxsize=256)
-def check_alone(graph: Graph, orders: tuple[int, ...], mode: Mode) -> Trial:
-    """The check of a node by itself, for blame; a report that is written afterwards shows the same one."""
-    return trial.run(graph, orders, mode=mode)
+class NodeTrials:
+    """The checks of nodes by themselves, each made once: for blame, and for the report that is written afterwards."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
+        self._trials: dict[Graph, Trial] = {}
+
+    def check(self, graph: Graph, orders: tuple[int, ...]) -> Trial:
+        """The check of a graph of one node, or of a node with its square behind it."""
+        if graph not in self._trials:
+            self._trials[graph] = trial.run(graph, orders, mode=self._mode)
+        return self._trials[graph]
+
+    def node_checks(self, graph: Graph, order: int) -> tuple[NodeCheck, ...]:
+        """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
+        values, checks = values_of(graph), []
+        for position, _ in graph.positions():
+            node = alone(graph, position, values)
+            checked = self.check(node, (order,))
+            if order == 2 and checked.result.verdict == Verdict.AGREE:
+                behind = self.check(squared(node), (order,))
+                checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
+            checks.append(_node_check(position, checked, order))
+        return tuple(checks)
 
 
-def completed(found: GraphFinding) -> GraphFinding:
-    """The finding with every node's own derivative, and with the step-size curve of its worst element."""
+def completed(found: GraphFinding, trials: NodeTrials | None = None) -> GraphFinding:
+    """The finding with every node's own derivative, and with the step-size curve of its worst element.
+
+    `trials` are those that blame has made already.
+    """
     with contextlib.suppress(Exception):
-        found = replace(found, nodes=node_checks(found.graph, found.order, found.taken))
+        found = replace(found, nodes=(trials or NodeTrials(found.taken)).node_checks(found.graph, found.order))
     with contextlib.suppress(Exception):
         found = replace(found, curve=curve(found))
     return found
-
-
-def node_checks(graph: Graph, order: int, mode: Mode) -> tuple[NodeCheck, ...]:
-    """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
-    values, checks, check = values_of(graph), [], partial(check_alone, mode=mode)
-    for position, _ in graph.positions():
-        node = alone(graph, position, values)
-        checked = check(node, (order,))
-        if order == 2 and checked.result.verdict == Verdict.AGREE:
-            behind = check(squared(node), (order,))
-            checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
-        checks.append(_node_check(position, checked, order))
-    return tuple(checks)
 
 
 def curve(found: GraphFinding) -> StepCurve | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 from unittest import SkipTest
 
@@ -20,7 +20,7 @@ from gradcheck.defects.records import Defect
 from gradcheck.defects.region import describe
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
-from gradcheck.hunt.evidence import check_alone, completed, elements
+from gradcheck.hunt.evidence import NodeTrials, completed, elements
 from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.known_graphs import match
@@ -35,11 +35,12 @@ class Found(GradientMismatch):
     """A mismatch in a drawn graph; its report is written from `finding`, which is completed when it is asked for."""
 
     found: GraphFinding
+    trials: NodeTrials
 
     @cached_property
     def finding(self) -> GraphFinding:
         """The finding with all that its report shows."""
-        return completed(self.found)
+        return completed(self.found, self.trials)
 
 
 @contextmanager
@@ -90,12 +91,13 @@ def examine(
     event("verdict", verdict)
     now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
-        found = finding_of(checked, order)
+        trials = NodeTrials(checked.mode)
+        found = finding_of(checked, order, trials)
         if match(found, defects=defects) is None:
             failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
                 _text(checked), checked.result
             )
-            failure.found = found
+            failure.found, failure.trials = found, trials
             now.fail(graph, failure)
             raise failure from None
     return checked
@@ -124,11 +126,11 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
     return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
 
 
-def finding_of(checked: Trial, order: int) -> GraphFinding:
+def finding_of(checked: Trial, order: int, trials: NodeTrials | None = None) -> GraphFinding:
     """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
     graph = checked.graph
     values = checked.values
-    position = trial.culprit(graph, order, partial(check_alone, mode=checked.mode))
+    position = trial.culprit(graph, order, (trials or NodeTrials(checked.mode)).check)
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings

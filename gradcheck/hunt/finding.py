@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +19,9 @@ from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
 
 
-class Derivative(Protocol):
-    """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), taken in a mode."""
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def order(self) -> int: ...
-
-    @property
-    def cotangent(self) -> Input: ...
-
-    @property
-    def direction(self) -> tuple[Input, ...]: ...
-
-    @property
-    def taken(self) -> Mode: ...
-
-
 @dataclass(frozen=True)
 class Example:
-    """A derivative by itself, without anything that is said of it."""
+    """The gradient of sum(cotangent * output), or the Hessian times `direction` (order 2), taken in a mode."""
 
     graph: Graph
     order: int
@@ -73,7 +54,7 @@ class ElementCheck:
 
     @property
     def excess(self) -> float:
-        """The error over what is allowed; infinite where autodiff is not finite, 0 where nobody can tell."""
+        """The error over what is allowed; infinite where autodiff is not finite, 0 where inconclusive."""
         if self.verdict == Verdict.INCONCLUSIVE:
             return 0.0
         gap = abs(self.autodiff - self.difference)
@@ -104,7 +85,7 @@ class GraphFinding:
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
     >>> wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
     >>> GraphFinding(graph, 1, (wrong,), "sin", 1, "zero in argument 0", Input((1,), (1.0,))).name
-    'sin-order1-wrong-value-61fc1f'
+    'sin-order1-wrong-value-95ab20'
     """
 
     graph: Graph
@@ -150,6 +131,11 @@ class GraphFinding:
     def taken(self) -> Mode:
         """How the derivative was taken."""
         return Mode(self.path, self.mode)
+
+    @property
+    def example(self) -> Example:
+        """The derivative that is wrong."""
+        return Example(self.graph, self.order, self.cotangent, self.direction, self.taken)
 
     @property
     def script(self) -> str:

@@ -15,7 +15,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.derivative import close, derivative, values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import Derivative, GraphFinding
+from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
@@ -36,7 +36,7 @@ class Recheck:
 
 def of_report(found: GraphFinding) -> Recheck:
     """Compare the derivative that a report is about with finite differences again; nothing is raised."""
-    return _guarded(lambda: _compared(found, found.signature.kind))
+    return _guarded(lambda: _compared(found.example, found.signature.kind))
 
 
 def of_known(record: Known) -> Recheck:
@@ -80,7 +80,7 @@ def of_tape_defect(record: TapeDefect) -> Recheck:
     return _guarded(seen)
 
 
-def taken(example: Derivative) -> Values:
+def taken(example: Example) -> Values:
     """TensorFlow's derivative, as a known defect records it: empty where it raises or has another shape."""
     try:
         return values(derivative(example))
@@ -88,7 +88,7 @@ def taken(example: Derivative) -> Values:
         return ()
 
 
-def verdict_on(example: Derivative) -> OrderResult:
+def verdict_on(example: Example) -> OrderResult:
     """The verdict on a derivative, for its cotangent and, at order 2, along its direction.
 
     Raises what `output_of` does.
@@ -100,7 +100,7 @@ def verdict_on(example: Derivative) -> OrderResult:
     return trial.run(graph, (order,), weights=weights, vector=vector, mode=example.taken).result.orders[order]
 
 
-def output_of(example: Derivative) -> Array:
+def output_of(example: Example) -> Array:
     """A graph's output, once the cotangent and the direction fit it.
 
     Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
@@ -116,7 +116,7 @@ def output_of(example: Derivative) -> Array:
     return output
 
 
-def _compared(example: Derivative, kind: Kind) -> Recheck:
+def _compared(example: Example, kind: Kind) -> Recheck:
     result = verdict_on(example)
     if result.verdict == Verdict.MISMATCH:
         now = result.findings[0].kind
@@ -124,7 +124,7 @@ def _compared(example: Derivative, kind: Kind) -> Recheck:
     if result.verdict == Verdict.AGREE:
         return Recheck(State.FIXED, "agrees with finite differences")
     reasons = ", ".join(result.reasons)
-    return Recheck(State.CANNOT_RUN, f"inconclusive ({reasons or 'nothing could be compared'})")
+    return Recheck(State.CANNOT_TELL, f"inconclusive ({reasons or 'nothing could be compared'})")
 
 
 def _came_to(outcome: Outcome, seen: Observed, derivative: str) -> bool:
@@ -150,4 +150,4 @@ def _guarded(seen: Callable[[], Recheck]) -> Recheck:
         return seen()
     except Exception as error:
         first = str(error).strip().split("\n")[0]
-        return Recheck(State.CANNOT_RUN, f"{type(error).__name__}: {first[:300]}")
+        return Recheck(State.CANNOT_TELL, f"{type(error).__name__}: {first[:300]}")

@@ -75,7 +75,10 @@ def run(
 
     In another mode than the plain one, one order is checked: it agrees where it equals the plain derivative; else the
     estimates decide. Where they contradict the plain derivative, that is the finding, and the trial's mode is plain.
+    Raises ValueError for several orders in such a mode.
     """
+    if mode != PLAIN and len(orders) != 1:
+        raise ValueError(f"orders were {orders}; in the mode {mode} one is checked at a time")
     check = GraphCheck.at_inputs(graph, weights, vector, mode)
     if mode == PLAIN:
         checked = check.orders(orders)

@@ -131,9 +131,9 @@ def test_a_forged_report(call: Any, tmp_path: Path, report: Any, forgery: str) -
     (folder / "known").mkdir(parents=True)
     forge(folder / "x.json", forgery, report)
     for command in (("replay",), ("replay", folder / "x.json")):
-        assert "cannot run" in refused(call, tmp_path, *command).out
+        assert "cannot tell" in refused(call, tmp_path, *command).out
     said = refused(call, tmp_path, "known", "add", folder / "x.json", *WORDS)
-    assert "x.json: " in said.err or "cannot run" in said.err
+    assert any(words in said.err for words in ("x.json: ", "cannot run", "cannot tell"))
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
@@ -179,7 +179,7 @@ def test_a_forged_event(call: Any, tmp_path: Path, report: Any, forgery: str) ->
     [
         '{"event": "applause"}',
         '{"event": "operation", "operation": "<b>", "order": 1}',
-        '{"event": "known", "name": "../../x", "state": "still", "release": "2.21.0", "surplus": 1}',
+        '{"event": "known", "name": "../../x", "state": "still wrong", "release": "2.21.0", "surplus": 1}',
         '{"event": "finished", "how": "completed", "examples": -1, "seconds": 1.0}',
         '{"event": "operation", "operation": "sin", "order": 1, "counts": {"agree": 1e400}, "attempts": 1}',
     ],

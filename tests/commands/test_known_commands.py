@@ -108,7 +108,7 @@ def test_a_whole_operation_is_left_out_only_with_wide(call: Any, written: Any, f
 def test_what_is_right_here_or_cannot_run_is_not_added(call: Any, written: Any, folder: Path) -> None:
     sin = Graph((literal([0.0]),), (Node.of("sin", 0),))
     composed = Graph((literal([0.0]),), (Node.of("relu", 0), Node.of("abs", 1)))
-    for graph, complaint in ((sin, "there is nothing to add"), (composed, "cannot run: inconclusive")):
+    for graph, complaint in ((sin, "there is nothing to add"), (composed, "cannot tell: inconclusive")):
         path = written(CUMPROD, graph=graph, culprit=graph.nodes[0].op, cotangent=literal([1.0]))
         said = call("known", "add", path, *WORDS)
         assert said.code == 2
@@ -202,7 +202,7 @@ def test_check_tells_every_state(call: Any, folder: Path) -> None:
     assert list(said.json["defects"][0]) == ["name", "state", "message", "title", "upstream"]
     copied(folder, name="broken", cotangent={"dtype": "float64", "shape": [1], "values": [1.0]})
     said = call("known", "check", "broken")
-    assert (said.code, said.next) == (2, f"look at {folder / 'broken.json'} and correct it (cannot run)")
+    assert (said.code, said.next) == (2, f"look at {folder / 'broken.json'} and correct it (cannot tell)")
     assert call("known", "check", "still").code == 0
 
 

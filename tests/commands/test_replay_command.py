@@ -51,7 +51,7 @@ def test_a_finding_that_is_still_wrong_exits_with_1(call: Any, written: Any) -> 
     said = call("replay", path)
     assert said.code == 1
     assert said.out.startswith("still wrong  cumprod  order 1  wrong value  ")
-    assert "1 still wrong, 0 fixed, 0 cannot run, TensorFlow 2." in said.out
+    assert "1 still wrong, 0 fixed, 0 cannot tell, TensorFlow 2." in said.out
     assert said.next == f"python -m gradcheck known add {path} --title TEXT --source TEXT"
 
 
@@ -70,12 +70,12 @@ def test_a_folder_gives_the_highest_code_and_one_row_a_finding(call: Any, writte
     written(CUMPROD)
     written("xlogy-zero-order1")
     said = call("replay", folder, "--json")
-    assert (said.code, said.json["counts"]) == (1, {"still wrong": 2, "fixed": 1, "cannot run": 0})
+    assert (said.code, said.json["counts"]) == (1, {"still wrong": 2, "fixed": 1, "cannot tell": 0})
     written(CUMPROD, **COMPOSED)
     said = call("replay")
     assert said.code == 2, "the folder `reports` is the default"
     assert sorted(line.split("  ")[0] for line in said.out.splitlines()[:4]) == [
-        "cannot run",
+        "cannot tell",
         "fixed",
         "still wrong",
         "still wrong",
@@ -141,7 +141,7 @@ def test_as_a_process(written: Callable[..., Path]) -> None:
     command = [sys.executable, "-m", "gradcheck", "replay", "--json", str(written(CUMPROD, **SIN))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["counts"] == {"still wrong": 0, "fixed": 1, "cannot run": 0}
+    assert json.loads(done.stdout)["counts"] == {"still wrong": 0, "fixed": 1, "cannot tell": 0}
 
 
 @pytest.mark.parametrize("command", ["", "replay", "merge", "coverage", *("known " + x for x in ("", "list", "add"))])

@@ -143,7 +143,13 @@ def test_data_that_is_too_deep_is_refused() -> None:
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"name": "a"}')
-    assert read(tmp_path / "a.json", Named) == Named("a")
+    assert read(tmp_path / "a.json", Named, "a name") == Named("a")
+    (tmp_path / "b.json").write_text('{"name": 1}')
+    with pytest.raises(ValueError, match=r"b\.json: not a name: \$\.name: 1 was given; expected a text"):
+        read(tmp_path / "b.json", Named, "a name")
+    (tmp_path / "c.json").symlink_to(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=r"c\.json: not a name: is a symbolic link"):
+        read(tmp_path / "c.json", Named, "a name")
 
 
 def test_reading_corrupts_no_memory_and_loads_no_tensorflow() -> None:

@@ -8,29 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.distances import (
-    at_zero,
-)
+from gradcheck.hunt.distances import at_zero
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import (
-    BOOL,
-    POSITIVE,
-    Array,
-    Choice,
-    OpSpec,
-)
-from gradcheck.hunt.shape_rules import (
-    broadcasting,
-    matmul,
-    nonempty_matrix,
-    only_if,
-    ranked,
-    vector,
-)
+from gradcheck.hunt.opspec import BOOL, POSITIVE, Array, Choice, OpSpec
+from gradcheck.hunt.shape_rules import broadcasting, matmul, nonempty_matrix, only_if, ranked, vector
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 _signal: Callable[..., OpSpec] = partial(OpSpec, family="signal")
 _complex: Callable[..., OpSpec] = partial(OpSpec, family="math", dtypes=("complex128",), result="complex128")
+_complex_pair: Callable[..., OpSpec] = partial(_complex, arity=2, broadcasts=True, shapes=broadcasting)
 _real: Callable[..., OpSpec] = partial(OpSpec, family="math", dtypes=("complex128",))
 
 
@@ -59,13 +45,9 @@ COMPLEX = (
     _complex("complex_log", "tf.math.log({0})", ("Log",), domains=(POSITIVE,)),
     _complex("complex_sqrt", "tf.sqrt({0})", ("Sqrt",), domains=(POSITIVE,)),
     _complex("complex_sign", "tf.sign({0})", ("ComplexAbs",), singular=at_zero),
-    _complex("complex_multiply", "{0} * {1}", ("Mul",), arity=2, broadcasts=True, shapes=broadcasting),
-    _complex(
-        "complex_divide", "{0} / {1}", ("RealDiv",), arity=2, broadcasts=True, shapes=broadcasting, domains=(POSITIVE,)
-    ),
-    _complex(
-        "complex_pow", "tf.pow({0}, {1})", ("Pow",), arity=2, broadcasts=True, shapes=broadcasting, domains=(POSITIVE,)
-    ),
+    _complex_pair("complex_multiply", "{0} * {1}", ("Mul",)),
+    _complex_pair("complex_divide", "{0} / {1}", ("RealDiv",), domains=(POSITIVE,)),
+    _complex_pair("complex_pow", "tf.pow({0}, {1})", ("Pow",), domains=(POSITIVE,)),
     _complex(
         "complex_matmul",
         "tf.matmul(tf.math.conj({0}), {1})",

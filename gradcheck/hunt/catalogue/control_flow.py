@@ -22,6 +22,7 @@ _resource: Callable[..., OpSpec] = partial(OpSpec, family="resource variable")
 _variant: Callable[..., OpSpec] = partial(OpSpec, family="variant containers (TensorList/Map/Optional)")
 
 ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
+_rows_variant: Callable[..., OpSpec] = partial(_variant, shapes=vector, starts=ROWS)
 
 
 def identity_of_two(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -216,30 +217,16 @@ VARIANTS = (
         shapes=alike(2),
     ),
     _variant("tensor_list_set_item", set_list_item, ("TensorListSetItem", "TensorListGetItem")),
-    _variant(
+    _rows_variant(
         "tensor_list_gather",
         gathered_from_list,
         ("TensorListFromTensor", "TensorListGather"),
         batched="tf.gather({0}, {indices}, axis=1)",
-        shapes=vector,
-        starts=ROWS,
         attributes=lambda shape: {"indices": Choice(((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)))},
     ),
-    _variant(
-        "tensor_list_concat",
-        split_and_concatenated,
-        ("TensorListSplit", "TensorListConcat"),
-        batched="{0}",
-        shapes=vector,
-        starts=ROWS,
-    ),
-    _variant(
-        "tensor_list_scatter",
-        scattered_to_list,
-        ("TensorListScatterV2", "TensorListStack"),
-        batched="{0}[:, ::-1]",
-        shapes=vector,
-        starts=ROWS,
+    _rows_variant("tensor_list_concat", split_and_concatenated, ("TensorListSplit", "TensorListConcat"), batched="{0}"),
+    _rows_variant(
+        "tensor_list_scatter", scattered_to_list, ("TensorListScatterV2", "TensorListStack"), batched="{0}[:, ::-1]"
     ),
     _variant("tensor_list_resize", resized_list, ("TensorListResize", "TensorListGetItem")),
 )

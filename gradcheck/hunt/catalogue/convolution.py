@@ -30,6 +30,9 @@ def _steps(*_shapes: Shape) -> Mapping[str, Attribute]:
     return {"stride": Choice((1, 2)), "padding": Choice(("VALID", "SAME"))}
 
 
+_on_images: Callable[..., OpSpec] = partial(_nn, starts=IMAGES, attributes=_steps)
+
+
 def _window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
     """How far the largest element of every window of edge 2 lies above the second, for values (*space, channels).
 
@@ -63,33 +66,27 @@ def largest_of_cubes(x: tf.Tensor, *, stride: int) -> tf.Tensor:
 
 
 POOLING = (
-    _nn(
+    _on_images(
         "avg_pool2d",
         "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
         ("AvgPool",),
         batched="tf.nn.avg_pool2d({0}, 2, {stride}, {padding})",
         shapes=_images,
-        starts=IMAGES,
-        attributes=_steps,
     ),
-    _nn(
+    _on_images(
         "max_pool2d",
         "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
         ("MaxPool",),
         batched="tf.nn.max_pool2d({0}, 2, {stride}, {padding})",
         shapes=_images,
-        starts=IMAGES,
-        attributes=_steps,
         kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
     ),
-    _nn(
+    _on_images(
         "max_pool_with_argmax",
         "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
         ("MaxPoolWithArgmax",),
         batched="tf.nn.max_pool_with_argmax({0}, 2, {stride}, {padding})[0]",
         shapes=_images,
-        starts=IMAGES,
-        attributes=_steps,
         orders=(1,),  # MaxPoolGradWithArgmax has no registered gradient
         kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
     ),
@@ -195,15 +192,13 @@ CONVOLUTIONS = (
         shapes=lambda shape: [(shape, shape[1:2])] if len(shape) == 4 else [],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
     ),
-    _nn(
+    _on_images(
         "conv2d",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
         ("Conv2D",),
         arity=2,
         batched=conv2d_points,
         shapes=_filters(2),
-        starts=IMAGES,
-        attributes=_steps,
     ),
     _nn(
         "conv2d_dilated",
@@ -228,15 +223,13 @@ CONVOLUTIONS = (
         starts=IMAGES,
         attributes=lambda *shapes: {"stride": Choice((1, 2))},
     ),
-    _nn(
+    _on_images(
         "depthwise_conv2d",
         "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
         ("DepthwiseConv2dNative",),
         arity=2,
         batched=depthwise_points,
         shapes=_filters(2),
-        starts=IMAGES,
-        attributes=_steps,
     ),
     _nn(
         "conv3d",
@@ -248,15 +241,13 @@ CONVOLUTIONS = (
         starts=VOLUMES,
         attributes=_steps,
     ),
-    _nn(
+    _on_images(
         "dilation2d",
         "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
         ("Dilation2D",),
         arity=2,
         batched=dilation_points,
         shapes=only_if(_holds_a_window(2), lambda shape: [(shape, (2, 2, shape[-1]))]),
-        starts=IMAGES,
-        attributes=_steps,
         orders=(1,),  # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients
         kinks=lambda x, filters, stride, padding: _window_ties(x, stride, padding, filters),
     ),

@@ -7,28 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.distances import (
-    at,
-    at_integers,
-    at_zero,
-    between,
-    second_at_zero,
-)
-from gradcheck.hunt.opspec import (
-    BOOL,
-    NONNEGATIVE,
-    POSITIVE,
-    REALS,
-    Array,
-    Choice,
-    Interval,
-    OpSpec,
-)
-from gradcheck.hunt.shape_rules import (
-    alike,
-    broadcasting,
-    ranked,
-)
+from gradcheck.hunt.distances import at, at_integers, at_zero, between, second_at_zero
+from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Choice, Interval, OpSpec
+from gradcheck.hunt.shape_rules import alike, broadcasting, ranked
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
@@ -78,6 +59,7 @@ ELEMENTARY = (
 )
 
 
+_pair: Callable[..., OpSpec] = partial(_math, arity=2, shapes=alike(2))
 _binary: Callable[..., OpSpec] = partial(OpSpec, family="math", arity=2, broadcasts=True, shapes=broadcasting)
 OVER_POSITIVE = (REALS, POSITIVE)
 
@@ -118,27 +100,18 @@ BINARY = (
     _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})", ("Add",)),
     _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", ("Div",), domains=OVER_POSITIVE),
     _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", ("SelectV2",), singular=between),
-    _math(
+    _pair(
         "select",
         "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})",
         ("Select",),
-        arity=2,
-        shapes=alike(2),
         singular=lambda x, y: np.abs(x - 0.5),
     ),
-    _math("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})", ("TanhGrad",), arity=2, shapes=alike(2)),
-    _math("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})", ("SigmoidGrad",), arity=2, shapes=alike(2)),
-    _math("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})", ("ReciprocalGrad",), arity=2, shapes=alike(2)),
-    _math("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})", ("RsqrtGrad",), arity=2, shapes=alike(2)),
-    _math(
-        "sqrt_grad",
-        "tf.raw_ops.SqrtGrad(y={0}, dy={1})",
-        ("SqrtGrad",),
-        arity=2,
-        shapes=alike(2),
-        domains=(POSITIVE, REALS),
-    ),
-    _math("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})", ("InvGrad",), arity=2, shapes=alike(2)),
+    _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})", ("TanhGrad",)),
+    _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})", ("SigmoidGrad",)),
+    _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})", ("ReciprocalGrad",)),
+    _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})", ("RsqrtGrad",)),
+    _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", ("SqrtGrad",), domains=(POSITIVE, REALS)),
+    _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})", ("InvGrad",)),
 )
 
 
@@ -227,10 +200,8 @@ SPECIAL = (
     _math("bessel_k1e", "tf.math.special.bessel_k1e({0})", ("BesselK1e",), domains=MODERATE),
     _math("bessel_y0", "tf.math.special.bessel_y0({0})", ("BesselY0",), domains=MODERATE),
     _math("bessel_y1", "tf.math.special.bessel_y1({0})", ("BesselY1",), domains=MODERATE),
-    _math("igamma", "tf.math.igamma({0}, {1})", ("Igamma",), arity=2, shapes=alike(2), domains=MODERATE, orders=(1,)),
-    _math(
-        "igammac", "tf.math.igammac({0}, {1})", ("Igammac",), arity=2, shapes=alike(2), domains=MODERATE, orders=(1,)
-    ),
+    _pair("igamma", "tf.math.igamma({0}, {1})", ("Igamma",), domains=MODERATE, orders=(1,)),
+    _pair("igammac", "tf.math.igammac({0}, {1})", ("Igammac",), domains=MODERATE, orders=(1,)),
     _math(
         "betainc",
         "tf.math.betainc(np.float64({a}), np.float64({b}), {0})",

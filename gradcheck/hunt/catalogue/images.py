@@ -106,13 +106,7 @@ def _projected(name: str, version: int, mode: str, transforms: tuple[Any, ...]) 
 
 IMAGE = (
     _resize("resize_nearest", "ResizeNearestNeighbor", "nearest", orders=(1,)),
-    _resize(
-        "resize_bilinear",
-        "ResizeBilinear",
-        "bilinear",
-        reference=resized_bilinearly,
-        rtol=SINGLE,
-    ),
+    _resize("resize_bilinear", "ResizeBilinear", "bilinear", reference=resized_bilinearly, rtol=SINGLE),
     _resize("resize_bicubic", "ResizeBicubic", "bicubic", rtol=SINGLE, orders=(1,)),
     _resize("resize_antialiased", "ScaleAndTranslate", "bilinear", ", antialias=True", rtol=SINGLE),
     _image(

@@ -17,6 +17,7 @@ from gradcheck.hunt.opspec import POSITIVE, REALS, Choice, Interval, OpSpec
 from gradcheck.hunt.shape_rules import Rule, Shapes, alike, only_if
 
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
+LOGIT_ROWS: tuple[Shape, ...] = ((1, 2), (2, 2), (2, 3), (1, 3))
 
 
 def sequence_collapsing_to_label(x: tf.Tensor, *, label: int) -> tf.Tensor:
@@ -45,7 +46,7 @@ LOSSES = (
         ("SoftmaxCrossEntropyWithLogits", "Softmax"),
         arity=2,
         shapes=only_if(lambda shape: len(shape) > 1 and shape[-1] > 0, alike(2)),
-        starts=((1, 2), (2, 2), (2, 3), (1, 3)),
+        starts=LOGIT_ROWS,
         domains=(LOGITS,),
     ),
     _nn(
@@ -54,7 +55,7 @@ LOSSES = (
         "tf.one_hot({label}, {0}.shape[-1], dtype=tf.float64), {0}.shape), logits={0})",
         ("SoftmaxCrossEntropyWithLogits",),
         shapes=only_if(lambda shape: len(shape) > 1 and shape[-1] > 0),
-        starts=((1, 2), (2, 2), (2, 3), (1, 3)),
+        starts=LOGIT_ROWS,
         attributes=lambda shape: {"label": Choice(tuple(range(shape[-1])))},
         domains=(LOGITS,),
     ),
@@ -177,10 +178,7 @@ NORMALIZATIONS = (
     ),
     _batch_norm("batch_norm_frozen", batch_norm_frozen, arity=3, shapes=_with_channels(2), reference=frozen_formula),
     _batch_norm(
-        "batch_norm_mean",
-        batch_norm_mean,
-        shapes=_with_channels(0),
-        reference="tf.reduce_mean({0}, [-4, -3, -2])",
+        "batch_norm_mean", batch_norm_mean, shapes=_with_channels(0), reference="tf.reduce_mean({0}, [-4, -3, -2])"
     ),
     _batch_norm(
         "batch_norm_variance",

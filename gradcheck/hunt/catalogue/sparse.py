@@ -13,7 +13,8 @@ from gradcheck.hunt.opspec import REALS, Attribute, Form, Indices, Interval, OpS
 from gradcheck.hunt.shape_rules import Rule, nonempty_matrix, only_if, vector
 
 _sparse: Callable[..., OpSpec] = partial(OpSpec, family="sparse")
-_ragged: Callable[..., OpSpec] = partial(OpSpec, family="ragged")
+_three_rows = only_if(lambda shape: shape[:1] == (3,) and all(shape))
+_ragged: Callable[..., OpSpec] = partial(OpSpec, family="ragged", shapes=_three_rows, starts=((3,), (3, 2)))
 
 AWAY_FROM_ZERO = Interval(0.25, 8.0)
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
@@ -231,9 +232,6 @@ SPARSE = (
 ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
 
 
-_three_rows = only_if(lambda shape: shape[:1] == (3,) and all(shape))
-
-
 def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     """The dense form of `ROWS` at every point."""
     rows = [[values[:, 0], values[:, 1]], [default, default], [values[:, 2], default]]
@@ -248,31 +246,24 @@ RAGGED = (
         arity=2,
         batched=padded_rows,
         shapes=only_if(_three_rows, lambda shape: [(shape, shape[1:])]),
-        starts=((3,), (3, 2)),
     ),
     _ragged(
         "ragged_gather",
         f"tf.gather({ROWS}, [0, 0, 2, 1]).values",
         ("RaggedGather",),
         batched="tf.gather({0}, [0, 1, 0, 1, 2], axis=1)",
-        shapes=_three_rows,
-        starts=((3,), (3, 2)),
     ),
     _ragged(
         "ragged_to_sparse",
         f"{ROWS}.to_sparse().values",
         ("RaggedTensorToSparse",),
         batched="tf.reshape({0}, [{0}.shape[0], -1])",
-        shapes=_three_rows,
-        starts=((3,), (3, 2)),
     ),
     _ragged(
         "ragged_to_variant",
         f"tf.RaggedTensor._from_variant({ROWS}._to_variant(), tf.float64, 1, 1).flat_values",
         ("RaggedTensorToVariant", "RaggedTensorFromVariant"),
         batched="{0}",
-        shapes=_three_rows,
-        starts=((3,), (3, 2)),
         orders=(1,),  # RaggedTensorToVariantGradient has no registered gradient
     ),
 )

@@ -1,4 +1,4 @@
-"""A known defect from a finding: what the report says, what TensorFlow gives, what differences say is right."""
+"""A known defect from a finding: what the report says, what TensorFlow gives, what finite differences give."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLOSE = 1e-5
 
 @dataclass(frozen=True)
 class DefectWording:
-    """What only a person can say of a defect; `right` is None where finite differences are to say it."""
+    """What only a person knows of a defect; `right` is None where finite differences are to give it."""
 
     name: str
     title: str
@@ -68,7 +68,7 @@ def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bo
             direction=tuple(map(to_tensor, found.direction)),
             right=tuple(part or () for part in _right(found, words.right)),
             source=words.source,
-            given=taken(found),
+            given=taken(found.example),
             regions=(_region(found, wide),),
             releases=Releases(release.partition("-")[0], None),
             upstream=words.upstream,
@@ -105,12 +105,11 @@ def with_values(found: GraphFinding) -> GraphFinding:
 
 
 def _refuse_right(found: GraphFinding) -> None:
-
     from gradcheck.hunt.recheck import of_report
 
     seen = of_report(found)
-    if seen.state is State.CANNOT_RUN:
-        raise CommandError(f"{found.name}: cannot run: {seen.message}; correct the report first")
+    if seen.state is State.CANNOT_TELL:
+        raise CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
     if seen.state is State.FIXED:
         raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
 
@@ -140,7 +139,7 @@ def _right(found: GraphFinding, given: Values | None) -> Values:
 
     from gradcheck.hunt.derivative import STEP, close, differences, values
 
-    one, other = (values(differences(found, step=step)) for step in (STEP, STEP / 4))
+    one, other = (values(differences(found.example, step=step)) for step in (STEP, STEP / 4))
     shown = [list(part or ()) for part in one]
     if given is not None:
         if not close(given, one, CLOSE):
@@ -183,7 +182,7 @@ def add(commands: Any) -> None:
         commands,
         "add",
         run,
-        about="make a known defect of a finding that somebody has looked at",
+        about="make a known defect of a finding that has been triaged",
         more=MORE,
         example='python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" '
         '--source "By hand: ..."',
@@ -231,8 +230,7 @@ def _report(path: Path) -> GraphFinding:
     try:
         return json_report.read(path).finding
     except (ValueError, OSError) as error:
-        shown = str(error).removeprefix(f"{path}: ").removeprefix("not a report of this project: ")
-        raise CommandError(f"{path}: not a report of this project: {shown}; name a finding's JSON") from None
+        raise CommandError(f"{error}; name a finding's JSON") from None
 
 
 def _new(folder: Path, name: str) -> Path:

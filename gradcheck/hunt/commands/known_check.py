@@ -24,15 +24,15 @@ from gradcheck.hunt.events import State
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
 
-STILL, FIXED, CANNOT_RUN = "still wrong", "fixed", "cannot run"
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
 MORE = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
 program of tapes.
 
-{STILL}: as recorded; {GONE}: the same; {FIXED}: right now, though the file says otherwise; {CHANGED}: wrong, but not
-as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one; {CANNOT_RUN}: cannot tell.
+{State.STILL}: as recorded; {GONE}: the same; {State.FIXED}: right now, though the file says otherwise;
+{CHANGED}: wrong, but not as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one;
+{State.CANNOT_TELL}: it raises, or is inconclusive.
 
-exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot run."""
+exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KnownCheck:
     @property
     def as_recorded(self) -> bool:
         """Whether its file says the same."""
-        return self.state in (STILL, GONE)
+        return self.state in (State.STILL, GONE)
 
 
 def add(commands: Any) -> None:
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
         "defects": [asdict(one) for one in checked if one.name not in tapes],
         "tape_defects": [asdict(one) for one in checked if one.name in tapes],
     }
-    code = 2 if any(one.state == CANNOT_RUN for one in checked) else 1 if odd else 0
+    code = 2 if any(one.state == State.CANNOT_TELL for one in checked) else 1 if odd else 0
     return CommandOutput("known check", (*(table(rows) if rows else ()), total), data, _next(odd, folder), code)
 
 
@@ -102,18 +102,18 @@ def _checked(one: Known, seen: Recheck, installed: str) -> KnownCheck:
 
 
 def _state(one: Known, seen: Recheck, installed: str) -> str:
-    if seen.state is State.CANNOT_RUN:
-        return CANNOT_RUN
+    if seen.state is State.CANNOT_TELL:
+        return State.CANNOT_TELL
     if seen.state is State.FIXED:
-        return FIXED if one.covers(installed) else GONE
+        return State.FIXED if one.covers(installed) else GONE
     if one.covers(installed):
-        return CHANGED if seen.changed else STILL
+        return CHANGED if seen.changed else State.STILL
     return EARLIER if version_of(installed) < version_of(one.since) else BACK
 
 
 def _next(odd: Sequence[KnownCheck], folder: Path) -> str:
     for one in odd:
-        if one.state == FIXED:
+        if one.state == State.FIXED:
             return f"python -m gradcheck known fixed {one.name}"
     for one in odd:
         return f"look at {folder / one.name}.json and correct it ({one.state})"

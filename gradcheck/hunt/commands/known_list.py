@@ -1,4 +1,4 @@
-"""`python -m gradcheck known`: the defects of TensorFlow that somebody has looked at."""
+"""`python -m gradcheck known`: the defects of TensorFlow that have been triaged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
         "list",
         run,
         about="list the known defects, and whether the installed TensorFlow has them",
-        more="Nothing is computed; `here` is what the files say of the installed release.\n\nexit codes: 0, or 2 if a "
+        more="Nothing is computed; `here` is what the files have of the installed release.\n\nexit codes: 0, or 2 if a "
         "file cannot be read.",
         example="python -m gradcheck known list",
     )

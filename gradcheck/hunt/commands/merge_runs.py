@@ -112,7 +112,7 @@ def _refuse_forged(merged: HuntRun) -> None:
 
     for found in (report.finding for report in merged.findings):
         try:
-            output_of(found)
+            output_of(found.example)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
             raise CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None

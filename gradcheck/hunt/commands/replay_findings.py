@@ -36,14 +36,13 @@ is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
 highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
-CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_RUN: 2}
+CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {
     RerunOutcome.CRASHED: State.STILL,
     RerunOutcome.HUNG: State.STILL,
     RerunOutcome.ENDED: State.FIXED,
-    RerunOutcome.NOT_RUN: State.CANNOT_RUN,
+    RerunOutcome.NOT_RUN: State.CANNOT_TELL,
 }
-NAMES = {State.STILL: "still wrong", State.FIXED: "fixed", State.CANNOT_RUN: "cannot run"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def add(commands: Any) -> None:
         commands,
         "replay",
         run,
-        about="take the derivatives of findings again: still wrong, fixed, or cannot run",
+        about="take the derivatives of findings again: still wrong, fixed, or cannot tell",
         more=MORE,
         example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
     )
@@ -97,7 +96,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
     seen = [_replayed(path, defects, release) for path in paths]
     seen += [_stopped(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
-    total = ", ".join(f"{counts[name]} {name}" for name in NAMES.values())
+    total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
     rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
     return CommandOutput(
         "replay",
@@ -105,10 +104,10 @@ def run(options: argparse.Namespace) -> CommandOutput:
         {
             "tensorflow": release,
             "findings": [asdict(one) for one in seen],
-            "counts": {n: counts[n] for n in NAMES.values()},
+            "counts": {state: counts[state] for state in (State.STILL, State.FIXED, State.CANNOT_TELL)},
         },
         _next(seen),
-        max(CODES[state] for state, name in NAMES.items() if counts[name]),
+        max(CODES[state] for state in State if counts[state]),
     )
 
 
@@ -127,7 +126,7 @@ def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
         recorder.before(one.operation, one.order, one.taken, one.graph)
         again = rerun(recorder.path, limit)
         recorder.remove()
-    state = NAMES[RERUNS[again.outcome]]
+    state = RERUNS[again.outcome]
     return Replayed(str(place), state, again.message, one.kind, one.name, one.operation, one.order, one.kind)
 
 
@@ -149,19 +148,19 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
 def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     """What became of the finding, the known defect or the documented behaviour in a file."""
     try:
-        found: Known | Report = documents.read(path, Known | Report)  # type: ignore[arg-type]  # a union is no type
+        found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
         if isinstance(found, Report):
             return _report(path, found.finding, defects)
         known_graphs.check(found)
     except (ValueError, OSError) as error:
-        return Replayed(str(path), NAMES[State.CANNOT_RUN], str(error).removeprefix(f"{path}: "))
+        return Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))
     from gradcheck.hunt.recheck import of_known
 
     seen, name = of_known(found), found.name if found.covers(release) else None
     about: tuple[str | None, int | None] = (None, None)
     if isinstance(found, Defect):
         about = (found.signature.operation, found.order)
-    state = NAMES[seen.state]
+    state = seen.state
     return Replayed(str(path), state, seen.message, "known", found.name, *about, found.kind, name, seen.changed)
 
 
@@ -170,13 +169,13 @@ def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Repla
     from gradcheck.hunt.recheck import of_report
 
     seen, name = of_report(found), None
-    if seen.state is not State.CANNOT_RUN:
+    if seen.state is not State.CANNOT_TELL:
         # The values in the file are whatever somebody wrote; those of the graph are not.
         values = tuple(literal(value) for value in admit(found.graph))
         match = known_graphs.match(replace(found, values=values), defects=defects)
         name = None if match is None else match.name
     about = (found.signature.operation, found.order, found.signature.kind)
-    return Replayed(str(path), NAMES[seen.state], seen.message, "report", found.name, *about, name, seen.changed)
+    return Replayed(str(path), seen.state, seen.message, "report", found.name, *about, name, seen.changed)
 
 
 def _message(one: Replayed) -> str:

@@ -10,11 +10,11 @@ from gradcheck.autodiff.coordinates import coordinate_count, is_complex
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.drawing import drawing
-from gradcheck.hunt.report.finding_text import element_name, element_names, issue_form, view
+from gradcheck.hunt.report.finding_text import element_name, element_names, issue_form, view, worst
 from gradcheck.hunt.report.rendering import excess, number, render
 from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import variables
-from gradcheck.result import Finding, Verdict
+from gradcheck.result import Verdict
 
 WIDEST = 32
 CELL = 30
@@ -40,26 +40,20 @@ def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) 
 
 
 def _facts(found: GraphFinding) -> Iterator[Fact]:
-    worst = _worst(found)
-    if worst.difference is None:
-        yield "what TensorFlow does", worst.reason, "wrong"
+    wrong = worst(found)
+    if wrong.difference is None:
+        yield "what TensorFlow does", wrong.reason, "wrong"
         return
-    yield "autodiff", "None" if worst.autodiff is None else number(worst.autodiff), "wrong"
-    yield "finite-difference estimate", number(worst.difference), "right"
-    yield "error bound", number(worst.bound, 3), ""
-    yield "allowed error", number(worst.allowed, 3), ""
-    yield "error / allowed", number(excess(worst), 3), ""
-    yield "worst element", element_name(found.graph, worst.element), ""
+    yield "autodiff", "None" if wrong.autodiff is None else number(wrong.autodiff), "wrong"
+    yield "finite-difference estimate", number(wrong.difference), "right"
+    yield "error bound", number(wrong.bound, 3), ""
+    yield "allowed error", number(wrong.allowed, 3), ""
+    yield "error / allowed", number(excess(wrong), 3), ""
+    yield "worst element", element_name(found.graph, wrong.element), ""
     if found.elements:
-        wrong = sum(element.verdict == Verdict.MISMATCH for element in found.elements)
+        mismatches = sum(element.verdict == Verdict.MISMATCH for element in found.elements)
         compared = sum(element.verdict != Verdict.INCONCLUSIVE for element in found.elements)
-        yield "wrong elements", f"{wrong} of {compared}", ""
-
-
-def _worst(found: GraphFinding) -> Finding:
-    """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
-    same = [wrong for wrong in found.findings if wrong.kind is found.findings[0].kind]
-    return max(same, key=lambda wrong: excess(wrong) or 0.0)
+        yield "wrong elements", f"{mismatches} of {compared}", ""
 
 
 @dataclass(frozen=True)
@@ -110,9 +104,9 @@ def _cell(element: ElementCheck | None, x: int, y: int) -> HeatCell:
     if element.verdict == Verdict.INCONCLUSIVE:
         return HeatCell(x, y, 0, "?", "inconclusive")
     ratio = element.excess
-    told = f"error {ratio:.3g} times the allowed one"
+    title = f"error {ratio:.3g} times the allowed one"
     if not math.isfinite(ratio):
-        return HeatCell(x, y, 4, "∞", told)
+        return HeatCell(x, y, 4, "∞", title)
     if ratio <= 1:
-        return HeatCell(x, y, 1, "✓", told)
-    return HeatCell(x, y, 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", told)
+        return HeatCell(x, y, 1, "✓", title)
+    return HeatCell(x, y, 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", title)

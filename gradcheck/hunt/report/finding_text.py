@@ -14,7 +14,7 @@ from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.rendering import excess, number, render
 from gradcheck.hunt.script import expression, variables
-from gradcheck.result import Kind, Verdict
+from gradcheck.result import Finding, Kind, Verdict
 
 SHOWN = 12
 INPUT = re.compile(r"input (\d{1,3})")
@@ -99,8 +99,9 @@ def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) ->
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """
-    values = {**view(found, confirmation), "verdict": sentence(found)}
-    return render("issue_form.txt.j2", **values, machine=found.environment, ask="(please fill in)")
+    values = {**view(found, confirmation), "verdict": sentence(found), "machine": found.environment}
+    ordinal = ORDINAL[found.order].capitalize()
+    return render("issue_form.txt.j2", **values, ordinal=ordinal, ask="(please fill in)")
 
 
 def text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
@@ -164,6 +165,12 @@ def view(found: GraphFinding, confirmation: Confirmation | None) -> dict[str, An
             for node in found.nodes
         ],
     }
+
+
+def worst(found: GraphFinding) -> Finding:
+    """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
+    same = [wrong for wrong in found.findings if wrong.kind is found.findings[0].kind]
+    return max(same, key=lambda wrong: excess(wrong) or 0.0)
 
 
 def graph_lines(found: GraphFinding) -> list[str]:

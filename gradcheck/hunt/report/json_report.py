@@ -13,7 +13,6 @@ from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.defects.graph_document import MAX_NODES, ComputedTensor, GraphDocument, Tensor
 from gradcheck.defects.records import Signature
 from gradcheck.documents import MAX_ITEMS, MAX_WORDS, Count, Description, Document, DocumentError, Order, Real
-from gradcheck.files import FileRefusedError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph_json import from_document, to_computed, to_document, to_input, to_tensor
@@ -219,11 +218,7 @@ def read(path: Path) -> Report:
     Raises OSError where the file cannot be read, and ValueError, which names the file, the place in it, what was given
     and what is expected, for anything but a report.
     """
-    try:
-        return documents.read(path, Report)
-    except (DocumentError, FileRefusedError) as error:
-        told = str(error).removeprefix(f"{path}: ")
-        raise ValueError(f"{path}: not a report of this project: {told}") from None
+    return documents.read(path, Report, "a report of this project")
 
 
 def _records(document: Any, name: str = "") -> Any:

@@ -31,7 +31,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class HuntRun:
-    """What all processes said together; `remarks` name what could not be read, such as a half-written last line.
+    """The events of all processes together; `remarks` name what could not be read, such as a half-written last line.
 
     `operations` has one entry an operation and order, `findings`, `crashes` and `hangs` one a name (the smallest
     graph), `known` one a defect and release; all sorted, so that the order of the processes does not matter.
@@ -107,18 +107,18 @@ def read_file(path: Path) -> tuple[list[Event], list[str]]:
 
 def merge(events: Iterable[Event]) -> HuntRun:
     """The run of these events, in whatever order they come."""
-    told: dict[str, list[Any]] = {}
+    by_kind: dict[str, list[Any]] = {}
     for event in events:
-        told.setdefault(event.kind, []).append(event)
-    findings: Sequence[FindingMade] = told.get("finding", [])
+        by_kind.setdefault(event.kind, []).append(event)
+    findings: Sequence[FindingMade] = by_kind.get("finding", [])
     return HuntRun(
-        started=tuple(sorted({to_line(event): event for event in told.get("started", [])}.values(), key=to_line)),
-        operations=_added(told.get("operation", [])),
+        started=tuple(sorted({to_line(event): event for event in by_kind.get("started", [])}.values(), key=to_line)),
+        operations=_added(by_kind.get("operation", [])),
         findings=tuple(made.report for made in _least(findings, lambda e: e.report.finding.name, _size)),
-        crashes=_least(told.get("crash", []), lambda event: event.name, _size),
-        hangs=_least(told.get("hang", []), lambda event: event.name, _size),
-        known=_least(told.get("known", []), lambda event: (event.name, event.release), _worst),
-        finished=tuple(sorted(told.get("finished", []), key=to_line)),
+        crashes=_least(by_kind.get("crash", []), lambda event: event.name, _size),
+        hangs=_least(by_kind.get("hang", []), lambda event: event.name, _size),
+        known=_least(by_kind.get("known", []), lambda event: (event.name, event.release), _worst),
+        finished=tuple(sorted(by_kind.get("finished", []), key=to_line)),
     )
 
 

@@ -13,7 +13,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.finding_text import Sentence, sentence
+from gradcheck.hunt.report.finding_text import Sentence, sentence, worst
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.reach import Grade, Reach, reaches
 from gradcheck.hunt.report.rendering import counted, excess, number, render
@@ -30,7 +30,7 @@ MEANINGS = {
     Grade.KNOWN: "left out, known to be wrong everywhere",
     Grade.NONE: "not asked for, or no derivative of this order",
 }
-COLOURS = {State.STILL: "known", State.CANNOT_RUN: "doubt", State.FIXED: "right"}
+COLOURS = {State.STILL: "known", State.CANNOT_TELL: "doubt", State.FIXED: "right"}
 SHOWN = 40
 FINEST, COARSEST = -16, 0
 
@@ -50,7 +50,7 @@ class FindingItem:
     @property
     def ratio(self) -> float | None:
         """The error over the allowed one."""
-        return excess(self.found.findings[0])
+        return excess(worst(self.found))
 
     @property
     def facts(self) -> list[str]:

@@ -134,4 +134,4 @@ def test_what_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no such kernel\nand more")
 
     monkeypatch.setattr(interpreter, "run", broken)
-    assert of_tape_defect(WATCH) == Recheck(State.CANNOT_RUN, "RuntimeError: no such kernel")
+    assert of_tape_defect(WATCH) == Recheck(State.CANNOT_TELL, "RuntimeError: no such kernel")

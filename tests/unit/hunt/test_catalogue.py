@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +20,8 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
+from gradcheck.hunt.catalogue.control_flow import times_the_sine
+from gradcheck.hunt.catalogue.language import traced
 from gradcheck.hunt.evaluation import forward_points, single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import OpSpec
@@ -294,3 +298,24 @@ def test_at_most_a_quarter_is_looped() -> None:
 def test_a_name_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="names 'sin' twice"):
         by_name([GROUPS[0], GROUPS[0]])
+
+
+def test_reading_the_catalogue_loads_no_tensorflow() -> None:
+    code = "import sys, gradcheck.hunt.catalogue; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_operation_that_is_a_function_has_a_traceback() -> None:
+    one, two = tf.constant([1.0], tf.float64), tf.constant([1.0, 2.0], tf.float64)
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        single(CATALOGUE["tensor_list_stack"])(one, two)
+    assert "stacked_list" in [entry.name for entry in raised.traceback]
+
+
+def test_control_flow_is_traced_once_for_values_of_one_shape() -> None:
+    function = traced(times_the_sine)
+    for values in ([0.5], [1.5], [2.5]):
+        single(CATALOGUE["while_loop"])(tf.constant(values, tf.float64), count=2)
+    before = function.experimental_get_tracing_count()
+    single(CATALOGUE["while_loop"])(tf.constant([3.5], tf.float64), count=3)
+    assert function.experimental_get_tracing_count() == before

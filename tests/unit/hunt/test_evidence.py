@@ -1,28 +1,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.hunt import evidence, examine, trial
+from gradcheck.hunt.evidence import NodeTrials
 from gradcheck.hunt.finding import ElementCheck, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.finding_page import finding_page
+from gradcheck.hunt.report.json_report import read
+from gradcheck.hunt.report.writer import write
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Verdict
 
 XLOGY = Graph((Input((2,), (0.0, 3.0)), Input((2,), (2.0, 2.0))), (Node.of("xlogy", 0, 1),))
+BESSEL = Graph((Input((1,), (0.0,)),), (Node.of("bessel_i0", 0),))
 BEHIND = Graph((Input((1,), (0.0,)), Input((1,), (2.0,))), (Node.of("exp", 1), Node.of("xlogy", 0, 2)))
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    evidence.check_alone.cache_clear()
-    yield
-    evidence.check_alone.cache_clear()
 
 
 def found_in(graph: Graph, order: int = 1) -> GraphFinding:
@@ -52,6 +49,15 @@ def test_a_report_computes_no_verdict_anew(monkeypatch: pytest.MonkeyPatch) -> N
     assert '<dt>wrong elements</dt><dd class="">1 of 4</dd>' in page
 
 
+def test_the_page_of_a_report_that_is_read_back_is_the_same(tmp_path: Path) -> None:
+    for graph, order in ((XLOGY, 1), (BESSEL, 2)):
+        found = found_in(graph, order)
+        path, *_ = write(found, tmp_path)
+        again = read(path).finding
+        assert again == found
+        assert finding_page(again) == finding_page(found)
+
+
 def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.MonkeyPatch) -> None:
     checked, run = trial.run(BEHIND, (1,)), trial.run
     runs: list[Graph] = []
@@ -61,7 +67,8 @@ def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.Mon
         return run(graph, orders)
 
     monkeypatch.setattr(trial, "run", counted)
-    found = evidence.completed(examine.finding_of(checked, 1))
+    trials = NodeTrials(PLAIN)
+    found = evidence.completed(examine.finding_of(checked, 1, trials), trials)
     assert [(node.position, node.verdict) for node in found.nodes] == [(2, "agree"), (3, "mismatch")]
     assert found.position == 3
     assert [graph.nodes[0].op for graph in runs] == ["exp", "xlogy"]
@@ -72,14 +79,14 @@ def test_every_node_is_checked_once_for_blame_and_report(monkeypatch: pytest.Mon
 
 def test_at_second_order_a_linear_node_is_shown_with_its_square_behind() -> None:
     graph = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
-    (check,) = evidence.node_checks(graph, 2, PLAIN)
+    (check,) = NodeTrials(PLAIN).node_checks(graph, 2)
     assert check.verdict == "agree"
     assert check.autodiff == pytest.approx(check.difference, rel=1e-6)
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_curve_goes_through_the_worst_element(order: int) -> None:
-    graph = XLOGY if order == 1 else Graph((Input((1,), (0.0,)),), (Node.of("bessel_i0", 0),))
+    graph = XLOGY if order == 1 else BESSEL
     found = found_in(graph, order)
     element = evidence.worst(found.elements)
     assert element is not None

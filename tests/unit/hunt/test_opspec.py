@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.hunt import distances, shape_rules
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec
+from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec, attribute_names
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,12 @@ def test_shapes_that_are_refused(rule: shape_rules.Rule, shape: Shape) -> None:
 )
 def test_distances(distance: Any, arguments: Any, attributes: dict[str, Any], expected: Any) -> None:
     np.testing.assert_allclose(distance(*map(np.array, arguments), **attributes), expected, atol=1e-15)
+
+
+def test_the_attributes_of_a_text_and_of_a_function() -> None:
+    def scaled(x: Any, y: Any, *, factor: float, axis: int) -> Any:
+        return factor * x + axis * y
+
+    assert attribute_names("tf.reduce_sum({0}, axis={axis}) + {1} * {0} ** {by}") == ("axis", "by")
+    assert attribute_names(scaled) == ("axis", "factor")
+    assert attribute_names("tf.sin({0})") == ()

@@ -95,5 +95,5 @@ def test_another_kind_is_a_change() -> None:
 )
 def test_what_cannot_be_run_says_why(graph: Graph, message: str) -> None:
     seen = of_report(finding(graph))
-    assert seen.state is State.CANNOT_RUN
+    assert seen.state is State.CANNOT_TELL
     assert seen.message.startswith(message)

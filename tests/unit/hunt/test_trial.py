@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_check import GraphCheck
@@ -126,6 +127,41 @@ def test_no_elements_agree_and_say_so() -> None:
     checked = trial.run(graph([np.zeros(0)], Node.of("sin", 0)))
     assert checked.result.verdict == Verdict.AGREE
     assert "no elements" in checked.result.orders[1].notes[0]
+
+
+def test_a_trial_carries_what_it_was_decided_on() -> None:
+    checked = trial.run(SMOOTH)
+    np.testing.assert_allclose(checked.values[-1], np.sin([0.5, -2.0]) * [0.5, -2.0])
+    assert checked.direction is not None
+    assert (checked.cotangent.shape, checked.direction.shape) == ((2,), (2,))
+    (first,), (second, *_) = (checked.orders[order].tables for order in (1, 2))
+    x = np.array([0.5, -2.0])
+    gradient = checked.cotangent * (np.sin(x) + x * np.cos(x))
+    np.testing.assert_allclose(first.autodiff[:, 0], gradient, rtol=1e-14)
+    np.testing.assert_allclose(first.difference[:, 0], gradient, rtol=1e-10)
+    curvature = checked.cotangent * (2 * np.cos(x) - x * np.sin(x)) * checked.direction
+    np.testing.assert_allclose(second.autodiff.ravel(), curvature, rtol=1e-13)
+    assert checked.result.orders[1] is checked.orders[1].result
+    assert checked.error_ratio == max(table.excess().max() for one in checked.orders.values() for table in one.tables)
+
+
+def test_a_trial_of_the_first_order_has_no_direction_and_a_convention_no_tables() -> None:
+    assert trial.run(SMOOTH, (1,)).direction is None
+    checked = trial.run(COMPOSED["sqrt(x**4) at 0"])
+    assert [one.tables for one in checked.orders.values()] == [(), ()]
+    assert checked.error_ratio == 0
+
+
+def test_given_coordinates_replace_the_random_ones() -> None:
+    weights, vector = np.array([1.0, -0.5]), np.array([2.0, 0.25])
+    checked = trial.run(SMOOTH, (2,), weights=weights, vector=vector)
+    np.testing.assert_array_equal(checked.cotangent, weights)
+    np.testing.assert_array_equal(checked.direction, vector)
+
+
+def test_another_mode_is_checked_one_order_at_a_time() -> None:
+    with pytest.raises(ValueError, match=r"orders were \(1, 2\)"):
+        trial.run(SMOOTH, (1, 2), mode=Mode("forward"))
 
 
 def test_a_trial_is_the_same_every_time() -> None:

@@ -39,7 +39,7 @@ def examples(machine: Environment, report: Report) -> list[Event]:
         FindingMade(report),
         Crash.of("sin", 1, SIN, "killed by SIGABRT"),
         Hang.of("(random graphs)", 2, SIN, "no end within 60 s"),
-        KnownReplayed("xlogy-zero-order1", State.CANNOT_RUN, "2.21.0", "no such kernel"),
+        KnownReplayed("xlogy-zero-order1", State.CANNOT_TELL, "2.21.0", "no such kernel"),
         Finished(Ending.BUDGET_SPENT, 1000, 12.5, "1/4"),
     ]
 
@@ -101,7 +101,7 @@ def test_the_readme_names_every_choice() -> None:
         (3, "graph", {"op": "sin"}, "only format, version"),
         (3, "message", ["x"], "a text"),
         (4, "operation", "(Random)", "an operation of the catalogue"),
-        (5, "state", "gone", "one of cannot run, fixed, still"),
+        (5, "state", "gone", "one of cannot tell, fixed, still wrong"),
         (5, "release", 2.21, "a text"),
         (6, "how", "crashed", "one of budget spent, completed"),
         (6, "examples", True, "an integer"),
@@ -124,8 +124,8 @@ def test_a_forged_line_is_refused(
         ('{"name": "known"}', "an object without 'event'"),
         ("[]", "expected an object"),
         ("", "not JSON"),
-        ('{"event": "known", "name": "a", "state": "still", "release": "2.21", "x": 1}', "the name 'x'"),
-        ('{"event": "known", "state": "still", "release": "2.21"}', "without 'name'"),
+        ('{"event": "known", "name": "a", "state": "still wrong", "release": "2.21", "x": 1}', "the name 'x'"),
+        ('{"event": "known", "state": "still wrong", "release": "2.21"}', "without 'name'"),
         ('{"event": "finished", "how": "completed", "examples": 1, "seconds": NaN}', "finite numbers only"),
         ('{"event": "known", "event": "known"}', "each name once"),
         ("[" * 100_000, "deep nesting"),

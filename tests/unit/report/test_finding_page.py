@@ -164,7 +164,7 @@ def test_the_worst_of_several_inputs_is_the_one_shown_on_top(report: Report, par
 def test_the_issue_form_has_every_field_of_tensorflows(report: Report) -> None:
     text = issue_form(report.finding, report.confirmation)
     fields = (
-        ("Title", "Gradient of order 1 of cumprod: non-finite (zero in argument 0)"),
+        ("Title", "First derivative of cumprod: non-finite (zero in argument 0)"),
         ("Issue type", "Bug"),
         ("Have you reproduced the bug with TensorFlow Nightly?", "(please fill in)"),
         ("Source", "binary"),

@@ -144,7 +144,7 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
         ("{started}\n" + "x" * 3_000_000, "line 2: .*a line of 100000"),
         ("{started}\n\udc80\n", "line 2: .*not JSON"),
         (
-            '{started}\n{"event": "known", "name": "\udc80", "state": "still", "release": "2"}\n',
+            '{started}\n{"event": "known", "name": "\udc80", "state": "still wrong", "release": "2"}\n',
             "line 2: .*halves of",
         ),
     ],

@@ -57,7 +57,7 @@ def run(machine: Environment, report: Report) -> HuntRun:
         KnownReplayed("xlogy-zero-order1", State.STILL, "2.9.0"),
         KnownReplayed("xlogy-zero-order1", State.FIXED, "2.21.0"),
         KnownReplayed("tile-rank3-order2", State.STILL, "2.21.0"),
-        KnownReplayed("cumprod-zero-order1", State.CANNOT_RUN, "2.21.0", "no kernel"),
+        KnownReplayed("cumprod-zero-order1", State.CANNOT_TELL, "2.21.0", "no kernel"),
         Finished(Ending.COMPLETED, 60, 10.0, "1/2"),
         Finished(Ending.INTERRUPTED, 39, 8.0, "2/2"),
     ]
@@ -98,7 +98,7 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
         "Findings, the most severe first cumprod raises",
         "killed by SIGABRT at order 1: sin",
         "no end within 60 s at order 2",
-        "defect 2.9.0 2.21.0 cumprod-zero-order1 – cannot run xlogy-zero-order1 still fixed",
+        "defect 2.9.0 2.21.0 cumprod-zero-order1 – cannot tell xlogy-zero-order1 still wrong fixed",
         "1 still there on every release that was tried",
         "operation order why compared inconclusive rejected cos 2 never reached 0 0 0 of 0",
         "sin 2 never compared 0 4 5 of 9",
@@ -139,7 +139,7 @@ def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -
         run,
         started=(structs.replace(run.started[0], environment=machine, profile=NASTY, seed=NASTY), run.started[1]),
         crashes=(structs.replace(run.crashes[0], message=NASTY),),
-        known=(*run.known, KnownReplayed(NASTY, State.CANNOT_RUN, NASTY, NASTY)),
+        known=(*run.known, KnownReplayed(NASTY, State.CANNOT_TELL, NASTY, NASTY)),
         remarks=(NASTY,),
     )
     text = run_page(evil, {("log", 1): NASTY})
