@@ -49,7 +49,7 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
 
 
 def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
-    """The element whose error is the largest beside what is allowed, a wrong one where there is any; None of none."""
+    """The element with the largest error over what is allowed, a wrong one if there is any; None if there are none."""
     return max(found, key=lambda each: (list(Verdict).index(each.verdict), each.excess), default=None)
 
 

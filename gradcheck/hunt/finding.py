@@ -54,7 +54,7 @@ class ElementCheck:
 
     @property
     def excess(self) -> float:
-        """The error over what is allowed; infinite where autodiff is not finite, 0 where nobody can tell."""
+        """The error over what is allowed; infinite where autodiff is not finite, 0 where inconclusive."""
         if self.verdict == Verdict.INCONCLUSIVE:
             return 0.0
         gap = abs(self.autodiff - self.difference)

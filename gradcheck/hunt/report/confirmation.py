@@ -54,5 +54,5 @@ def confirm(script: str, timeout: float = 120.0) -> Confirmation:
 
 
 def _output(returncode: int, stdout: str, stderr: str) -> str:
-    told = returncode in (0, 1, 2) and "Traceback" not in stderr
-    return (stdout if told else f"{stdout}\n{stderr}").strip()[-LIMIT:]
+    has_verdict = returncode in (0, 1, 2) and "Traceback" not in stderr
+    return (stdout if has_verdict else f"{stdout}\n{stderr}").strip()[-LIMIT:]

@@ -104,9 +104,9 @@ def _cell(element: ElementCheck | None, x: int, y: int) -> HeatCell:
     if element.verdict == Verdict.INCONCLUSIVE:
         return HeatCell(x, y, 0, "?", "inconclusive")
     ratio = element.excess
-    told = f"error {ratio:.3g} times the allowed one"
+    title = f"error {ratio:.3g} times the allowed one"
     if not math.isfinite(ratio):
-        return HeatCell(x, y, 4, "∞", told)
+        return HeatCell(x, y, 4, "∞", title)
     if ratio <= 1:
-        return HeatCell(x, y, 1, "✓", told)
-    return HeatCell(x, y, 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", told)
+        return HeatCell(x, y, 1, "✓", title)
+    return HeatCell(x, y, 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", title)

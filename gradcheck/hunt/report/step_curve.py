@@ -70,7 +70,7 @@ def plot(name: str, curve: StepCurve, element: ElementCheck) -> CurvePlot:
     autodiff = element.autodiff if math.isfinite(element.autodiff) else None
     values = {"estimate": element.difference, "autodiff": autodiff}
     labels = {"estimate": "from the finite-difference estimate", "autodiff": "from autodiff"}
-    # Nobody knows how far a difference lies from the limit once that is less than the error bound.
+    # Distances from the estimate that are below its error bound mean nothing.
     least = element.bound if 0 < element.bound < math.inf else EPS64 * abs(element.difference) or EPS64
     logs = {kind: _logarithms(curve, value, least) for kind, value in values.items() if value is not None}
     x_low, x_high = _decades([x for points in logs.values() for x, _ in points])
