@@ -27,7 +27,7 @@ def second_at_zero(_x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
 def at(*points: float) -> Distances:
     """The elements of the first argument are to stay away from any of these points.
 
-    >>> at(0.0, 6.0)(np.array([1.0, 6.0])).min()
+    >>> float(at(0.0, 6.0)(np.array([1.0, 6.0])).min())
     0.0
     """
 

@@ -19,7 +19,7 @@ class Shard:
     """Share `number` of `count`. A test's share depends on its name alone, so that it stays when others come or go.
 
     >>> [str(Shard(number, 3)) for number in (1, 2, 3) if Shard(number, 3).takes("test_sin")]
-    ['3/3']
+    ['1/3']
     """
 
     number: int = 1
