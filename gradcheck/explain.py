@@ -11,12 +11,11 @@ from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, paths, variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
-from gradcheck.explanation.calls import explained_call, merged
+from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
-from gradcheck.explanation.traced import as_traced
 from gradcheck.result import Result
 
 

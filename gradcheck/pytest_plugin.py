@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running import schedule
+from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline, selected
 from gradcheck.hunt.running.controller import SENT, Controller, hunts
 
@@ -83,7 +83,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
     shared = getattr(config, "workerinput", {}).get(SENT) or {
         "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
         "deadline": draw_deadline(minutes, START),
-        "schedule": {} if minutes is None else schedule.load(reports(config) / schedule.NAME),
+        "schedule": {} if minutes is None else aggregate.load(reports(config) / aggregate.NAME),
     }
     return RunConfiguration(
         folder=reports(config),

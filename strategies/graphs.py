@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Shape
 from gradcheck.hunt.opspec import Interval, OpSpec
 
-from .drafts import Draft, Known, Position
+from .drafts import MOST_ELEMENTS, Draft, Known, Position
 from .values import Draw, alternatives, attributes, index, literal, smooth, without_zeros
 
 Shapes = tuple[Shape, ...]
@@ -26,8 +26,12 @@ Shapes = tuple[Shape, ...]
 
 @cache
 def signatures(op: str, shape: Shape) -> tuple[Shapes, ...]:
-    """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it."""
-    return tuple(tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
+    """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it.
+
+    None of them has more elements than a value of a drawn graph may have.
+    """
+    offered = (tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
+    return tuple(shapes for shapes in offered if all(prod(one) <= MOST_ELEMENTS for one in shapes))
 
 
 @cache

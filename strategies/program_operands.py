@@ -9,8 +9,7 @@ import numpy as np
 
 from gradcheck.defects.tape_program import Literal
 from gradcheck.hunt.tapes.model import Model
-from gradcheck.hunt.tapes.operations import FLOATING, INTEGER, OPERATIONS
-from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
+from gradcheck.hunt.tapes.operations import FLOATING, INTEGER, OPERATIONS, ModelVariable
 from gradcheck.hunt.tapes.recording import TapeRecord
 
 from .values import Draw, index

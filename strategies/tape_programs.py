@@ -32,7 +32,7 @@ from gradcheck.defects.tape_program import (
     Watch,
 )
 from gradcheck.hunt.tapes.model import Model, NoneOperandError
-from gradcheck.hunt.tapes.operations import ModelVariable as ModelVariable
+from gradcheck.hunt.tapes.operations import ModelVariable
 from gradcheck.hunt.tapes.tape import RaisedError
 
 from .program_operands import SHAPES, Operands, applied, literal, moved_threshold

@@ -1,6 +1,6 @@
 """The ways in which TensorFlow takes a derivative, by name: along which path, and in which mode of execution.
 
-Needs no TensorFlow, so that reports and known defects can be read without it; `modes` takes the derivatives.
+Needs no TensorFlow, so that reports and known defects can be read without it; `execution` takes the derivatives.
 """
 
 from __future__ import annotations

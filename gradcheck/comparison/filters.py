@@ -24,8 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.autodiff_rounding import LITTLE, Derivative, perturbed_derivatives, ulp_rounding
-from gradcheck.comparison.lines import Lines, sample_values
+from gradcheck.comparison.lines import LITTLE, Derivative, Lines, perturbed_derivatives, sample_values, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (

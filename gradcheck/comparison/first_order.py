@@ -9,15 +9,18 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
-from gradcheck.comparison.autodiff_rounding import (
+from gradcheck.comparison.filters import FIRST_ORDER, Evidence, filtered, residue
+from gradcheck.comparison.lines import (
+    Lines,
+    along,
     erratic_gap,
     measured_rounding,
+    slope_estimate,
     slopes,
     ulp_rounding,
+    with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.filters import FIRST_ORDER, Evidence, filtered, residue
-from gradcheck.comparison.lines import Lines, along, slope_estimate, with_constants
 from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.stencil import CONFIRM, Sample

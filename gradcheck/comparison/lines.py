@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import constant
@@ -111,3 +113,99 @@ def along(directions: Array, gradients: Array) -> Array:
             moving = directions[line] != 0
             product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
     return product
+
+
+Derivative = Callable[[Problem, Array], Array]
+"""Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
+
+ULPS = 4.0
+"""Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
+
+POINTS = 4
+"""So many perturbed points are tried."""
+
+DRAWS = 8
+SPREAD = 2.0
+"""The largest of eight draws may miss the largest possible one by this factor."""
+
+LITTLE = 64.0
+"""A change by so many units in the last place of what is computed may be rounding alone."""
+
+NEAR = 2.0**-8
+"""How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
+
+NEIGHBOURS = 6
+
+
+def ulp_rounding(autodiff: Array, precision: float) -> Array:
+    """The rounding that every autodiff value is granted without being measured."""
+    finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
+    granted: Array = 2 * ULPS * precision * finite
+    return granted
+
+
+def measured_rounding(problem: Problem, autodiff: Array, derivative: Derivative) -> Array:
+    """How far autodiff's values move when everything moves by one unit in the last place, in their shape."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        change = np.abs(perturbed_derivatives(problem, derivative) - autodiff)
+    spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
+    return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+
+
+def perturbed_derivatives(problem: Problem, derivative: Derivative, *, inner: bool = True) -> Array:
+    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row.
+
+    With `inner`, inner values are perturbed as well, each time otherwise, where they can be reached.
+    """
+    rng = np.random.default_rng(0)
+    rows = []
+    for draw in range(POINTS):
+        ulps = 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape)
+        with np.errstate(invalid="ignore", over="ignore"):
+            rows.append(derivative(problem.perturbed(draw) if inner else problem, problem.point * (1 + ulps)))
+    return np.stack(rows)
+
+
+def slopes(cotangents: Array, directions: Array) -> Derivative:
+    """Autodiff's derivatives (k, l) of <w, f> along directions."""
+    return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
+
+
+def with_inner_rounding(
+    problem: Problem, samples: Sequence[Sample], quantity: Callable[[Problem], Array]
+) -> tuple[Sample, ...]:
+    """Samples whose values are no better than a perturbation of what they are computed from lets them be.
+
+    `quantity` gives the m values at the point. A function that has lost its digits inside may look constant, and its
+    error bound does not show it. So may a gradient: this is about the error of the estimates, so that here, other than
+    in `perturbed_derivatives`, the backward pass of each operation is perturbed, too.
+    """
+    plain, changes = quantity(problem), []
+    with np.errstate(invalid="ignore", over="ignore"):
+        for draw in range(DRAWS):
+            with perturbed_gradients(draw):
+                changes.append(np.abs(quantity(problem.perturbed(draw)) - plain))
+    floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+    return tuple(replace(sample, floor=floor) for sample in samples)
+
+
+def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array:
+    """How much the gap between a low-precision derivative and its float64 form varies around the point, (k, l).
+
+    Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
+    wrong by as much at the neighbours. Zero where there is no float64 form.
+    """
+    quiet, rng = np.zeros((len(directions), len(cotangents))), np.random.default_rng(0)
+    lines = []
+    try:
+        for place in range(1 + NEIGHBOURS):
+            shift = NEAR * rng.uniform(-1, 1, problem.point.size) if place else 0.0
+            gap = problem.gap(cotangents, problem.point * (1 + shift))
+            if gap is None:
+                return quiet
+            lines.append(along(directions, gap))
+    except (DerivativeRaisedError, WrongShapeError):
+        return quiet
+    with np.errstate(invalid="ignore", over="ignore"):
+        spread = np.max(np.abs(np.stack(lines) - lines[0]), axis=0)
+    return np.where(np.isfinite(spread), spread, 0.0)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.autodiff_rounding import erratic_gap, measured_rounding, slopes, ulp_rounding
 from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import sample_values
+from gradcheck.comparison.lines import erratic_gap, measured_rounding, sample_values, slopes, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify

@@ -13,9 +13,15 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
-from gradcheck.comparison.autodiff_rounding import measured_rounding, ulp_rounding, with_inner_rounding
 from gradcheck.comparison.filters import GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered, residue
-from gradcheck.comparison.lines import Lines, slope_estimate, with_constants
+from gradcheck.comparison.lines import (
+    Lines,
+    measured_rounding,
+    slope_estimate,
+    ulp_rounding,
+    with_constants,
+    with_inner_rounding,
+)
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, compare
 from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
 from gradcheck.numerics.one_sided import Smoothness, classify

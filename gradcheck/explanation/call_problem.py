@@ -12,8 +12,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.autodiff_rounding import ulp_rounding
-from gradcheck.comparison.lines import Lines, along, slope_estimate
+from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import DerivativeCall, SourceOrigin

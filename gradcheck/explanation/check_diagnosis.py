@@ -14,10 +14,10 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnosed
-from gradcheck.explanation.path_rules import changed_afterwards
 from gradcheck.explanation.record import DerivativeCall, key, origin_of
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
+from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.result import Diagnosis, Finding, Kind
 
 Tensors = list[Any]

@@ -14,7 +14,7 @@ from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import element_of, estimate_text
-from gradcheck.explanation import path_rules, tape_rules
+from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.paths import dependency_path, path_breaks
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, SourceOrigin
@@ -61,23 +61,23 @@ def diagnose_finding(
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     """That of the first rule that applies."""
     if not wrong.breaks:
-        return path_rules.wrong_formula(wrong)
-    rules = tape_rules.RULES if wrong.wider_tape_helps else path_rules.RULES
-    return next((found for rule in rules if (found := rule(wrong)) is not None), None)
+        return rules.wrong_formula(wrong)
+    applicable = rules.TAPE_RULES if wrong.wider_tape_helps else rules.PATH_RULES
+    return next((found for rule in applicable if (found := rule(wrong)) is not None), None)
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     """Why taking a derivative raised an exception; None where its message says it all."""
     message = str(call.error)
     if "non-persistent GradientTape" in message:
-        return tape_rules.used_tape(record, call)
+        return rules.used_tape(record, call)
     found = re.search(r"gradient registry has no entry for: (\w+)", message)
-    return path_rules.unregistered(record, call, found.group(1)) if found else None
+    return rules.unregistered(record, call, found.group(1)) if found else None
 
 
 def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
     """The finding with its cause; a value that lacks what the tape did not cover is partial, not wrong."""
-    partial = finding.kind is Kind.WRONG_VALUE and diagnosis is not None and diagnosis.cause in tape_rules.CAUSES
+    partial = finding.kind is Kind.WRONG_VALUE and diagnosis is not None and diagnosis.cause in rules.CAUSES
     return replace(finding, diagnosis=diagnosis, kind=Kind.PARTIAL if partial else finding.kind)
 
 

@@ -13,14 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.paths import states_written
-from gradcheck.explanation.record import (
-    CodeRecord,
-    DerivativeCall,
-    HostRead,
-    RecordedOperation,
-    SourceOrigin,
-    key,
-)
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, SourceOrigin, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
 

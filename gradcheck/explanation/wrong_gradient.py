@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradcheck.explanation.paths import DependencyPath, PathBreak
-from gradcheck.explanation.record import (
-    CodeRecord,
-    DerivativeCall,
-    Event,
-    RecordedOperation,
-    SourceOrigin,
-    TapeChange,
-)
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, RecordedOperation, SourceOrigin, TapeChange
 from gradcheck.explanation.user_code import place_of
 from gradcheck.result import Cause, Diagnosis, Place
 

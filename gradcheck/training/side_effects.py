@@ -3,17 +3,224 @@
 from __future__ import annotations
 
 import builtins
+import dis
+import functools
+import inspect
 import io
+import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
 from gradcheck.explanation.interception import Wrapper, patched
-from gradcheck.training.python_state import reachable
+from gradcheck.explanation.user_code import file_owner
+
+DEPTH = 4
+GENERATOR_STATES: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
+    (random.Random, random.Random.getstate, random.Random.setstate),
+    (
+        np.random.Generator,
+        lambda generator: generator.bit_generator.state,
+        lambda generator, state: setattr(generator.bit_generator, "state", state),
+    ),
+    (
+        np.random.RandomState,
+        lambda generator: generator.get_state(),
+        lambda generator, state: generator.set_state(state),
+    ),
+)
+"""Kinds of generators, how to get their states and how to set them."""
+GENERATORS = tuple(kind for kind, _, _ in GENERATOR_STATES)
+CONTAINERS = (list, dict, set, bytearray, np.ndarray)
+LARGEST = 100_000
+"""A container of more items is compared by its identity alone."""
+PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
+
+
+@dataclass(frozen=True)
+class NamedValue:
+    """A value with the name by which the step knows it, and how to bind that name to a value.
+
+    `key` distinguishes it from others of the same name elsewhere.
+    """
+
+    key: tuple[str, int]
+    name: str
+    value: Any
+    bind: Callable[[Any], Any]
+
+
+def reachable(step: Any) -> list[NamedValue]:
+    """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold."""
+    found: dict[tuple[str, int], NamedValue] = {}
+    seen: set[int] = set()
+    queue = [(step, "", 0)]
+    while queue:
+        thing, prefix, depth = queue.pop(0)
+        if id(thing) in seen or depth > DEPTH:
+            continue
+        seen.add(id(thing))
+        for named in _names(thing, prefix):
+            if _is_state(named.value):
+                found.setdefault(named.key, named)
+            else:
+                queue.append((named.value, named.name, depth + 1))
+    return list(found.values())
+
+
+def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
+    if isinstance(thing, functools.partial):
+        yield from _names(thing.func, prefix)
+    elif inspect.ismethod(thing):
+        yield from _function_names(thing.__func__)
+        yield from _attributes(thing.__self__, "self")
+    elif inspect.isfunction(thing):
+        yield from _function_names(thing)
+    elif (inner := getattr(thing, "python_function", None)) is not None:
+        yield NamedValue((prefix, id(thing)), prefix, inner, lambda value: None)
+    elif _is_users_object(thing):
+        yield from _attributes(thing, prefix or type(thing).__name__)
+        if callable(thing):
+            yield from _function_names(type(thing).__call__)
+
+
+def _function_names(function: Any) -> Iterator[NamedValue]:
+    function = inspect.unwrap(function)
+    if not inspect.isfunction(function) or file_owner(function.__code__.co_filename) != "user":
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            bind = functools.partial(setattr, cell, "cell_contents")
+            yield NamedValue((name, id(cell)), name, cell.cell_contents, bind)
+        except ValueError:  # an empty cell: the name is not bound yet
+            continue
+    for name in _global_names(function.__code__):
+        if name in function.__globals__:
+            bind = functools.partial(function.__globals__.__setitem__, name)
+            yield NamedValue((name, id(function.__globals__)), name, function.__globals__[name], bind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _global_names(code: Any) -> tuple[str, ...]:
+    """The global names that a function and those written inside of it look up."""
+    names = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")]
+    for constant in code.co_consts:
+        names += _global_names(constant) if inspect.iscode(constant) else ()
+    return tuple(dict.fromkeys(names))
+
+
+def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
+    if not _is_users_object(thing):
+        return
+    for name, value in list(vars(thing).items()):
+        bind = functools.partial(vars(thing).__setitem__, name)
+        yield NamedValue((name, id(thing)), f"{prefix}.{name}", value, bind)
+
+
+def _is_users_object(thing: Any) -> bool:
+    """An object of a user's own class, whose attributes are not a library's."""
+    if isinstance(thing, (type, tf.Module)) or inspect.ismodule(thing) or not hasattr(thing, "__dict__"):
+        return False
+    homes = {base.__module__.partition(".")[0] for base in type(thing).__mro__} - {"builtins", "typing", "abc"}
+    return not homes & {"tensorflow", "keras", "tf_keras", "numpy"} and not homes <= set(sys.stdlib_module_names)
+
+
+def _is_state(value: Any) -> bool:
+    return isinstance(value, (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase))
+
+
+class PythonState:
+    """The named state of a step as it is now; of its random generators alone if asked for."""
+
+    def __init__(self, step: Any, *, generators_only: bool = False) -> None:
+        kept = [named for named in reachable(step) if not generators_only or isinstance(named.value, GENERATORS)]
+        self._kept = [(named, _contents(named.value)) for named in kept]
+        self._step = step
+
+    def changes(self) -> list[str]:
+        """What is different now, such as `count (was 1, is 2)`."""
+        now = {named.key: _contents(named.value) for named in reachable(self._step)}
+        return [
+            f"{named.name}{_difference(contents, now.get(named.key))}"
+            for named, contents in self._kept
+            if not _same(contents, now.get(named.key))
+        ]
+
+    def restore(self) -> None:
+        """Bind the names to the objects from before, and give those their contents from before.
+
+        What a first call built for later ones (variables, layers, functions) stays.
+        """
+        now = {named.key: named.value for named in reachable(self._step)}
+        for named, contents in self._kept:
+            if named.key in now and now[named.key] is not named.value:
+                named.bind(named.value)
+            if not _same(_contents(named.value), contents) and not _holds_objects(named.value):
+                _restore(named.value, contents)
+
+
+def _holds_objects(value: Any) -> bool:
+    """Whether a container holds what is no state: a layer, a variable, a function."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
+    return any(not (_is_state(item) or tf.is_tensor(item)) for item in items)
+
+
+def _contents(value: Any) -> Any:
+    """A copy that shows whether something changed; None for an iterator or file, which cannot be looked into."""
+    for kind, get, _ in GENERATOR_STATES:
+        if isinstance(value, kind):
+            return get(value)
+    if isinstance(value, (Iterator, io.IOBase)):
+        return None
+    if not isinstance(value, CONTAINERS):
+        return value
+    return value.copy() if (value.size if isinstance(value, np.ndarray) else len(value)) <= LARGEST else value
+
+
+def _restore(value: Any, contents: Any) -> None:
+    for kind, _, put in GENERATOR_STATES:
+        if isinstance(value, kind):
+            put(value, contents)
+    if isinstance(value, (list, bytearray)):
+        value[:] = contents
+    elif isinstance(value, np.ndarray):
+        value[...] = contents
+    elif isinstance(value, (dict, set)):
+        value.clear()
+        value.update(contents)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, (*PLAIN, set, bytearray)):
+        return bool(one == other or (one != one and other != other))
+    return False
+
+
+def _difference(before: Any, after: Any) -> str:
+    numbers = (bool, int, float, str)
+    if isinstance(before, numbers) and isinstance(after, numbers):
+        return f" (was {before!r}, is {after!r})"
+    if isinstance(before, (list, dict, set)) and isinstance(after, type(before)) and len(before) != len(after):
+        return f" (held {len(before)} items, holds {len(after)})"
+    return ""
+
 
 TAKING = ("_next_internal", "get_next_as_optional")
 DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")

@@ -23,10 +23,15 @@ from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.probing import axes
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
 from gradcheck.training.gradient_changes import averaging, clipping, common_factor, gradient_pairs, unchanged
-from gradcheck.training.optimizers import learning_rate_of, own_changes
-from gradcheck.training.runner import StepRunner
-from gradcheck.training.step_run import StepRun, dense, unscaled
-from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
+from gradcheck.training.runner import StepRun, StepRunner, dense, unscaled
+from gradcheck.training.update import (
+    UpdateCheck,
+    VariableMove,
+    check_manual_update,
+    learning_rate_of,
+    optimizer_findings,
+    own_changes,
+)
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.explanation.interception import Observer, Wrapper, patched, tapes_observed
-from gradcheck.training.optimizers import METHODS, gradient_variable_pairs, loss_scale, optimizer_classes, repeated_call
+from gradcheck.training.update import METHODS, gradient_variable_pairs, loss_scale, optimizer_classes, repeated_call
 
 Array = np.ndarray[Any, Any]
 

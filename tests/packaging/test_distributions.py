@@ -45,7 +45,7 @@ def test_the_wheel_says_who_may_use_it_and_what_it_needs(distributions: Distribu
     assert metadata["License-Expression"] == "Apache-2.0"
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert {line.split("<")[0].split(">")[0] for line in needed} == {
-        *("tensorflow", "hypothesis", "numpy", "executing", "Jinja2")
+        *("tensorflow", "hypothesis", "numpy", "executing", "Jinja2", "msgspec")
     }
 
 

@@ -15,12 +15,12 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.known import excludes
 from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.derivative import close, derivative, differences, values
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.finding import Example, literal
 from gradcheck.hunt.graph import Graph, Node
 from gradcheck.hunt.known_graphs import example_of, load
+from gradcheck.hunt.recheck import close, derivative, differences, values
 from gradcheck.result import Kind
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"

@@ -12,7 +12,7 @@ from gradcheck.defects.known import tape_defects
 from gradcheck.defects.records import TapeDefect
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.recheck import of_tape_defect
-from gradcheck.hunt.tapes.prediction_check import examine
+from gradcheck.hunt.tapes.interpreter import examine
 
 FOLDER = Path(__file__).parents[2] / "reports" / "known"
 DEFECTS = [pytest.param(defect, id=defect.name) for defect in tape_defects(FOLDER)]

@@ -6,7 +6,7 @@ from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 
 from gradcheck.defects.tape_program import Program
-from gradcheck.hunt.tapes.prediction_check import examine
+from gradcheck.hunt.tapes.interpreter import examine
 
 EAGER, TRACED = 15, 2
 

@@ -17,7 +17,7 @@ import pytest
 
 from gradcheck.hunt.events import Crash, EventFile, KnownReplayed, State
 from gradcheck.hunt.report.run import read
-from gradcheck.hunt.running.schedule import load
+from gradcheck.hunt.running.aggregate import load
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]

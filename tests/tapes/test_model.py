@@ -29,9 +29,9 @@ from gradcheck.defects.tape_program import (
     Variable,
     Watch,
 )
+from gradcheck.hunt.tapes.interpreter import compare
 from gradcheck.hunt.tapes.model import NoneOperandError, run
-from gradcheck.hunt.tapes.prediction import NONE, VALUE, ZEROS
-from gradcheck.hunt.tapes.prediction_check import compare
+from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS
 
 X = Variable("x", Literal((2,), (3.0, 0.7)))
 Y = Variable("y", Literal((2,), (-1.0, 0.5)))
@@ -198,7 +198,7 @@ def test_the_model_needs_no_tensorflow() -> None:
     """The oracle has to be independent: neither the model nor its text imports what it predicts."""
     code = (
         "import sys\n"
-        "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.source_text\n"
+        "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.reader\n"
         "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,8 +22,7 @@ from gradcheck.hunt.tapes.operations import (
     matmul,
     sum_to,
 )
-from gradcheck.hunt.tapes.prediction import RecordedDerivative
-from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord
+from gradcheck.hunt.tapes.recording import ActiveTapes, RecordedDerivative, TapeRecord
 from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]

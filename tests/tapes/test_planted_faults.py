@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes import model, operations, recording, tape
-from gradcheck.hunt.tapes.prediction_check import UnexplainedDifference, examine
+from gradcheck.hunt.tapes.interpreter import UnexplainedDifference, examine
 
 PROGRAMS, SEEDS = 250, (3, 4, 5)
 """Hypothesis varies what it drew before: several short runs see more than a long one."""

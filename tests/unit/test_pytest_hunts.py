@@ -14,7 +14,7 @@ import pytest
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.report.run import read
-from gradcheck.hunt.running.schedule import load
+from gradcheck.hunt.running.aggregate import load
 from gradcheck.pytest_plugin import configuration
 from tests.machine import ELSEWHERE
 from tests.unit.test_pytest_plugin import FINDING, PLUGIN, run

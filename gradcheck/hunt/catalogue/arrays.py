@@ -8,8 +8,19 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.language import points_last
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Choice, Indices, OpSpec, unary
-from gradcheck.hunt.shape_rules import alike, nonempty, nonempty_matrix, of_rank, only_if, ranked, vector
+from gradcheck.hunt.opspec import (
+    Choice,
+    Indices,
+    OpSpec,
+    alike,
+    nonempty,
+    nonempty_matrix,
+    of_rank,
+    only_if,
+    ranked,
+    unary,
+    vector,
+)
 
 _array: Callable[..., OpSpec] = partial(OpSpec, family="array")
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (1, 3), (2, 1, 2))

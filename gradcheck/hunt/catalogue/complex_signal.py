@@ -8,10 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.distances import at_zero
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, Array, Choice, OpSpec
-from gradcheck.hunt.shape_rules import broadcasting, matmul, nonempty_matrix, only_if, ranked, vector
+from gradcheck.hunt.opspec import (
+    BOOL,
+    POSITIVE,
+    Array,
+    Choice,
+    OpSpec,
+    at_zero,
+    broadcasting,
+    matmul,
+    nonempty_matrix,
+    only_if,
+    ranked,
+    vector,
+)
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 _signal: Callable[..., OpSpec] = partial(OpSpec, family="signal")

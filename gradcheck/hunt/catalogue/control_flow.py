@@ -13,8 +13,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.language import tf, traced
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Choice, Indices, OpSpec
-from gradcheck.hunt.shape_rules import alike, nonempty, vector
+from gradcheck.hunt.opspec import BOOL, Choice, Indices, OpSpec, alike, nonempty, vector
 
 _identity: Callable[..., OpSpec] = partial(OpSpec, family="identity/debug/script")
 _control: Callable[..., OpSpec] = partial(OpSpec, family="control flow")

@@ -9,8 +9,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Attribute, Choice, OpSpec
-from gradcheck.hunt.shape_rules import Rule, Shapes, only_if
+from gradcheck.hunt.opspec import Array, Attribute, Choice, OpSpec, Rule, Shapes, only_if
 
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
 

@@ -7,9 +7,24 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.distances import at, at_integers, at_zero, between, second_at_zero
-from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Choice, Interval, OpSpec
-from gradcheck.hunt.shape_rules import alike, broadcasting, ranked
+from gradcheck.hunt.opspec import (
+    BOOL,
+    NONNEGATIVE,
+    POSITIVE,
+    REALS,
+    Array,
+    Choice,
+    Interval,
+    OpSpec,
+    alike,
+    at,
+    at_integers,
+    at_zero,
+    between,
+    broadcasting,
+    ranked,
+    second_at_zero,
+)
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")

@@ -9,10 +9,23 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import points_last
-from gradcheck.hunt.distances import ties_of_largest, ties_of_smallest, ties_within
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Attribute, Choice, Distances, Indices, OpSpec
-from gradcheck.hunt.shape_rules import Shapes, alike, nonempty_matrix, only_if, vector
+from gradcheck.hunt.opspec import (
+    Array,
+    Attribute,
+    Choice,
+    Distances,
+    Indices,
+    OpSpec,
+    Shapes,
+    alike,
+    nonempty_matrix,
+    only_if,
+    ties_of_largest,
+    ties_of_smallest,
+    ties_within,
+    vector,
+)
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (3, 2))

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.distances import at_integers
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Array, Choice, Interval, OpSpec
-from gradcheck.hunt.shape_rules import Shapes, of_rank, only_if
+from gradcheck.hunt.opspec import REALS, Array, Choice, Interval, OpSpec, Shapes, at_integers, of_rank, only_if
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2))
 SIZES = Choice(((2, 2), (4, 4), (3, 2), (1, 1)))

@@ -13,8 +13,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.elementwise import LOGITS
 from gradcheck.hunt.catalogue.language import float32, tf
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import POSITIVE, REALS, Choice, Interval, OpSpec
-from gradcheck.hunt.shape_rules import Rule, Shapes, alike, only_if
+from gradcheck.hunt.opspec import POSITIVE, REALS, Choice, Interval, OpSpec, Rule, Shapes, alike, only_if
 
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
 LOGIT_ROWS: tuple[Shape, ...] = ((1, 2), (2, 2), (2, 3), (1, 3))

@@ -9,10 +9,23 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.distances import gaps_of_eigenvalues, gaps_of_singular_values
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Choice, OpSpec
-from gradcheck.hunt.shape_rules import Shapes, alike, matmul, nonempty_matrix, of_rank, only_if, square, vector
+from gradcheck.hunt.opspec import (
+    BOOL,
+    Array,
+    Choice,
+    OpSpec,
+    Shapes,
+    alike,
+    gaps_of_eigenvalues,
+    gaps_of_singular_values,
+    matmul,
+    nonempty_matrix,
+    of_rank,
+    only_if,
+    square,
+    vector,
+)
 
 SQUARES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
 MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2))

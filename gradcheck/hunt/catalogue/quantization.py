@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import float32, tf
-from gradcheck.hunt.opspec import REALS, Array, Distances, Interval, OpSpec
-from gradcheck.hunt.shape_rules import ranked
+from gradcheck.hunt.opspec import REALS, Array, Distances, Interval, OpSpec, ranked
 
 _quantization: Callable[..., OpSpec] = partial(OpSpec, family="quantization")
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.language import tf
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Interval, OpSpec
-from gradcheck.hunt.shape_rules import alike, only_if
+from gradcheck.hunt.opspec import Interval, OpSpec, alike, only_if
 
 VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,))
 

@@ -8,10 +8,23 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.distances import norms, ties_of_largest, ties_of_smallest
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array, Attribute, Choice, OpSpec
-from gradcheck.hunt.shape_rules import alike, matmul, nonempty_matrix, only_if, ranked, vector
+from gradcheck.hunt.opspec import (
+    BOOL,
+    Array,
+    Attribute,
+    Choice,
+    OpSpec,
+    alike,
+    matmul,
+    nonempty_matrix,
+    norms,
+    only_if,
+    ranked,
+    ties_of_largest,
+    ties_of_smallest,
+    vector,
+)
 
 _math: Callable[..., OpSpec] = partial(OpSpec, family="math")
 _nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")

@@ -7,10 +7,20 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.elementwise import LOGITS
 from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.distances import between
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Attribute, Form, Indices, Interval, OpSpec
-from gradcheck.hunt.shape_rules import Rule, nonempty_matrix, only_if, vector
+from gradcheck.hunt.opspec import (
+    REALS,
+    Attribute,
+    Form,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    between,
+    nonempty_matrix,
+    only_if,
+    vector,
+)
 
 _sparse: Callable[..., OpSpec] = partial(OpSpec, family="sparse")
 _three_rows = only_if(lambda shape: shape[:1] == (3,) and all(shape))

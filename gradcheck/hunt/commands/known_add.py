@@ -137,7 +137,7 @@ def _region(found: GraphFinding, wide: bool) -> Region:
 def _right(found: GraphFinding, given: Values | None) -> Values:
     """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
 
-    from gradcheck.hunt.derivative import STEP, close, differences, values
+    from gradcheck.hunt.recheck import STEP, close, differences, values
 
     one, other = (values(differences(found.example, step=step)) for step in (STEP, STEP / 4))
     shown = [list(part or ()) for part in one]

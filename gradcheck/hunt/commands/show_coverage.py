@@ -11,7 +11,7 @@ from gradcheck.hunt.commands import runs
 from gradcheck.hunt.commands.command_output import CommandOutput, subcommand
 from gradcheck.hunt.commands.command_output import table as aligned
 from gradcheck.hunt.coverage import ENOUGH, table
-from gradcheck.hunt.report.reach import Grade, Reach, reaches
+from gradcheck.hunt.report.run import Grade, Reach, reaches
 
 MORE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer than
 {ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect of the

@@ -13,11 +13,10 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.finding_text import Sentence, sentence, worst
+from gradcheck.hunt.report.finding_page import Sentence, sentence, worst
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.report.reach import Grade, Reach, reaches
 from gradcheck.hunt.report.rendering import counted, excess, number, render
-from gradcheck.hunt.report.run import HuntRun
+from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
 
 LeftOut = Mapping[tuple[str, int], str]
 """(operation, order) to the known defect that leaves it no use."""

@@ -8,15 +8,14 @@ from pathlib import Path
 from gradcheck import files
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.finding_page import finding_page
-from gradcheck.hunt.report.finding_text import markdown
+from gradcheck.hunt.report.finding_page import finding_page, markdown
 from gradcheck.hunt.report.json_report import json_text
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.run_page import LeftOut, run_page, summary
 
 
 class ReportError(OSError):
-    """A report could not be written; names the folder and what to do. `finding_text.text` still has all of it."""
+    """A report could not be written; names the folder and what to do. `finding_page.text` still has all of it."""
 
 
 def write(finding: GraphFinding, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, 
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
-from gradcheck.hunt.report.finding_text import properties, text
+from gradcheck.hunt.report.finding_page import properties, text
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.writer import ReportError, write
 from gradcheck.hunt.running.aggregate import summary_line

@@ -21,8 +21,7 @@ from gradcheck.hunt.tapes.operations import (
     TapeEntry,
     zeros_like,
 )
-from gradcheck.hunt.tapes.prediction import Prediction
-from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord, evaluate, read_unrecorded
+from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate, read_unrecorded
 from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, Value, followed, gradient
 
 Array = np.ndarray[Any, Any]

@@ -20,8 +20,7 @@ from gradcheck.hunt.tapes.operations import (
     ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.prediction import Prediction, RecordedDerivative
-from gradcheck.hunt.tapes.recording import ActiveTapes, TapeRecord
+from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, RecordedDerivative, TapeRecord
 
 
 class RaisedError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.hunt import distances, shape_rules
+from gradcheck.hunt import opspec
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec, attribute_names
 
@@ -49,7 +49,7 @@ def test_each_argument_has_its_own_domain_and_dtype() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3), (2, 1, 2)])
 def test_broadcasting_shapes_broadcast(shape: Shape) -> None:
-    pairs = shape_rules.broadcasting(shape)
+    pairs = opspec.broadcasting(shape)
     assert pairs[0] == (shape, shape)
     for first, second in pairs:
         assert first == shape
@@ -58,7 +58,7 @@ def test_broadcasting_shapes_broadcast(shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 3), (3, 1), (2, 2, 1), (2, 1, 3, 2)])
 def test_matmul_shapes_multiply(shape: Shape) -> None:
-    pairs = shape_rules.matmul(shape)
+    pairs = opspec.matmul(shape)
     assert len(pairs) >= 2
     for first, second in pairs:
         np.matmul(np.ones(first), np.ones(second))
@@ -67,41 +67,41 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("rule", "shape"),
     [
-        (shape_rules.matmul, (2,)),
-        (shape_rules.matmul, (2, 0)),
-        (shape_rules.vector, ()),
-        (shape_rules.vector, (2, 0)),
-        (shape_rules.ranked, ()),
-        (shape_rules.nonempty, (0,)),
-        (shape_rules.nonempty_matrix, (0, 2)),
-        (shape_rules.square, (2, 3)),
-        (shape_rules.square, (0, 0)),
-        (shape_rules.of_rank(3), (2, 2)),
-        (shape_rules.of_rank(3), (2, 2, 0)),
+        (opspec.matmul, (2,)),
+        (opspec.matmul, (2, 0)),
+        (opspec.vector, ()),
+        (opspec.vector, (2, 0)),
+        (opspec.ranked, ()),
+        (opspec.nonempty, (0,)),
+        (opspec.nonempty_matrix, (0, 2)),
+        (opspec.square, (2, 3)),
+        (opspec.square, (0, 0)),
+        (opspec.of_rank(3), (2, 2)),
+        (opspec.of_rank(3), (2, 2, 0)),
     ],
 )
-def test_shapes_that_are_refused(rule: shape_rules.Rule, shape: Shape) -> None:
+def test_shapes_that_are_refused(rule: opspec.Rule, shape: Shape) -> None:
     assert rule(shape) == []
 
 
 @pytest.mark.parametrize(
     ("distance", "arguments", "attributes", "expected"),
     [
-        (distances.at_zero, ([-2.0, 0.0],), {}, [2.0, 0.0]),
-        (distances.second_at_zero, ([1.0], [-3.0]), {}, [3.0]),
-        (distances.at(0.0, 6.0), ([1.0, 6.0],), {}, [[1.0, 6.0], [5.0, 0.0]]),
-        (distances.at_integers, ([1.75, -2.0],), {}, [0.25, 0.0]),
-        (distances.between, ([1.0, 2.0], 1.5), {}, [0.5, 0.5]),
-        (distances.norms, ([[3.0, 4.0], [0.0, 0.0]],), {}, [5.0, 0.0]),
-        (distances.norms, ([[3.0, 0.0], [4.0, 0.0]],), {"axis": -2}, [5.0, 0.0]),
-        (distances.ties, ([3.0, 1.0, 1.5],), {}, [0.5, 1.5]),
-        (distances.ties_of_largest, ([3.0, 1.0, 1.5],), {}, [1.5]),
-        (distances.ties_of_smallest, ([3.0, 1.0, 1.5],), {}, [0.5]),
-        (distances.ties_of_largest, ([[3.0], [1.0]],), {"axis": -2}, [[2.0]]),
-        (distances.ties_of_largest, ([3.0],), {}, []),
-        (distances.ties_within(distances.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
-        (distances.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
-        (distances.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
+        (opspec.at_zero, ([-2.0, 0.0],), {}, [2.0, 0.0]),
+        (opspec.second_at_zero, ([1.0], [-3.0]), {}, [3.0]),
+        (opspec.at(0.0, 6.0), ([1.0, 6.0],), {}, [[1.0, 6.0], [5.0, 0.0]]),
+        (opspec.at_integers, ([1.75, -2.0],), {}, [0.25, 0.0]),
+        (opspec.between, ([1.0, 2.0], 1.5), {}, [0.5, 0.5]),
+        (opspec.norms, ([[3.0, 4.0], [0.0, 0.0]],), {}, [5.0, 0.0]),
+        (opspec.norms, ([[3.0, 0.0], [4.0, 0.0]],), {"axis": -2}, [5.0, 0.0]),
+        (opspec.ties, ([3.0, 1.0, 1.5],), {}, [0.5, 1.5]),
+        (opspec.ties_of_largest, ([3.0, 1.0, 1.5],), {}, [1.5]),
+        (opspec.ties_of_smallest, ([3.0, 1.0, 1.5],), {}, [0.5]),
+        (opspec.ties_of_largest, ([[3.0], [1.0]],), {"axis": -2}, [[2.0]]),
+        (opspec.ties_of_largest, ([3.0],), {}, []),
+        (opspec.ties_within(opspec.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
+        (opspec.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
+        (opspec.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
     ],
 )
 def test_distances(distance: Any, arguments: Any, attributes: dict[str, Any], expected: Any) -> None:

@@ -13,8 +13,7 @@ from msgspec import structs
 from gradcheck.hunt.finding import ElementCheck
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.finding_page import finding_page, heat_maps
-from gradcheck.hunt.report.finding_text import issue_form, properties
+from gradcheck.hunt.report.finding_page import finding_page, heat_maps, issue_form, properties
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.rendering import render
 from gradcheck.result import Finding, Kind, Verdict

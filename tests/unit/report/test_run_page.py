@@ -27,8 +27,7 @@ from gradcheck.hunt.events import (
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.report.reach import Grade, reaches
-from gradcheck.hunt.report.run import HuntRun, merge
+from gradcheck.hunt.report.run import Grade, HuntRun, merge, reaches
 from gradcheck.hunt.report.run_page import headline, rate, run_page, summary
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.result import Kind

@@ -14,7 +14,7 @@ from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import from_json
 from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.finding_text import markdown, sentence, text
+from gradcheck.hunt.report.finding_page import markdown, sentence, text
 from gradcheck.hunt.report.writer import ReportError, write
 from gradcheck.result import Finding, Kind
 from tests.machine import MACHINE

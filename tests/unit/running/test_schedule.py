@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.hunt.running.schedule import load, save
+from gradcheck.hunt.running.aggregate import load, save
 
 
 def test_without_a_file_no_test_waits_longer_than_another(tmp_path: Path) -> None:

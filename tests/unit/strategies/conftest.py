@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph_json import from_json, to_json
 
 try:
     import fcntl
@@ -68,6 +69,15 @@ def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = 2026
     return collection
 
 
+def _written(collection: Collection) -> str:
+    return json.dumps({"graphs": [to_json(graph) for graph in collection.graphs], "rejected": collection.rejected})
+
+
+def _read(text: str) -> Collection:
+    data = json.loads(text)
+    return Collection([from_json(graph) for graph in data["graphs"]], data["rejected"])
+
+
 @pytest.fixture(scope="session")
 def collected(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[int], Collection]:
     """The graphs of an order, drawn once a session: the first worker that needs them leaves them for the others."""
@@ -76,14 +86,13 @@ def collected(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Calla
 
     @cache
     def of(order: int) -> Collection:
-        path = folder / f"graphs-order{order}.pickle"
+        path = folder / f"graphs-order{order}.json"
         with (folder / f"graphs-order{order}.lock").open("w") as lock:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                path.write_bytes(pickle.dumps(collect(graphs(order=order), EXAMPLES)))
-            shared: Collection = pickle.loads(path.read_bytes())
-        return shared
+                path.write_text(_written(collect(graphs(order=order), EXAMPLES)), encoding="utf-8")
+            return _read(path.read_text(encoding="utf-8"))
 
     return of
 

@@ -62,3 +62,36 @@ def test_the_readme_s_hunt_draws_new_examples_and_its_tests_do_not() -> None:
     assert "pytest tests/properties --hypothesis-profile=dev " in commands["hunt"]
     assert "--hypothesis" not in commands["test"]
     assert "python -m pytest" in commands["test"]
+
+
+RARE = range(123_456_789, 10**9, 7_654_321)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_is_drawn_does_not_depend_on_the_modules_that_are_loaded(tmp_path: Path, loaded: bool) -> None:
+    """Hypothesis draws constants of local modules, unless it is kept from doing so."""
+    (tmp_path / "many_constants.py").write_text(f"NUMBERS = {list(RARE)}\n")
+    script = f"""
+import sys
+from pathlib import Path
+from gradcheck.strategies import profiles
+from hypothesis import given, settings, strategies as st
+
+profiles.register(Path({str(tmp_path)!r}))
+settings.load_profile("ci")
+sys.path.insert(0, {str(tmp_path)!r})
+{"import many_constants" if loaded else ""}
+drawn = []
+
+
+@settings(max_examples=400)
+@given(st.integers(0, 10**9))
+def test(number):
+    drawn.append(number)
+
+
+test()
+print(len({{*drawn}} & {{*{RARE!r}}}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from gradcheck.strategies.drafts import MOST_ELEMENTS
 from gradcheck.strategies.graphs import PROBES, SMOOTH_MAPS, accepts, adapters, signatures, starts
 
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -36,3 +39,13 @@ def test_there_is_no_adapter_where_no_operation_maps_into_the_interval() -> None
     assert adapters(Interval(40.0, 41.0)) == ()
     assert set(adapters(REALS)) <= set(SMOOTH_MAPS)
     assert np.isfinite(PROBES).all()
+
+
+def test_no_argument_is_larger_than_a_value_of_a_drawn_graph_may_be() -> None:
+    wide = (MOST_ELEMENTS,)
+    offered = {op: CATALOGUE[op].shapes(wide) for op in CATALOGUE}
+    larger = [
+        op for op, lists in offered.items() if any(prod(one) > MOST_ELEMENTS for shapes in lists for one in shapes)
+    ]
+    assert larger  # some operations would take more
+    assert all(prod(one) <= MOST_ELEMENTS for op in larger for shapes in signatures(op, wide) for one in shapes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.training.python_state import LARGEST, PythonState, reachable
+from gradcheck.training.side_effects import LARGEST, PythonState, reachable
 
 COUNT = {"calls": 0}
 
