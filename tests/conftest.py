@@ -13,6 +13,8 @@ from hypothesis import settings
 # A project of its own, with a test that fails by design: tests/packaging runs it against the installed wheel.
 collect_ignore = ["thirdparty"]
 
+SLOW = {"reliability", "packaging"}
+
 profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
 
@@ -26,3 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def _strategies_has_one_name() -> Iterator[None]:
     yield
     assert "strategies" not in sys.modules, "strategies was imported; its only name is gradcheck.strategies"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start other processes come first: at the end, one of them would keep a single worker busy for long."""
+    items.sort(key=lambda item: not SLOW.intersection(item.path.parts))
