@@ -1,4 +1,4 @@
-"""Sampling a problem along lines, and autodiff's derivatives along the same lines."""
+"""Sampling a problem along lines, autodiff's derivatives along the same lines, and their rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explains a derivative that somebody's code took: each source's gradient is compared, and diagnosed if it is wrong."""
+"""Explains a derivative that somebody's code took: each source is compared, and diagnosed if wrong; traced or eager."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
-from gradcheck.hunt.tapes import reader
+from gradcheck.hunt.tapes import program_forms
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
@@ -23,7 +23,7 @@ def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
 def check(record: Known) -> None:
     """Raises DocumentError for what only the catalogue can tell: unknown operations, attributes and arguments."""
     if isinstance(record, TapeDefect):
-        reader.checked(record.program, "$.program")
+        program_forms.checked(record.program, "$.program")
         return
     check_operation(record.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")

@@ -1,4 +1,4 @@
-"""Whether a finding or a known defect is still wrong on the TensorFlow that is installed."""
+"""Derivatives of findings and known defects, taken again: whether they are still wrong on the installed TensorFlow."""
 
 from __future__ import annotations
 

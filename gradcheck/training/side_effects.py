@@ -1,4 +1,4 @@
-"""Side effects of a step that cannot be undone, and are refused: taking from iterators and queues, writing files."""
+"""What a step changes beside variables: Python's state, which is put back, and side effects, which are refused."""
 
 from __future__ import annotations
 

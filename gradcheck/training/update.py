@@ -1,4 +1,4 @@
-"""Whether the variables move as their gradients require: by an optimizer, or by hand."""
+"""The optimizers that a step may use, and whether the variables move as their gradients require, or as by hand."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from gradcheck.strategies.tape_programs import tape_programs
 
 from gradcheck.defects.tape_program import Derive, Open, Program
 from gradcheck.hunt.tapes.interpreter import compare
-from gradcheck.hunt.tapes.reader import to_python
+from gradcheck.hunt.tapes.program_forms import to_python
 
 PROGRESS = 60.0
 """Seconds between two lines of progress."""

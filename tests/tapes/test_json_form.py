@@ -32,7 +32,7 @@ from gradcheck.defects.tape_program import (
     Watch,
 )
 from gradcheck.documents import DocumentError
-from gradcheck.hunt.tapes.reader import MAX_DEPTH, from_json, to_json
+from gradcheck.hunt.tapes.program_forms import MAX_DEPTH, from_json, to_json
 from tests import forging
 
 PAIR = Literal((2,), (3.0, -0.0))

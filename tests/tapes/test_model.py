@@ -198,7 +198,7 @@ def test_the_model_needs_no_tensorflow() -> None:
     """The oracle has to be independent: neither the model nor its text imports what it predicts."""
     code = (
         "import sys\n"
-        "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.reader\n"
+        "import gradcheck.hunt.tapes.model, gradcheck.hunt.tapes.program_forms\n"
         "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from gradcheck.defects.tape_program import Apply, Derive, Literal, Open, Program, Stop, Structure, Tape, Variable, Watch
 from gradcheck.hunt.tapes import interpreter
-from gradcheck.hunt.tapes.reader import to_python
+from gradcheck.hunt.tapes.program_forms import to_python
 
 NUMBERS = count()
 

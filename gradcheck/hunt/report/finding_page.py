@@ -1,4 +1,4 @@
-"""The HTML page of a finding: one file, no network, no script."""
+"""A finding in words, in Markdown, as TensorFlow's issue form asks for it, and as an HTML page that loads nothing."""
 
 from __future__ import annotations
 

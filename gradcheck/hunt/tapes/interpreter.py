@@ -1,4 +1,4 @@
-"""Running a program with TensorFlow."""
+"""Running a program with TensorFlow, and comparing what it gives with what the model predicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradcheck.defects import tape_program as form
 from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes import model
 from gradcheck.hunt.tapes.operations import OPERATIONS
-from gradcheck.hunt.tapes.reader import to_python
+from gradcheck.hunt.tapes.program_forms import to_python
 from gradcheck.hunt.tapes.recording import VALUE, Prediction
 from gradcheck.hunt.tapes.tape import RaisedError
 from gradcheck.numerics.stencil import CONFIRM

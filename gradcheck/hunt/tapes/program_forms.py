@@ -1,4 +1,4 @@
-"""The JSON form of programs of tapes, and whether each statement makes sense in view of the names bound before it."""
+"""The JSON form and the Python form of programs of tapes; statements are checked in view of the names bound before."""
 
 from __future__ import annotations
 
