@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -235,3 +235,33 @@ def test_the_top_level_holds_only_what_belongs_there() -> None:
         pytest.skip("not a git checkout, or git is not installed")
     tracked = {line.partition("/")[0] for line in listing.splitlines()}
     assert {name for name in tracked if not name.startswith(".")} - TOP_LEVEL == set()
+
+
+def doubled(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Of (name, place): the names that stand in more than one place, with these."""
+    places: dict[str, list[str]] = {}
+    for name, place in names:
+        places.setdefault(name, []).append(place)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_no_two_files_share_a_name() -> None:
+    paths = [path for folder in ("gradcheck", "strategies") for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 100
+    assert doubled((path.name, str(path)) for path in paths if path.name != "__init__.py") == {}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    found = [
+        (node.name, f"{module.path}:{node.lineno}")
+        for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck.strategies"))
+        for module in modules(ROOT / folder, package).values()
+        for node in ast.walk(ast.parse(module.path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert len(found) > 100
+    assert doubled(found) == {}
+
+
+def test_a_name_that_stands_twice_is_found() -> None:
+    assert doubled([("Run", "a.py:1"), ("Walk", "a.py:9"), ("Run", "b.py:1")]) == {"Run": ["a.py:1", "b.py:1"]}
