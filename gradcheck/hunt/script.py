@@ -117,7 +117,13 @@ COMPARE = {
 }
 
 VERDICT = """
-objective(function, *map(tf.constant, inputs))
+try:
+    objective(function, *map(tf.constant, inputs))
+except Exception as error:
+    print(f"TensorFlow {{tf.__version__}}: the function itself raises")
+    print(f"{{type(error).__name__}}: {{error}}")
+    print("INCONCLUSIVE")
+    sys.exit(2)
 try:
     derivative = autodiff()
 except Exception as error:

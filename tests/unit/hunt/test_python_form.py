@@ -79,7 +79,7 @@ def plain(spec: OpSpec, argument: int, count: int) -> tuple[float, ...]:
 def defined(text: str) -> dict[str, Any]:
     """The names that a script defines before it takes the derivative."""
     namespace: dict[str, Any] = {"__name__": "script"}
-    exec(compile(text.partition("\nobjective(function, ")[0], "script", "exec"), namespace)
+    exec(compile(text.partition("\ntry:\n    objective(function, ")[0], "script", "exec"), namespace)
     return namespace
 
 
@@ -105,7 +105,7 @@ ENDING = "\nprint(float(objective(function, *map(tf.constant, inputs))), len(aut
 def test_scripts_print_the_functions_of_the_catalogue_and_run_without_it() -> None:
     """Of every operation that is a function, in a process that has nothing of ours; two to the end."""
     graphs = [example(name) for name in FUNCTIONS]
-    cut = [to_python(graph, 1).partition("\nobjective(function, ")[0] + ENDING for graph in graphs]
+    cut = [to_python(graph, 1).partition("\ntry:\n    objective(function, ")[0] + ENDING for graph in graphs]
     traced = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0), Node.of("while_loop", 1, count=2)))
     *found, first, second = verdicts(*cut, to_python(traced, 1), to_python(traced, 2))
     assert (first[0], second[0]) == (0, 0)
@@ -177,6 +177,10 @@ def test_scripts_tell_right_from_wrong() -> None:
     raising = to_python(SMOOTH, 1).replace(
         "return tape.gradient", "raise LookupError('no gradient')\n    return tape.gradient"
     )
+    broken = to_python(SMOOTH, 1).replace(
+        "return tf.reduce_sum", "raise OSError('no such file')\n    return tf.reduce_sum"
+    )
+    assert broken != to_python(SMOOTH, 1)
     found = verdicts(
         to_python(ZERO, 1, [1.0, 1.0, 1.0]),
         to_python(ZERO, 2, [1.0, 1.0, 1.0], [[1.0, 1.0, 1.0]]),
@@ -190,8 +194,9 @@ def test_scripts_tell_right_from_wrong() -> None:
         blind,
         raising,
         to_python(sparse, 2),
+        broken,
     )
-    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1, 0]
+    assert [code for code, _ in found] == [1, 1, 0, 0, 0, 0, 0, 0, 1, 2, 1, 0, 2]
     assert found[0][1][2].split() == ["x[0]", "0", "9", found[0][1][2].split()[3], "<-", "wrong"]
     assert [float(line.split()[2]) for line in found[1][1][2:5]] == pytest.approx([6.0, 4.0, 2.0], rel=1e-9)
     assert [lines[-1] for _, lines in found] == [
@@ -208,8 +213,10 @@ def test_scripts_tell_right_from_wrong() -> None:
             "INCONCLUSIVE",
             "WRONG",
             "RIGHT",
+            "INCONCLUSIVE",
         )
     ]
+    assert "OSError: no such file" in found[12][1][1]
     assert "None" in found[8][1][2]
     assert "LookupError: no gradient" in found[10][1][1]
 
