@@ -22,7 +22,7 @@ from gradcheck.hunt.commands.known_check import named
 from gradcheck.hunt.events import State
 
 MORE = """Writes the first release without the defect into its file. Without --release that is the installed one,
-which is options first. A release that the installed TensorFlow contradicts is refused.
+which is asked first. A release that the installed TensorFlow contradicts is refused.
 
 exit codes: 0 marked; 2 nothing was written."""
 
