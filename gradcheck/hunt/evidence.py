@@ -17,11 +17,12 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
-from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph import Graph, coordinates_of
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
-from gradcheck.numerics.sampling import coordinate_steps
+from gradcheck.numerics.sampling import largest_steps
+from gradcheck.numerics.stencil import FIRST
 from gradcheck.result import Kind, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -100,12 +101,10 @@ def curve(found: GraphFinding) -> StepCurve | None:
     weights = to_coordinates(found.cotangent.array())
     problem = GraphProblem(found.graph, output.shape, output.dtype, smooth=True, cotangent=weights, mode=found.taken)
     point, place = problem.point, element.coordinate
+    along = np.eye(point.size)[place] if found.order == 1 else coordinates_of(found.direction)
+    largest = float(largest_steps(point, along[None, :], FIRST)[0])
     if found.order == 1:
-        largest = float(coordinate_steps(point)[place])
-        return step_curve(lambda at: problem.values(at)[:, 0], point, np.eye(point.size)[place], largest, place)
-    along = np.concatenate([to_coordinates(vector.array()) for vector in found.direction])
-    moving = along != 0
-    largest = float(np.min(coordinate_steps(point)[moving] / np.abs(along[moving])))
+        return step_curve(lambda at: problem.values(at)[:, 0], point, along, largest, place)
     return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, place], point, along, largest, place)
 
 

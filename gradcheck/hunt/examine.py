@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import event, target
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates
+from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects.records import Defect
@@ -22,7 +22,7 @@ from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
 from gradcheck.hunt.evidence import NodeTrials, completed, elements
 from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.graph import Graph, Input, split_coordinates
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.trial import Trial
@@ -159,9 +159,7 @@ def _cotangent(checked: Trial, output: Array, element: int | None) -> Input:
 
 
 def _direction(graph: Graph, vector: Array) -> tuple[Input, ...]:
-    stops = np.cumsum([coordinate_count(value.shape, value.dtype) for value in graph.inputs])
-    parts = zip(np.split(vector, stops[:-1]), graph.inputs, strict=True)
-    return tuple(literal(from_coordinates(part, value.shape, value.dtype)) for part, value in parts)
+    return tuple(literal(part) for part in split_coordinates(vector, graph.inputs))
 
 
 def _text(checked: Trial) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+
+Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 Attributes = tuple[tuple[str, Any], ...]
 
@@ -111,3 +114,18 @@ class Graph:
                 if position in alive
             ),
         )
+
+
+def coordinates_of(literals: Sequence[Input]) -> Array:
+    """The real coordinates of literals, one after the other, shape (n,)."""
+    return np.concatenate([np.empty(0), *(to_coordinates(literal.array()) for literal in literals)])
+
+
+def split_coordinates(flat: Array, literals: Sequence[Input]) -> list[Array]:
+    """Arrays of the literals' shapes and dtypes from all their coordinates (n,), or, of several points, (p, n)."""
+    parts, start = [], 0
+    for literal in literals:
+        stop = start + coordinate_count(literal.shape, literal.dtype)
+        parts.append(from_coordinates(flat[..., start:stop], literal.shape, literal.dtype))
+        start = stop
+    return parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.coordinates import coordinate_count, to_coordinates
+from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.first_order import compare_gradients
@@ -20,7 +20,7 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import chain_rule_gradient
 from gradcheck.hunt.evaluation import TapedEvaluation, values_of
-from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph import Graph, coordinates_of
 from gradcheck.hunt.graph_problem import GraphProblem, NonsmoothNodes, nonsmooth_nodes
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.probing import axes, magnitudes, probe_directions
@@ -79,7 +79,7 @@ class GraphCheck:
     @cached_property
     def point(self) -> Array:
         """The coordinates of all inputs, shape (n,)."""
-        return np.concatenate([to_coordinates(literal.array()) for literal in self.graph.inputs])
+        return coordinates_of(self.graph.inputs)
 
     @cached_property
     def direction(self) -> Array:

@@ -17,7 +17,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradien
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, forward_points
-from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.graph import Graph, split_coordinates
 from gradcheck.hunt.opspec import Distances
 
 Array = np.ndarray[Any, Any]
@@ -280,12 +280,7 @@ class GraphProblem:
 
     def _split(self, flat: Array) -> list[Any]:
         """The inputs at one point (n,), or with a leading dimension at points (p, n)."""
-        parts, start = [], 0
-        for source in self.sources:
-            stop = start + source.count
-            parts.append(tf.constant(from_coordinates(flat[..., start:stop], source.shape, source.value.dtype)))
-            start = stop
-        return parts
+        return [tf.constant(part) for part in split_coordinates(flat, self.graph.inputs)]
 
 
 def _rows(part: Any, count: int) -> Array:

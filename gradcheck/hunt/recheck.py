@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.execution import pullbacks, second_pullbacks
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
@@ -18,7 +18,7 @@ from gradcheck.hunt.admission import admit
 from gradcheck.hunt.evaluation import forward, forward_points
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import Example, GraphFinding
-from gradcheck.hunt.graph import Input
+from gradcheck.hunt.graph import coordinates_of, split_coordinates
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.tapes import interpreter
 from gradcheck.hunt.tapes.interpreter import Observed
@@ -27,6 +27,7 @@ from gradcheck.result import Kind, OrderResult, Verdict
 
 Array = np.ndarray[Any, Any]
 STEP = 2.0**-10
+SAME = 1e-9
 
 
 def derivative(example: Example) -> list[Array | None]:
@@ -59,12 +60,12 @@ def differences(example: Example, *, step: float = STEP) -> list[Array]:
     The error of the quotient at half the step is a quarter, so that (4 half - whole) / 3 is left with the next order's.
     """
     inputs = example.graph.inputs
-    point = _coordinates(inputs)
-    along, weights = _coordinates(example.direction), example.cotangent.array()
+    point = coordinates_of(inputs)
+    along, weights = coordinates_of(example.direction), example.cotangent.array()
 
     def objective(points: Array) -> Array:
         # A reference may compare with row 0, the unperturbed point.
-        rows = [_split(row, inputs) for row in (point, *points)]
+        rows = [split_coordinates(row, inputs) for row in (point, *points)]
         output = forward_points(example.graph, [tf.constant(np.stack(one)) for one in zip(*rows, strict=True)])[-1]
         moved = np.conj(weights) * output.numpy()[1:]
         return np.asarray(moved.reshape(len(points), -1).sum(axis=1).real)
@@ -79,12 +80,12 @@ def differences(example: Example, *, step: float = STEP) -> list[Array]:
         return difference_quotient(slopes, point, unit, h)
 
     entries = [(4 * quotient(unit, step / 2) - quotient(unit, step)) / 3 for unit in np.eye(point.size)]
-    return _split(np.array(entries), inputs)
+    return split_coordinates(np.array(entries), inputs)
 
 
 def values(parts: Sequence[Array | None]) -> Values:
     """Arrays as tuples in row-major order, complex elements as real part, imaginary part."""
-    return tuple(None if part is None else tuple(_reals(part)) for part in parts)
+    return tuple(None if part is None else tuple(to_coordinates(part).tolist()) for part in parts)
 
 
 def close(one: Values, other: Values, rtol: float) -> bool:
@@ -101,27 +102,6 @@ def close(one: Values, other: Values, rtol: float) -> bool:
 
 def _near(one: tuple[float, ...], other: tuple[float, ...], rtol: float) -> bool:
     return bool(np.allclose(one, other, rtol=rtol, atol=rtol, equal_nan=True))
-
-
-def _coordinates(parts: Sequence[Input]) -> Array:
-    return np.concatenate([np.empty(0), *(to_coordinates(part.array()) for part in parts)])
-
-
-def _split(row: Array, inputs: Sequence[Input]) -> list[Array]:
-    """The inputs, or what has their shapes, from all their coordinates."""
-    ends = np.cumsum([coordinate_count(value.shape, value.dtype) for value in inputs])
-    parts = np.split(row, ends[:-1])
-    return [from_coordinates(part, value.shape, value.dtype) for part, value in zip(parts, inputs, strict=True)]
-
-
-def _reals(part: Array) -> list[float]:
-    flat = part.ravel()
-    if np.iscomplexobj(flat):
-        flat = np.stack([flat.real, flat.imag], axis=-1).ravel()
-    return [float(x) for x in flat]
-
-
-SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -194,7 +174,7 @@ def verdict_on(example: Example) -> OrderResult:
     """
     output = output_of(example)
     order, graph = example.order, example.graph
-    vector = np.concatenate([to_coordinates(part.array()) for part in example.direction]) if order == 2 else None
+    vector = coordinates_of(example.direction) if order == 2 else None
     weights = to_coordinates(example.cotangent.array().astype(output.dtype, copy=False))
     return trial.run(graph, (order,), weights=weights, vector=vector, mode=example.taken).result.orders[order]
 
