@@ -6,9 +6,6 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Signature
@@ -149,15 +146,3 @@ class GraphFinding:
             one_sided=self.findings[0].kind is Kind.SUBDIFFERENTIAL,
             mode=self.taken,
         )
-
-
-def literal(value: Any) -> Input:
-    """A literal tensor from an array (or a tensor's `numpy()`), as float64, float32 or complex128.
-
-    >>> literal(np.array([1, 2]))
-    Input(shape=(2,), values=(1.0, 2.0), dtype='float64')
-    """
-    array = np.asarray(value)
-    if array.dtype not in (np.float32, np.float64, np.complex128):
-        array = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-    return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))

@@ -15,7 +15,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
 from gradcheck.hunt import trial
 from gradcheck.hunt.admission import admit
-from gradcheck.hunt.evaluation import forward, forward_points
+from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import coordinates_of, split_coordinates
@@ -66,7 +66,8 @@ def differences(example: Example, *, step: float = STEP) -> list[Array]:
     def objective(points: Array) -> Array:
         # A reference may compare with row 0, the unperturbed point.
         rows = [split_coordinates(row, inputs) for row in (point, *points)]
-        output = forward_points(example.graph, [tf.constant(np.stack(one)) for one in zip(*rows, strict=True)])[-1]
+        tensors = [tf.constant(np.stack(one)) for one in zip(*rows, strict=True)]
+        output = forward(example.graph, tensors, points=True)[-1]
         moved = np.conj(weights) * output.numpy()[1:]
         return np.asarray(moved.reshape(len(points), -1).sum(axis=1).real)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gradcheck.defects import known
-from gradcheck.hunt import evidence, examine, trial
+from gradcheck.hunt import evidence, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
 from gradcheck.hunt.known_graphs import example_of
@@ -61,7 +61,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if defect.name in SHOWN:
             checked = trial.run(example_of(defect).graph, (defect.order,))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
-            json, *_, page = write(evidence.completed(examine.finding_of(checked, defect.order)), folder, told)
+            json, *_, page = write(evidence.completed(evidence.finding_of(checked, defect.order)), folder, told)
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]

@@ -24,7 +24,8 @@ from gradcheck.hunt.commands.command_output import (
     tensorflow,
 )
 from gradcheck.hunt.events import State, Stopped
-from gradcheck.hunt.finding import GraphFinding, literal
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import literal
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import RerunOutcome, rerun
