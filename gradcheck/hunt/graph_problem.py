@@ -279,8 +279,8 @@ class GraphProblem:
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         given = [self._weight(cotangent)], [self.tensors(row) for row in directions]
         try:
-            second = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
-            return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
+            gradient, products = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
+            return gradient_matrix([gradient], self.sources), gradient_matrix(products, self.sources)
         except FAILURES:
             if self._on_trial(point):
                 raise
