@@ -113,7 +113,6 @@ def _node_check(position: int, checked: Trial, order: int) -> NodeCheck:
     reasons = ", ".join(result.reasons)
     if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
         reasons = result.findings[0].reason
-    verdict = f"{result.verdict}: {reasons}" if reasons else str(result.verdict)
     if element is None:
-        return NodeCheck(position, verdict)
-    return NodeCheck(position, verdict, element.autodiff, element.difference, element.bound)
+        return NodeCheck(position, result.verdict, detail=reasons)
+    return NodeCheck(position, result.verdict, element.autodiff, element.difference, element.bound, reasons)

@@ -143,11 +143,10 @@ def finding_of(checked: Trial, order: int, trials: NodeTrials | None = None) -> 
         describe([values[parent] for parent in node.parents]),
         _cotangent(checked, values[-1], findings[0].output),
         () if checked.direction is None else _direction(graph, checked.direction),
+        checked.mode,
         current(monitor.current().seed),
         values=tuple(literal(value) for value in values),
         elements=elements(checked, order),
-        path=checked.mode.path,
-        mode=checked.mode.mode,
     )
 
 
