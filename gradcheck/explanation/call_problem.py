@@ -113,7 +113,8 @@ class CallProblem:
             start += source.count
             delta = point[part] - self.point[part]
             value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-            found.append(SourceMove(origin, tf.constant(value) if np.any(delta != 0) else None))
+            if np.any(delta != 0):
+                found.append(SourceMove(origin, tf.constant(value)))
         return found
 
     def _value(self, point: Array) -> Array:

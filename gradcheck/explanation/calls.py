@@ -18,7 +18,7 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.call_problem import FEW, CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
-from gradcheck.explanation.interception import Observer, tapes_observed
+from gradcheck.explanation.interception import derivatives_observed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, SourceOrigin, key, origin_of
 from gradcheck.explanation.replay import Code, nondeterminism
 from gradcheck.explanation.rules import integer_source
@@ -254,27 +254,6 @@ NAME = "the code with its tf.function traced"
 Results = tuple[Any, ...]
 
 
-class _DerivativeResults(Observer):
-    """Keeps the results of the derivatives that somebody's own code takes."""
-
-    def __init__(self) -> None:
-        self.found: list[Results] = []
-        self._taking = False
-
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
-        if self._taking:
-            return compute()
-        self._taking = True
-        try:
-            result = compute()
-        finally:
-            self._taking = False
-        self.found.append(tuple(tf.nest.flatten(result)))
-        return result
-
-
 def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
@@ -283,16 +262,22 @@ def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
     """
     if not code.record.calls_functions or code.record.error is not None:
         return code, None
-    results = _DerivativeResults()
-    with state_restored(), tapes_observed(results):
+    taken: list[Results] = []
+
+    def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        start, result = len(taken), compute()
+        taken[start:] = [tuple(tf.nest.flatten(result))]  # in place of those that TensorFlow took to compute it
+        return result
+
+    with state_restored(), derivatives_observed(keep):
         try:
             returned = call_user_code(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
-    have_values = all(part is None or _is_eager(part) for gradients in results.found for part in gradients)
-    if have_values and len(results.found) == len(code.record.derivatives):
-        return _with_results(code, dict(enumerate(results.found))), None
+    have_values = all(part is None or _is_eager(part) for gradients in taken for part in gradients)
+    if have_values and len(taken) == len(code.record.derivatives):
+        return _with_results(code, dict(enumerate(taken))), None
     found, disagreement = _compared(code.record, returned)
     return _with_results(code, found), disagreement
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.paths import states_written
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, SourceOrigin, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
@@ -31,7 +30,7 @@ class Code:
 
 @dataclass(frozen=True)
 class SourceMove:
-    """A source that is moved by `delta` (None: it stays where it is)."""
+    """A source that is moved by `delta`."""
 
     origin: SourceOrigin
     delta: Any
@@ -53,7 +52,6 @@ def replayed(
 
     `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
-    moves = [move for move in moves if move.delta is not None]
     unused = {} if with_operations else unused_derivatives(code.record, call)
     replay = Replay(moves, call.number, unused, with_results)
     leaves = list(code.record.inputs)
@@ -86,7 +84,7 @@ def unused_derivatives(record: CodeRecord, call: DerivativeCall) -> dict[int, De
         if isinstance(event, HostRead):
             needed.add(key(event.tensor))
         elif isinstance(event, RecordedOperation) and (
-            states_written(event) or any(key(one) in needed for one in event.outputs)
+            event.states_written or any(key(one) in needed for one in event.outputs)
         ):
             needed |= {key(tensor) for tensor in event.inputs}
             used |= set() if event.derivative is None else {event.derivative}
@@ -114,10 +112,10 @@ class Replay(CodeRecorder):
         self._captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
         self._sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
 
-    def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
+    def given(self, inputs: list[Any]) -> list[Any]:
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
 
-    def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+    def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
         if not self.ignores():
             with self.paused():
                 for position, tensor in enumerate(outputs):
@@ -126,24 +124,21 @@ class Replay(CodeRecorder):
                 value, delta = self._sets.get(self.operations, (None, None))
                 if delta is not None and np.array_equal(inputs[1]._numpy(), value):
                     tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
-        return super().after_operation(name, inputs, outputs, attrs)
+        return super().made(name, inputs, outputs, attrs)
 
-    def host_read(self, tensor: Any, method: str) -> Any:
-        return self._captured.get(id(super().host_read(tensor, method)), tensor)
+    def read(self, tensor: Any, method: str) -> Any:
+        return self._captured.get(id(super().read(tensor, method)), tensor)
 
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
+    def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         if self.ignores() or self.derivative is not None:
             return compute()
         if self.derivatives in self._unused:
             return self._passed_over(tape, self._unused[self.derivatives])
         if self.derivatives != self._stop:
-            return super().derivative_requested(tape, method, arguments, compute)
+            return super().take_derivative(tape, method, arguments, compute)
         self.target = tuple(tf.nest.flatten(arguments["target"]))
         if self._with_results:
-            super().derivative_requested(tape, method, arguments, compute)
-            (self.results,) = [event.results for event in self.events if isinstance(event, DerivativeCall)][-1:]
+            self.results = tuple(tf.nest.flatten(super().take_derivative(tape, method, arguments, compute)))
         raise CallReached
 
     def _passed_over(self, tape: Any, known: DerivativeCall) -> Any:

@@ -15,7 +15,7 @@ from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.tables import Comparison, Tolerance
-from gradcheck.explanation.paths import differentiable, registered, states_written
+from gradcheck.explanation.paths import differentiable, registered
 from gradcheck.explanation.record import (
     CodeRecord,
     CustomGradientCall,
@@ -82,7 +82,7 @@ def stop_gradient(wrong: WrongGradient) -> Diagnosis | None:
 def state(wrong: WrongGradient) -> Diagnosis | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     name, line = wrong.first.name, wrong.first.line
-    if not states_written(wrong.first) and not name.startswith(HOLDERS) and "Dataset" not in name:
+    if not wrong.first.states_written and not name.startswith(HOLDERS) and "Dataset" not in name:
         return None
     holder = "a variable" if name.startswith("Assign") else "something that keeps it"
     evidence = (

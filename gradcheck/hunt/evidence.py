@@ -21,8 +21,7 @@ from gradcheck.hunt.graph import Graph, coordinates_of
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
-from gradcheck.numerics.sampling import largest_steps
-from gradcheck.numerics.stencil import FIRST
+from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.result import Kind, Verdict
 
 Array = np.ndarray[Any, Any]

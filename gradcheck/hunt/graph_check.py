@@ -25,7 +25,7 @@ from gradcheck.hunt.graph_problem import GraphProblem, NonsmoothNodes, nonsmooth
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.probing import axes, magnitudes, probe_directions
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.stencil import joined
+from gradcheck.numerics.sampling import joined
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]

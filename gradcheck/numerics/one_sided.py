@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.stencil import Sample
+from gradcheck.numerics.sampling import Sample
 
 Array = np.ndarray[Any, Any]
 

@@ -19,7 +19,7 @@ from gradcheck.hunt.tapes.program_forms import to_python
 from gradcheck.hunt.tapes.program_run import ProgramRun
 from gradcheck.hunt.tapes.recording import VALUE, Prediction
 from gradcheck.hunt.tapes.tape import RaisedError
-from gradcheck.numerics.stencil import CONFIRM
+from gradcheck.numerics.sampling import CONFIRM
 
 Array = np.ndarray[Any, Any]
 

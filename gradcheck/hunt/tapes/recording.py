@@ -10,8 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.tapes.operations import READ, ModelTensor, ModelVariable, Operation, TapeEntry
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.stencil import FIRST, Stencil
+from gradcheck.numerics.sampling import FIRST, Stencil, sample
 
 Array = np.ndarray[Any, Any]
 
