@@ -168,4 +168,4 @@ class TapedEvaluation:
         if self._tape is None:
             return None
         tape, self._tape = self._tape, None
-        return pulled_back(tape, [self._output], self._inputs, [cotangent], order=1)
+        return pulled_back(tape, [self._output], self._inputs, [cotangent])

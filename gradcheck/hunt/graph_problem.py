@@ -262,8 +262,8 @@ class GraphProblem:
         weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
 
         def take() -> tuple[Gradients, ...]:
-            second = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
-            return gradient_matrix([second.gradient], self.sources), gradient_matrix(second.products, self.sources)
+            gradient, products = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
+            return gradient_matrix([gradient], self.sources), gradient_matrix(products, self.sources)
 
         gradient, products = self._taken(take, point, (1, len(directions)))
         return gradient, products

@@ -46,7 +46,7 @@ def derivative(example: Example) -> list[Array | None]:
         parts = pullbacks(example.taken, outputs, sources, [weights])[0]
     else:
         vectors = [tf.constant(vector.array()) for vector in example.direction]
-        parts = second_pullbacks(example.taken, outputs, sources, weights, [vectors]).products[0]
+        parts = second_pullbacks(example.taken, outputs, sources, weights, [vectors])[1][0]
     arrays = [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
     for number, (array, value) in enumerate(zip(arrays, example.graph.inputs, strict=True)):
         if array is not None and array.shape != value.shape:
