@@ -60,11 +60,10 @@ def finding_of(checked: Trial, order: int, node_trial: NodeTrials | None = None)
         describe([values[parent] for parent in node.parents]),
         literal(from_coordinates(cotangent, problem.output.shape, problem.output.dtype)),
         tuple(map(literal, direction)),
+        problem.mode,
         current(monitor.current().seed),
         values=tuple(map(literal, values)),
         elements=elements(checked, order),
-        path=problem.mode.path,
-        mode=problem.mode.mode,
     )
 
 
@@ -114,9 +113,10 @@ def node_checks(graph: Graph, order: int, node_trial: NodeTrials) -> tuple[NodeC
         reasons = ", ".join(result.reasons)
         if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
             reasons = result.findings[0].reason
-        verdict = f"{result.verdict}: {reasons}" if reasons else str(result.verdict)
-        shown = () if element is None else (element.autodiff, element.difference, element.bound)
-        checks.append(NodeCheck(position, verdict, *shown))
+        check = NodeCheck(position, result.verdict, detail=reasons)
+        if element is not None:
+            check = replace(check, autodiff=element.autodiff, difference=element.difference, bound=element.bound)
+        checks.append(check)
     return tuple(checks)
 
 

@@ -153,7 +153,7 @@ def test_a_finding_of_a_hunt_carries_the_mode_and_a_script_that_shows_it() -> No
     with wrong_where_traced(), pytest.raises(Found) as caught, counted(SINE, 1, Mode("forward")):
         pass
     found = caught.value.finding
-    assert (found.path, found.mode, found.culprit) == ("forward", "eager", "sin")
+    assert (found.taken, found.culprit) == (Mode("forward"), "sin")
     assert "forward, eager" in type(caught.value).__name__
     with wrong_where_traced():
         assert ran(found.script) == (1, "WRONG")
