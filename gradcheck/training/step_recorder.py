@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from gradcheck.explanation.interception import Observer, Wrapper, patched, tapes_observed
+from gradcheck.explanation.interception import Wrapper, derivatives_observed, patched
 from gradcheck.training.update import METHODS, gradient_variable_pairs, loss_scale, optimizer_classes, repeated_call
 
 Array = np.ndarray[Any, Any]
@@ -70,7 +70,7 @@ class StepRecording:
     fetched: list[tuple[Any, float]] = field(default_factory=list)
 
 
-class StepRecorder(Observer):
+class StepRecorder:
     """Observes runs of a step, each of which fills a StepRecording, `current`."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class StepRecorder(Observer):
             (owner, method, self._optimizer(method)) for method in METHODS for owner in optimizer_classes(method)
         ]
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
-        with patched(*patches), tapes_observed(self):
+        with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
 
     def add_derivatives(self, result: Any) -> None:
@@ -133,9 +133,7 @@ class StepRecorder(Observer):
 
         _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
 
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
+    def _take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         result = compute()
         if method != "gradient":
             return result
