@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
-from gradcheck.explanation.user_code import Line
+from gradcheck.explanation.user_code import Line, place_of
+from gradcheck.result import Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 """Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
@@ -49,6 +50,11 @@ class RecordedOperation:
     derivative: int | None = None
     backward: Callable[..., Any] | None = None
     custom_gradient: CustomGradientCall | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """The line that ran it."""
+        return place_of(self.line, self.name)
 
     @property
     def states_written(self) -> list[Any]:

@@ -49,15 +49,8 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
                 result = call_user_code(f, inputs)
             except Exception as raised:
                 error = raised
-    return CodeRecord(
-        events=tuple(recorder.events),
-        inputs=leaves,
-        result=result,
-        error=error,
-        covering=recorder.covering,
-        calls_functions=recorder.calls_functions,
-        variables=recorder.variables,
-    )
+    seen = recorder.covering, recorder.calls_functions, recorder.variables
+    return CodeRecord(tuple(recorder.events), leaves, result, error, *seen)
 
 
 class CodeRecorder:

@@ -27,7 +27,7 @@ from gradcheck.explanation.record import (
     key,
 )
 from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
-from gradcheck.explanation.wrong_gradient import WrongGradient, number, place
+from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict
 
 Words = tuple[str, str, Place | None]
@@ -156,10 +156,21 @@ def not_differentiable(wrong: WrongGradient) -> Words:
 def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
     """The tape raised an exception because an operation of this name has no gradient."""
     used = [event for event in record.before(call) if isinstance(event, RecordedOperation) and event.name == name]
-    operation = next((one for one in used if call.tape in one.tapes), used[0] if used else None)
-    line = None if operation is None else operation.line
+    line = min(used, key=lambda one: call.tape not in one.tapes).line if used else None
     evidence = f"TensorFlow has no gradient for {name}{', which ran' + at(line) if line else ''}"
-    return Diagnosis(Cause.NO_GRADIENT, evidence, _rewrite(line), None if operation is None else place(operation))
+    return Diagnosis(Cause.NO_GRADIENT, evidence, _rewrite(line), place_of(line, name))
+
+
+def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
+    """A tape that is not persistent was asked for a second derivative."""
+    earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
+    first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
+    evidence = f"a tape that is not persistent gives one derivative only{first}"
+    remedy = (
+        "ask for all derivatives in one call, open a second tape, or make this one persistent: "
+        "tf.GradientTape(persistent=True)"
+    )
+    return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
 
 
 def integer_source(record: CodeRecord, name: str, origin: SourceOrigin) -> Diagnosis:
@@ -212,11 +223,11 @@ def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diag
         calls = [taken[key(tensor)] for tensor in operation.inputs if key(tensor) in taken]
         if calls and operation.derivative is None:
             lost = None if finding.difference is None else finding.difference - (finding.autodiff or 0.0)
-            off = "" if lost is None else f"; the gradient that was used is off by {number(abs(lost))}"
+            off = "" if lost is None else f"; the gradient that was used is off by {abs(lost):.4g}"
             line = operation.line
             evidence = f"the gradient was taken{at(calls[0].line)}, and {operation.name}{at(line)} changed it{off}"
             remedy = f"compare the gradient from before {quoted(line)}; if the change is meant, nothing is wrong"
-            return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, remedy, place(operation), lost)
+            return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, remedy, operation.place, lost)
     return None
 
 
@@ -239,7 +250,7 @@ def taken_outside(wrong: WrongGradient) -> Words | None:
     first = wrong.record.derivatives[outside[0].derivative or 0]
     evidence = (
         f"{wrong.lost.summary}: the first derivative was taken{at(first.line)}, outside the tape that had to record it "
-        f"({_opening(wrong)}){wrong.lost.remedied}"
+        f"({wrong.opening}){wrong.lost.remedied}"
     )
     remedy = (
         f"take the first derivative, {quoted(first.line)}, inside the block of the tape that differentiates it; "
@@ -267,7 +278,7 @@ def replaced(wrong: WrongGradient) -> Words | None:
         f"change the variable in place, with assign, assign_add or assign_sub instead of {quoted(maker.line)}, "
         f"or call tape.watch({wrong.name}) as soon as the tape is open"
     )
-    return evidence, remedy, place(maker)
+    return evidence, remedy, maker.place
 
 
 def non_trainable(wrong: WrongGradient) -> Words | None:
@@ -280,7 +291,7 @@ def non_trainable(wrong: WrongGradient) -> Words | None:
         f"{wrong.lost.remedied}"
     )
     remedy = f"make it trainable, or call tape.watch({wrong.name}) before {quoted(use.line)}"
-    return evidence, remedy, place(use)
+    return evidence, remedy, use.place
 
 
 def not_watched(wrong: WrongGradient) -> Words | None:
@@ -293,7 +304,7 @@ def not_watched(wrong: WrongGradient) -> Words | None:
         f"{_why_not_watched(wrong, use)}{wrong.lost.remedied}"
     )
     remedy = f"call tape.watch({wrong.name}) inside the tape, before {quoted(use.line)}"
-    return evidence, remedy, place(use)
+    return evidence, remedy, use.place
 
 
 def _why_not_watched(wrong: WrongGradient, use: RecordedOperation) -> str:
@@ -308,7 +319,7 @@ def _why_not_watched(wrong: WrongGradient, use: RecordedOperation) -> str:
     if watches:
         return f"the tape was told to watch it only{at(watches[0].line)}, after it had been used"
     if wrong.origin.variable is not None:
-        return f"the tape ({_opening(wrong)}) was opened with watch_accessed_variables=False and not told to watch it"
+        return f"the tape ({wrong.opening}) was opened with watch_accessed_variables=False and not told to watch it"
     return "it is a tensor, and tapes watch tensors only when they are told to"
 
 
@@ -334,7 +345,7 @@ def outside_tape(wrong: WrongGradient) -> Words | None:
         when = f"before the tape was reset{at(resets[-1].line)}"
         remedy = f"move the reset before {quoted(step.line)}, or leave it out"
     evidence = f"{wrong.lost.summary}: {step.name}{at(step.line)} ran {when}{wrong.lost.remedied}"
-    return evidence, remedy, place(step)
+    return evidence, remedy, step.place
 
 
 def _when(wrong: WrongGradient, step: RecordedOperation) -> str:
@@ -346,23 +357,6 @@ def _when(wrong: WrongGradient, step: RecordedOperation) -> str:
         return "after the tape was closed"
     stopped = [change for change in closed if change.operations <= step.number]
     return f"while the tape's recording was stopped{at(stopped[-1].line)}" if stopped else "while no tape recorded"
-
-
-def _opening(wrong: WrongGradient) -> str:
-    opened = wrong.tape_changes("opened")
-    return "opened" + at(opened[0].line) if opened else "never opened"
-
-
-def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
-    """A tape that is not persistent was asked for a second derivative."""
-    earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
-    first = f", and was asked{at(earlier[0].line)} before" if earlier else ""
-    evidence = f"a tape that is not persistent gives one derivative only{first}"
-    remedy = (
-        "ask for all derivatives in one call, open a second tape, or make this one persistent: "
-        "tf.GradientTape(persistent=True)"
-    )
-    return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
 
 
 Rule = Callable[[WrongGradient], Words | None]
@@ -394,5 +388,5 @@ def first(wrong: WrongGradient) -> Diagnosis | None:
         words = rule(wrong)
         if words is not None:
             evidence, remedy, where = words
-            return Diagnosis(cause, evidence, remedy, where or place(wrong.first), wrong.lost.size)
+            return Diagnosis(cause, evidence, remedy, where or wrong.first.place, wrong.lost.size)
     return None
