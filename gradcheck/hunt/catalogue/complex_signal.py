@@ -8,7 +8,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, vector
+from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, several, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, Array
 
@@ -67,10 +67,6 @@ _from_spectrum = partial(_signal, dtypes=("complex128",))
 _transform = partial(_from_spectrum, result="complex128")
 
 
-def _several(shape: Shape) -> bool:
-    return shape[-1] > 1
-
-
 def _block(shape: Shape) -> bool:
     return len(shape) > 2
 
@@ -84,8 +80,8 @@ SIGNAL = (
     _to_spectrum(
         "rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=lambda shape: (shape[-1], shape[-1] + 1)
     ),
-    _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=_several),
-    _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=_several, length=_lengths),
+    _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=several),
+    _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=several, length=_lengths),
     _from_spectrum(
         "irfft_truncated",
         "tf.signal.irfft({0}, fft_length=[2 * {0}.shape[-1] - 4])",
@@ -104,7 +100,7 @@ SIGNAL = (
         "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2], {length}])",
         "IRFFT2D",
         shapes=nonempty_matrix,
-        when=_several,
+        when=several,
         starts=MATRICES,
         length=_lengths,
     ),
@@ -112,6 +108,6 @@ SIGNAL = (
         "power_spectrum", "tf.math.real(tf.signal.rfft({0}) * tf.math.conj(tf.signal.rfft({0})))", "RFFT Conj Real"
     ),
     _signal(
-        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=_several, kind=(2, 3), norm=(None, "ortho")
+        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3), norm=(None, "ortho")
     ),
 )

@@ -151,7 +151,6 @@ BLOCKS = (
         "extract_volume_patches",
         "tf.raw_ops.ExtractVolumePatches(input={0}[tf.newaxis], ksizes=[1, 1, 2, 2, 1], strides=[1, 1, 1, 1, 1], "
         "padding={padding})[0]",
-        "ExtractVolumePatches",
         shapes=at_least(1, 2, 2, 1),
         starts=((1, 2, 2, 1), (2, 2, 2, 1)),
         padding=("VALID", "SAME"),

@@ -51,7 +51,7 @@ def operation(
     family: str,
     name: str,
     source: Form,
-    gradients: str,
+    gradients: str = "",
     *domains: Interval,
     shapes: Rule = unary,
     when: Callable[[Shape], object] | None = None,
@@ -61,8 +61,8 @@ def operation(
 ) -> OpSpec:
     """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
 
-    `gradients` are names with blanks between; without `domains` the arguments are real. What the source names as an
-    attribute is declared under that name: literals, the simplest first, `Indices`, or a function of the arguments'
+    `gradients` are names with blanks between, without any those of the raw operations in the source; without `domains`
+    the arguments are real. What the source names as an attribute is declared under that name: literals, the simplest first, `Indices`, or a function of the arguments'
     shapes that yields either. `when` is what first shapes have to meet besides `shapes`; `others` gives the possible
     shapes of the other arguments, where they do not follow from `shapes`. `batching` makes the text of `batched` from
     that of the source, unless `batched` is given.
@@ -79,7 +79,8 @@ def operation(
     if domains:
         fields["domains"] = domains
     rule = _rule(shapes, when, others)
-    return OpSpec(name, source, tuple(gradients.split()), family, arity=_arity(source), shapes=rule, **fields)
+    registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
+    return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
 
 
 def _arity(source: Form) -> int:
