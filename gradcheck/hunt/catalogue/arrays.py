@@ -30,10 +30,6 @@ def _with_points(source: str) -> str:
     return re.sub(r"\{\w+\}", lambda match: WITH_POINTS.get(match[0], match[0]), source)
 
 
-_unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
-_pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
-
-
 def _reshapes(shape: Shape) -> Iterable[Shape]:
     size = math.prod(shape)
     return dict.fromkeys([(size,), (size, 1), (1, size), shape[::-1] or (1, 1)])
@@ -58,6 +54,11 @@ def _stretched(shape: Shape) -> Iterable[Shape]:
     every = tuple(2 if size == 1 else size for size in shape)
     return dict.fromkeys([every, (*shape[:-1], every[-1]), shape])
 
+
+_unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
+_pad = partial(_unary, shapes=ranked, paddings=_paddings((1, 0), (0, 2)))
+_mirror = partial(_unary, paddings=_paddings((1, 0), (1, 1)))
+_pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
 
 ARRAYS = (
     _unary("expand_dims", "tf.expand_dims({0}, axis=-1)", "ExpandDims", shapes=unary),
@@ -101,24 +102,10 @@ ARRAYS = (
     ),
     _unary("strided_slice", "{0}[..., ::{step}]", "StridedSlice", step=(2, -1, -2)),
     _unary("strided_slice_shrink", "{0}[..., {which}, tf.newaxis]", "StridedSlice", which=ENDS),
-    _unary("pad", "tf.pad({0}, {paddings})", "Pad", shapes=ranked, paddings=_paddings((1, 0), (0, 2))),
-    _unary(
-        "pad_constant",
-        "tf.pad({0}, {paddings}, constant_values=2.0)",
-        "PadV2",
-        shapes=ranked,
-        paddings=_paddings((1, 0), (0, 2)),
-    ),
-    _unary(
-        "pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad", paddings=_paddings((1, 0), (1, 1))
-    ),
-    _unary(
-        "pad_reflect",
-        "tf.pad({0}, {paddings}, mode='REFLECT')",
-        "MirrorPad",
-        when=lambda shape: min(shape) > 1,
-        paddings=_paddings((1, 0), (1, 1)),
-    ),
+    _pad("pad", "tf.pad({0}, {paddings})", "Pad"),
+    _pad("pad_constant", "tf.pad({0}, {paddings}, constant_values=2.0)", "PadV2"),
+    _mirror("pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad"),
+    _mirror("pad_reflect", "tf.pad({0}, {paddings}, mode='REFLECT')", "MirrorPad", when=lambda shape: min(shape) > 1),
     _unary(
         "tile",
         "tf.tile({0}, {multiples})",

@@ -110,7 +110,7 @@ ABOVE = Interval(-16.0)
 
 ACTIVATIONS = (
     _nn("relu", "tf.nn.relu({0})", "Relu", kinks=at_zero),
-    _nn("relu6", "tf.nn.relu6({0})", "Relu6", kinks=at(0.0, 6.0)),
+    _nn("relu6", "tf.nn.relu6({0})", "Relu6", kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
     _nn("elu", "tf.nn.elu({0})", "Elu", ABOVE, curvature_jumps=at_zero),
     _nn("selu", "tf.nn.selu({0})", "Selu", ABOVE, kinks=at_zero),
     _nn(
@@ -127,7 +127,6 @@ ACTIVATIONS = (
     _nn(
         "silu",
         "tf.nn.silu({0}, beta={1})",
-        "",
         batched="{0} * tf.sigmoid({1} * {0})",
         broadcasts=True,
         others=lambda shape: [((),), (shape,)] if math.prod(shape) > 1 else [((),)],

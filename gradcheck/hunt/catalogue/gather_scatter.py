@@ -132,10 +132,6 @@ GATHERING = (
 )
 
 
-def _sorted(shape: Shape) -> Indices:
-    return Indices(shape[0], below=shape[0] + 1, sorted=True)
-
-
 def _covering(shape: Shape) -> Iterable[tuple[int, ...]]:
     """All in one segment, each in its own, two alternating, the last in none."""
     one = (0,) * shape[0]
@@ -143,7 +139,12 @@ def _covering(shape: Shape) -> Iterable[tuple[int, ...]]:
 
 
 _segments = partial(
-    operation, "math", batching=points_last, shapes=vector, starts=((2,), (3,), (1,), (2, 2), (3, 2), (4,)), ids=_sorted
+    operation,
+    "math",
+    batching=points_last,
+    shapes=vector,
+    starts=((2,), (3,), (1,), (2, 2), (3, 2), (4,)),
+    ids=lambda shape: Indices(shape[0], below=shape[0] + 1, sorted=True),
 )
 LARGEST, SMALLEST = ties_within(ties_of_largest), ties_within(ties_of_smallest)
 
