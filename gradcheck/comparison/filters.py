@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -61,28 +61,19 @@ FINER = 2.0**-20
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
-class Resample(Protocol):
-    """Takes another sample of the same quantity on the same lines."""
-
-    def __call__(self, stencil: Any = ..., *, shrink: float = ...) -> Sample: ...
-
-
 @dataclass(frozen=True)
 class Evidence:
     """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
 
-    `quantity` maps points (p, n) to what is sampled, (p, c); `estimate` makes the estimate of its derivative of a
-    sample, `resample` takes further ones. `autodiff` (k, c) has the `rounding` that was measured, `derivative` takes it
-    elsewhere. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative. `values` are the
-    samples of the function itself. `everywhere` has all directions of the check, not only those in doubt, and a sample
-    of each.
+    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `autodiff` (k, c) has the
+    `rounding` that was measured, `derivative` takes it elsewhere. `residue` (k, c) is what the rounding of cancelled
+    terms may leave of a derivative. `values` are the samples of the function itself. `everywhere` has all directions
+    of the check, not only those in doubt, and a sample of each.
     """
 
     lines: Lines
-    quantity: Callable[[Array], Array]
     samples: Sequence[Sample]
     estimate: Callable[[Sample], Estimate]
-    resample: Resample
     autodiff: Array
     rounding: Array
     derivative: Derivative
@@ -95,18 +86,14 @@ class Evidence:
         """The function, at its point."""
         return self.lines.problem
 
-    def comparison(self, estimates: Sequence[Estimate]) -> Comparison:
-        """Autodiff beside the estimates of two tableaux."""
-        compared = (
-            compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
-            for estimate in estimates
-        )
-        return confirmed(*compared)
+    def compare(self, estimate: Estimate) -> Comparison:
+        """Autodiff beside an estimate."""
+        return compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
 
     @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step."""
-        return self.resample(shrink=FINER)
+        return self.lines.sample(shrink=FINER)
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:
@@ -172,7 +159,7 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
         small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
-    return replace(comparison, allowed=allowed).agreed(small)
+    return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -180,8 +167,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     finer = evidence.estimate(evidence.finer)
     with np.errstate(invalid="ignore"):
         apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
-    aliased = comparison.where(Verdict.MISMATCH) & apart & np.isfinite(finer.bound)
-    return comparison.marked(aliased, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return comparison.excused(apart & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -190,8 +176,8 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     withdrawn = rough & ~confirmed_rough
     if not withdrawn.any():
         return comparison
-    rows = (evidence.finer, evidence.resample(CONFIRM, shrink=FINER))
-    return comparison.replaced(withdrawn, evidence.comparison([evidence.estimate(row) for row in rows]))
+    rows = evidence.finer, evidence.lines.sample(CONFIRM, shrink=FINER)
+    return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -203,9 +189,7 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     value, bound = side.middle, side.reach
     change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
     conclusive = jump & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
-    estimate = Estimate(value, bound, conclusive, bound)
-    tolerance, rounding = evidence.lines.tolerance, evidence.rounding
-    return comparison.replaced(jump, compare(evidence.autodiff, estimate, tolerance, rounding, factor=EXCLUSION))
+    return comparison.replaced(jump, evidence.compare(Estimate(value, bound, conclusive, bound)))
 
 
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -223,7 +207,7 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
         bound=np.where(bounded, first.reach, comparison.bound),
         allowed=np.where(bounded, first.reach + slack, comparison.allowed),
         at_kink=agrees,
-    ).agreed(agrees)
+    ).marked(agrees, Verdict.AGREE)
     comparison = comparison.marked(certain & ~inside, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
     comparison = comparison.marked(kinked & ~certain & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     broken = np.isin(first.kind, (Smoothness.JUMP, Smoothness.SINGULAR))
@@ -241,9 +225,9 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
     stairs = np.zeros(suspects.shape, bool)
     for line, column in zip(*np.nonzero(suspects), strict=True):
         start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
-        wide = wide_slope(partial(_column, evidence.quantity, point, int(column)), point, directions[line], start)
+        wide = wide_slope(partial(_column, evidence.lines, int(column)), point, directions[line], start)
         stairs[line, column] = wide is not None and abs(wide[0] - comparison.autodiff[line, column]) <= wide[1]
-    return comparison.marked(stairs, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
+    return comparison.excused(stairs, Reason.STAIRCASE)
 
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -263,8 +247,8 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     kinds = classify(sample_values(lines.problem, oblique, lines.cotangents[columns])).kind
     excused = np.zeros(comparison.verdict.shape, bool)
     excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
-    excused &= comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
-    return comparison.marked(excused, Verdict.INCONCLUSIVE, Reason.COMPOSED_KINK)
+    excused &= ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    return comparison.excused(excused, Reason.COMPOSED_KINK)
 
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -287,8 +271,7 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
         resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
-    unresolved = comparison.where(Verdict.MISMATCH) & ~resolved
-    return comparison.marked(unresolved, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return comparison.excused(~resolved, Reason.ILL_CONDITIONED)
 
 
 def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -296,25 +279,22 @@ def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
     """
-    closer = evidence.estimate(evidence.resample(shrink=CLOSER))
+    closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
     with np.errstate(invalid="ignore"):
         same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
         same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
-    unsupported = comparison.where(Verdict.MISMATCH) & ~same
-    return comparison.marked(unsupported, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return comparison.excused(~same, Reason.ILL_CONDITIONED)
 
 
 def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Values that are constant around the point, but not on the whole row, have no curvature to compare with."""
     sample = evidence.samples[1]
-    stepped = (_flat_steps(sample) >= FLAT) & ~constant(sample)
-    mask = comparison.where(Verdict.MISMATCH) & stepped
-    return comparison.marked(mask, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
+    return comparison.excused((_flat_steps(sample) >= FLAT) & ~constant(sample), Reason.STAIRCASE)
 
 
-def _column(f: Callable[[Array], Array], point: Array, column: int, at: Array) -> Array:
+def _column(lines: Lines, column: int, points: Array) -> Array:
     """One column of the values; the first of several points is always the point itself, at which references look."""
-    return f(np.concatenate([point[None, :], at]))[1:, column]
+    return lines.values(np.concatenate([lines.problem.point[None, :], points]))[1:, column]
 
 
 def _flat_steps(sample: Sample) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ from gradcheck.comparison.filters import FIRST_ORDER, Evidence, filtered, residu
 from gradcheck.comparison.lines import (
     Lines,
     along,
-    erratic_gap,
-    measured_rounding,
     slope_estimate,
+    slope_rounding,
     slopes,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
+from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.result import Verdict
@@ -52,41 +50,29 @@ def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estima
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
-    doubtful = np.flatnonzero(doubt.any(axis=1))
-    closer = _compare_closely(lines, autodiff, sample, doubtful)
-    return combined(partial(_overlaid, doubtful, doubt), comparison, closer).named(_missing(lines, gradients))
+    doubtful = doubt.any(axis=1)
+    place = np.cumsum(doubtful) - 1  # of a line among the doubtful ones
+    closer = _compare_closely(lines, autodiff, sample, np.flatnonzero(doubtful))
+    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
+    return comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
 
 
 def _compare_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    derivative = slopes(lines.cotangents, lines.directions)
-    rounding = measured_rounding(problem, autodiff, derivative)
-    samples = with_inner_rounding(problem, (sample.lines(doubtful), lines.sample(CONFIRM)), lines.centre)
+    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
+    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
-        quantity=lines.values,
         samples=samples,
         estimate=slope_estimate,
-        resample=lines.sample,
         autodiff=autodiff,
-        rounding=np.maximum(rounding, erratic_gap(problem, lines.cotangents, lines.directions)),
-        derivative=derivative,
+        rounding=rounding,
+        derivative=slopes(lines.cotangents, lines.directions),
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
     )
-    return filtered(evidence.comparison([slope_estimate(each) for each in samples]), evidence, FIRST_ORDER)
-
-
-def _missing(lines: Lines, gradients: Gradients) -> Array:
-    """Where TensorFlow gave None for every coordinate that a line moves, (k, l)."""
-    moving = np.abs(lines.directions) > 0
-    return np.asarray(~((moving.astype(float) @ gradients.connected.T.astype(float)) > 0))
-
-
-def _overlaid(lines: Array, doubt: Array, quick: Array, closer: Array) -> Array:
-    whole = quick.copy()
-    whole[lines] = np.where(doubt[lines], closer, quick[lines])
-    return whole
+    first, second = (evidence.compare(slope_estimate(each)) for each in samples)
+    return filtered(confirmed(first, second), evidence, FIRST_ORDER)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import erratic_gap, measured_rounding, sample_values, slopes, ulp_rounding
+from gradcheck.comparison.lines import sample_values, slope_rounding, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
@@ -52,7 +52,7 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
     if not len(columns):
         return []
     looked = columns[:SMALL]
-    estimate = first_difference(sample_values(problem, axes(problem.point.size)[looked], None))
+    estimate = first_difference(sample_values(problem, axes(problem.point.size)[looked]))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
     return [_one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
@@ -80,16 +80,18 @@ class _Probing:
     rng: np.random.Generator
 
     def tables(self) -> list[Comparison]:
-        sample = sample_values(self.problem, self.directions, None)
+        sample = sample_values(self.problem, self.directions)
         estimate = first_difference(sample)
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
-        rounding = np.zeros((len(self.directions), len(left)))
+        rounding: Array = np.zeros((len(self.directions), len(left)))
         table, wrong = self._test(estimate, left, rough, rounding)
         if wrong is not None:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
-            rounding = self._rounding(left * ~rough, table)
+            # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
+            measured = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+            rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
             table, wrong = self._test(estimate, left, rough, rounding)
         found = [table]
         while wrong is not None and len(found) <= SEARCHES:
@@ -115,14 +117,6 @@ class _Probing:
 
     def _pulled(self, weights: Array) -> Array:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
-
-    def _rounding(self, weights: Array, table: Comparison) -> Array:
-        """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
-        derivative = slopes(weights, self.directions)
-        measured = measured_rounding(self.problem, table.autodiff, derivative)
-        erratic = erratic_gap(self.problem, weights, self.directions)
-        rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
-        return rounding
 
     def _test(
         self, estimate: Estimate, left: Array, rough: Array, rounding: Array
@@ -164,7 +158,7 @@ class _Probing:
         share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
-            estimate = first_difference(sample_values(self.problem, masked[None, :], None))
+            estimate = first_difference(sample_values(self.problem, masked[None, :]))
             idle = weight == 0
             bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
             return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, bound)

@@ -6,7 +6,6 @@ They are taken along the axes while these are few, along random directions beyon
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, compare
+from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
 from gradcheck.numerics.one_sided import Smoothness, classify
 from gradcheck.numerics.probing import axes, cotangents, magnitudes, probe_directions
@@ -67,9 +66,10 @@ def compare_second(
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance)
     products = problem.products(cotangent, directions)
-    gradients, values = lines.sample_gradient(), lines.sample()
-    estimates = first_difference(gradients), curvature_estimate(values)
-    return compare_products(lines, products, gradients, values, estimates, output)
+    gradients, values = replace(lines, gradients=True).sample(), lines.sample()
+    return compare_products(
+        lines, products, gradients, values, (first_difference(gradients), curvature_estimate(values)), output
+    )
 
 
 def curvature_estimate(values: Sample) -> Estimate:
@@ -91,50 +91,43 @@ def compare_products(
     Triangulation: autodiff of autodiff is wrong only if no independent estimate supports it. Cheap while everything
     agrees.
     """
-    problem, directions = lines.problem, lines.directions
-    autodiff = products.values
+    problem, directions, autodiff = lines.problem, lines.directions, products.values
+    along = np.sum(autodiff * directions, axis=1, keepdims=True)
     slopes = _scaled_by_values(with_constants(estimates[0], gradients), values, problem)
     rounding = ulp_rounding(autodiff, problem.precision)
     entries = compare(autodiff, slopes, lines.tolerance, rounding, factor=1.0)
-    along = np.sum(autodiff * directions, axis=1, keepdims=True)
     rounding = ulp_rounding(along, problem.precision)
     diagonal = compare(along, estimates[1], Tolerance(), rounding, factor=EXCLUSION)
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
     alone = None
-    doubtful = entries.any(Verdict.MISMATCH) or entries.any(Verdict.INCONCLUSIVE)
-    if doubtful or diagonal.any(Verdict.MISMATCH) or rough.any():
+    if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _compare_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, directions)
         # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         entries, diagonal = entries.named(~products.connected), diagonal.named()
-    placed = partial(replace, rows=(output,) * len(directions), directions=directions, alone=alone)
-    found = [placed(entries.turned, columns=tuple(range(directions.shape[1])))]
+    # A line a coordinate, a column a direction.
+    found = [replace(combined(np.transpose, entries), columns=tuple(range(directions.shape[1])))]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
-        found.append(placed(diagonal.turned, columns=(None,)))
-    return found
+        found.append(replace(combined(np.transpose, diagonal), columns=(None,)))
+    return [replace(table, rows=(output,) * len(directions), directions=directions, alone=alone) for table in found]
 
 
 def _compare_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
     """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
-    both_values = with_inner_rounding(problem, (values, lines.sample(CONFIRM)), lines.centre)
-    both_gradients = with_inner_rounding(
-        problem,
-        (gradients, lines.sample_gradient(CONFIRM)),
-        lambda other: other.gradients_at(cotangent, problem.point[None, :])[0],
-    )
+    slopes = replace(lines, gradients=True)
+    both_values = with_inner_rounding(lines, values, lines.sample(CONFIRM))
+    both_gradients = with_inner_rounding(slopes, gradients, slopes.sample(CONFIRM))
 
     def derivative(other: Problem, point: Array) -> Array:
         return other.products(cotangent, directions, point).values
 
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), both_values[1].step[:, None]
     beside_gradients = Evidence(
-        lines=lines,
-        quantity=partial(problem.gradients_at, cotangent),
+        lines=slopes,
         samples=both_gradients,
         estimate=slope_estimate,
-        resample=lines.sample_gradient,
         autodiff=autodiff,
         rounding=measured_rounding(problem, autodiff, derivative),
         derivative=derivative,
@@ -145,22 +138,20 @@ def _compare_closely(lines: Lines, autodiff: Array, gradients: Sample, values: S
     beside_values = replace(
         beside_gradients,
         lines=replace(lines, tolerance=Tolerance()),
-        quantity=lines.values,
         samples=both_values,
         estimate=curvature_estimate,
-        resample=lines.sample,
         autodiff=np.sum(autodiff * directions, axis=1, keepdims=True),
         rounding=np.sum(beside_gradients.rounding * np.abs(directions), axis=1, keepdims=True),
         residue=residue(problem, both_values[1], weight, step**2),
     )
-    slopes = [
-        _scaled_by_values(slope_estimate(one), other, problem)
+    entries = (
+        beside_gradients.compare(_scaled_by_values(slope_estimate(one), other, problem))
         for one, other in zip(both_gradients, both_values, strict=True)
-    ]
-    curvatures = [curvature_estimate(one) for one in both_values]
+    )
+    diagonal = (beside_values.compare(curvature_estimate(one)) for one in both_values)
     return (
-        filtered(beside_gradients.comparison(slopes), beside_gradients, GRADIENT_DIFFERENCES),
-        filtered(beside_values.comparison(curvatures), beside_values, VALUE_DIFFERENCES),
+        filtered(confirmed(*entries), beside_gradients, GRADIENT_DIFFERENCES),
+        filtered(confirmed(*diagonal), beside_values, VALUE_DIFFERENCES),
     )
 
 
@@ -175,9 +166,7 @@ def _triangulated(entries: Comparison, diagonal: Comparison, directions: Array) 
     if not (diagonal.where(Verdict.AGREE)[:, 0] & apart).all():
         return entries, "autodiff of autodiff"
     # The first derivative is wrong near the point, and not this one; that is for the first order to find.
-    wrong = entries.where(Verdict.MISMATCH)
-    unknown = entries.marked(wrong, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    return unknown, "differences of the first autodiff derivative"
+    return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
 
 
 def _rough(gradients: Sample, values: Sample) -> Array:

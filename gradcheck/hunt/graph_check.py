@@ -185,7 +185,7 @@ def compare_both_orders(problem: GraphProblem, direction: Array) -> tuple[Compar
     line, on_axes, on_line = direction[None, :], slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
     lines = Lines(problem, np.concatenate([axes(n), line]), cotangent[None, :], Tolerance())
-    values, gradients = lines.sample(), lines.some(on_line).sample_gradient()
+    values, gradients = lines.sample(), replace(lines.some(on_line), gradients=True).sample()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)

@@ -97,7 +97,7 @@ class StepGradients:
         if function.point.size > MAX_ELEMENTS:
             return None
         with variables_restored(variables):
-            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size), None))
+            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size)))
         if not estimate.bound.max() <= MAX_ERROR * np.abs(estimate.value).max():
             return None
         gradients = [
