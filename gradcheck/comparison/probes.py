@@ -1,4 +1,4 @@
-"""Large Jacobians: random probes from both sides, and a search for one wrong entry where a test fails."""
+"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import sample_values, slope_rounding, ulp_rounding
+from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
@@ -25,6 +25,9 @@ ROWS = 64
 SPLITS = 256
 ROUNDING = 0.01
 SEARCHES = 4
+FEW_INPUTS = 6
+FEW_OUTPUTS = 4
+DIRECTIONS = 4
 
 
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
@@ -45,6 +48,25 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     if n <= SMALL:
         columns, directions = tuple(map(int, np.flatnonzero(finite))), axes(n)[finite]
     return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
+
+
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
+    """The comparisons of second derivatives, a line a coordinate.
+
+    Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
+    DerivativeRaisedError and WrongShapeError.
+    """
+    rng = np.random.default_rng(0)
+    n, m = problem.point.size, problem.outputs
+    directions = axes(n)
+    if n > FEW_INPUTS:
+        directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
+    rows = axes(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
+    found = []
+    for place, row in enumerate(rows):
+        output = place if 1 < m <= FEW_OUTPUTS else None
+        found += compare_second(problem, directions, row, tolerance, output)
+    return found
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:

@@ -97,7 +97,7 @@ class Comparison:
 
     def replaced(self, mask: Array, other: Comparison) -> Comparison:
         """The comparison with the entries of another one where `mask` says so."""
-        return combined(lambda own, others: np.where(mask, others, own), self, other)
+        return combined(lambda own, others: np.asarray(np.where(mask, others, own)), self, other)
 
     def named(self, missing: Array | bool = False) -> Comparison:
         """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""

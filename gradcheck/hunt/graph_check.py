@@ -12,10 +12,9 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import compare_gradients
 from gradcheck.comparison.lines import Lines
+from gradcheck.comparison.orders import compare_gradients, compare_products, compare_second
 from gradcheck.comparison.probes import SMALL, first_order
-from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import chain_rule_gradient

@@ -1,7 +1,4 @@
-"""Second derivatives beside two estimates: differences of autodiff's gradients, and second differences of values.
-
-They are taken along the axes while these are few, along random directions beyond that.
-"""
+"""Derivatives of both orders beside their estimates: quickly, and closely where that leaves a doubt."""
 
 from __future__ import annotations
 
@@ -12,11 +9,15 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
-from gradcheck.comparison.filters import GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered, residue
+from gradcheck.comparison import filters
+from gradcheck.comparison.filters import Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
+    along,
     measured_rounding,
     slope_estimate,
+    slope_rounding,
+    slopes,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
@@ -24,35 +25,63 @@ from gradcheck.comparison.lines import (
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
 from gradcheck.numerics.one_sided import Smoothness, classify
-from gradcheck.numerics.probing import axes, cotangents, magnitudes, probe_directions
+from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.stencil import CONFIRM, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
-FEW_INPUTS = 6
-FEW_OUTPUTS = 4
-DIRECTIONS = 4
 
+def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
+    """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
-def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
-    """The comparisons of second derivatives, a line a coordinate.
-
-    Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
-    DerivativeRaisedError and WrongShapeError.
+    `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
     """
-    rng = np.random.default_rng(0)
-    n, m = problem.point.size, problem.outputs
-    directions = axes(n)
-    if n > FEW_INPUTS:
-        directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
-    rows = axes(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
-    found = []
-    for place, row in enumerate(rows):
-        output = place if 1 < m <= FEW_OUTPUTS else None
-        found += compare_second(problem, directions, row, tolerance, output)
-    return found
+    lines = Lines(problem, directions, cotangents, tolerance)
+    gradients = problem.gradients(cotangents)
+    sample = lines.sample()
+    return compare_gradients(lines, gradients, sample, first_difference(sample))
+
+
+def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate) -> Comparison:
+    """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
+
+    Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(lines.directions, gradients.values)
+    rounding = ulp_rounding(autodiff, lines.problem.precision)
+    comparison = compare(autodiff, with_constants(estimate, sample), lines.tolerance, rounding, factor=1.0)
+    doubt = ~comparison.where(Verdict.AGREE)
+    if not doubt.any():
+        return comparison
+    doubtful = doubt.any(axis=1)
+    place = np.cumsum(doubtful) - 1  # of a line among the doubtful ones
+    closer = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful))
+    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
+    return comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+
+
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
+    """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
+    lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
+    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
+    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
+    weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
+    evidence = Evidence(
+        lines=lines,
+        samples=samples,
+        estimate=slope_estimate,
+        autodiff=autodiff,
+        rounding=rounding,
+        derivative=slopes(lines.cotangents, lines.directions),
+        residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
+        values=samples,
+        everywhere=(everywhere, sample),
+    )
+    first, second = (evidence.compare(slope_estimate(each)) for each in samples)
+    return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
 def compare_second(
@@ -101,7 +130,7 @@ def compare_products(
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
-        entries, diagonal = _compare_closely(lines, autodiff, gradients, values)
+        entries, diagonal = _second_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, directions)
         # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
@@ -113,7 +142,7 @@ def compare_products(
     return [replace(table, rows=(output,) * len(directions), directions=directions, alone=alone) for table in found]
 
 
-def _compare_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
+def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
     """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
     slopes = replace(lines, gradients=True)
@@ -150,8 +179,8 @@ def _compare_closely(lines: Lines, autodiff: Array, gradients: Sample, values: S
     )
     diagonal = (beside_values.compare(curvature_estimate(one)) for one in both_values)
     return (
-        filtered(confirmed(*entries), beside_gradients, GRADIENT_DIFFERENCES),
-        filtered(confirmed(*diagonal), beside_values, VALUE_DIFFERENCES),
+        filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
+        filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
     )
 
 
