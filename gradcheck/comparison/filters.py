@@ -81,11 +81,6 @@ class Evidence:
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
 
-    @property
-    def problem(self) -> Problem:
-        """The function, at its point."""
-        return self.lines.problem
-
     def compare(self, estimate: Estimate) -> Comparison:
         """Autodiff beside an estimate."""
         return compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
@@ -128,26 +123,22 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
     between, which cannot change a right one.
     """
-    problem, sample = evidence.problem, evidence.samples[0]
-    error = np.abs(comparison.autodiff - comparison.difference)
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
+    problem, sample = evidence.lines.problem, evidence.samples[0]
+    autodiff, difference = comparison.autodiff, comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(autodiff, problem.precision))
     sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(VACUOUS * np.abs(comparison.difference), LITTLE * problem.precision * sizes)
-    vacuous = comparison.where(Verdict.AGREE) & (error > tight) & (evidence.rounding > little)
+    little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
+    vacuous = comparison.where(Verdict.AGREE) & (np.abs(autodiff - difference) > tight) & (evidence.rounding > little)
     if not vacuous.any():
         return comparison
-
-    def near(values: Array, target: Array) -> Array:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(values - target) <= tight)
-
-    beside = perturbed_derivatives(problem, evidence.derivative)
-    right = near(beside, comparison.difference)
-    if problem.smooth:
-        moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
-        jumps = vacuous & right.all(axis=0) & near(moved, comparison.autodiff).all(axis=0)
-    else:
-        jumps = vacuous & right.any(axis=0) & (right | near(beside, comparison.autodiff)).all(axis=0)
+    with np.errstate(invalid="ignore"):
+        beside = perturbed_derivatives(problem, evidence.derivative)
+        right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
+        if problem.smooth:
+            moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
+            jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
+        else:
+            jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
     comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
     comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
@@ -219,7 +210,7 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     A gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
     """
-    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.problem.point
+    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.lines.problem.point
     flat = _flat_steps(sample)
     suspects = comparison.where(Verdict.MISMATCH) & (flat >= FLAT) & np.isfinite(comparison.autodiff)
     stairs = np.zeros(suspects.shape, bool)
@@ -266,7 +257,7 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    problem = evidence.problem
+    problem = evidence.lines.problem
     resolved = np.ones((len(evidence.lines.directions), 1), bool)
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
@@ -307,37 +298,33 @@ def _flat_steps(sample: Sample) -> Array:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter with its name; it is asked only while an entry has a verdict of `on`.
+    """A filter with its name; its docstring is the reason for what it changes.
 
-    `nonsmooth`: it is not asked where the function promises to be smooth at the point.
+    It is asked only while an entry has the verdict `on` (None: always), and, if it is for `nonsmooth` functions, not
+    where the function promises to be smooth at the point.
     """
 
     name: str
     apply: Callable[[Comparison, Evidence], Comparison]
-    on: tuple[Verdict, ...] = (Verdict.MISMATCH,)
+    on: Verdict | None = Verdict.MISMATCH
     nonsmooth: bool = False
-
-    @property
-    def reason(self) -> str:
-        """What a verdict that it changes is explained by."""
-        return (self.apply.__doc__ or "").split("\n")[0]
 
 
 FIRST_ORDER = (
-    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
-    Filter("smooth on finer rows", smooth_on_finer_rows, on=tuple(Verdict), nonsmooth=True),
-    Filter("curvature jump", curvature_jump, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
-    Filter("kink", kink, on=tuple(Verdict), nonsmooth=True),
+    Filter("smooth on finer rows", smooth_on_finer_rows, on=None, nonsmooth=True),
+    Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
+    Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
-    Filter("edge of the domain", edge_of_domain, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
+    Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
 )
 """For first derivatives."""
 
 GRADIENT_DIFFERENCES = (
-    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
@@ -356,8 +343,7 @@ VALUE_DIFFERENCES = (
 def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filter]) -> Comparison:
     """The comparison after all filters of a list, in its order."""
     for each in filters:
-        if each.nonsmooth and evidence.problem.smooth:
-            continue
-        if any(comparison.any(verdict) for verdict in each.on):
+        smooth = each.nonsmooth and evidence.lines.problem.smooth
+        if not smooth and (each.on is None or comparison.any(each.on)):
             comparison = each.apply(comparison, evidence)
     return comparison

@@ -192,17 +192,13 @@ def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array
     Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
     wrong by as much at the neighbours. Zero where there is no float64 form.
     """
-    quiet, rng = np.zeros((len(directions), len(cotangents))), np.random.default_rng(0)
-    lines = []
+    rng, quiet = np.random.default_rng(0), np.zeros((len(directions), len(cotangents)))
+    shifts = [0.0, *(NEAR * rng.uniform(-1, 1, problem.point.size) for _ in range(NEIGHBOURS))]
     try:
-        for place in range(1 + NEIGHBOURS):
-            shift = NEAR * rng.uniform(-1, 1, problem.point.size) if place else 0.0
-            gap = problem.gap(cotangents, problem.point * (1 + shift))
-            if gap is None:
-                return quiet
-            lines.append(along(directions, gap))
+        gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
     except (DerivativeRaisedError, WrongShapeError):
         return quiet
+    slopes = np.stack([along(directions, gap) for gap in gaps if gap is not None] or [quiet])
     with np.errstate(invalid="ignore", over="ignore"):
-        spread = np.max(np.abs(np.stack(lines) - lines[0]), axis=0)
+        spread = np.max(np.abs(slopes - slopes[0]), axis=0)
     return np.where(np.isfinite(spread), spread, 0.0)
