@@ -59,9 +59,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pages, found = {}, []
     for defect in known.load(ROOT / "reports" / "known"):
         if defect.name in SHOWN:
-            checked = trial.run(example_of(defect).graph, (defect.order,))
+            order = defect.signature.order
+            checked = trial.run(example_of(defect).graph, (order,))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
-            json, *_, page = write(evidence.completed(examine.finding_of(checked, defect.order)), folder, told)
+            json, *_, page = write(evidence.completed(examine.finding_of(checked, order)), folder, told)
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]

@@ -108,7 +108,7 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
         return State.FIXED if one.covers(installed) else GONE
     if one.covers(installed):
         return CHANGED if seen.changed else State.STILL
-    return EARLIER if version_of(installed) < version_of(one.since) else BACK
+    return EARLIER if version_of(installed) < version_of(one.releases.since) else BACK
 
 
 def _next(odd: Sequence[KnownCheck], folder: Path) -> str:

@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> CommandOutput:
         raise CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
     installed = tensorflow()
     until = installed.partition("-")[0] if options.release is None else options.release
-    if version_of(until) <= version_of(found.since):
-        raise CommandError(f"release {until} is not after {found.since}, from which {found.name} is recorded")
+    if version_of(until) <= version_of(found.releases.since):
+        raise CommandError(f"release {until} is not after {found.releases.since}, from which {found.name} is recorded")
     _refuse_contradiction(found, until, installed)
     path = folder / f"{found.name}.json"
     try:
@@ -60,8 +60,8 @@ def run(options: argparse.Namespace) -> CommandOutput:
         files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
-    lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
-    data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
+    lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
+    data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
     return CommandOutput("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
 

@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> CommandOutput:
 
 
 def _row(one: Known, kind: str, installed: str) -> tuple[str, ...]:
-    releases = f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+    since, until = one.releases.since, one.releases.until
+    releases = f"from {since}" if until is None else f"{since} to before {until}"
     return one.name, kind, releases, "here" if one.covers(installed) else "-", one.title
 
 
@@ -80,8 +81,8 @@ def _total(records: Sequence[Known], what: str, installed: str) -> str:
 
 
 def _defect(one: Defect, installed: str) -> dict[str, Any]:
-    signature = {"operation": one.operation, "order": one.order, "kind": one.kind, "description": one.description}
-    return {"name": one.name, "title": one.title, **signature, **_known(one, installed)}
+    about = {"operation": one.signature.operation, "order": one.signature.order, "kind": one.kind}
+    return {"name": one.name, "title": one.title, **about, "description": one.description, **_known(one, installed)}
 
 
 def _tape_defect(one: TapeDefect, installed: str) -> dict[str, Any]:
@@ -90,4 +91,5 @@ def _tape_defect(one: TapeDefect, installed: str) -> dict[str, Any]:
 
 
 def _known(one: Known, installed: str) -> dict[str, Any]:
-    return {"from": one.since, "until": one.until, "here": one.covers(installed), "upstream": one.upstream}
+    releases = {"from": one.releases.since, "until": one.releases.until}
+    return {**releases, "here": one.covers(installed), "upstream": one.upstream}

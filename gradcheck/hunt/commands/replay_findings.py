@@ -159,7 +159,7 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     seen, name = of_known(found), found.name if found.covers(release) else None
     about: tuple[str | None, int | None] = (None, None)
     if isinstance(found, Defect):
-        about = (found.signature.operation, found.order)
+        about = (found.signature.operation, found.signature.order)
     state = seen.state
     return Replayed(str(path), state, seen.message, "known", found.name, *about, found.kind, name, seen.changed)
 

@@ -33,7 +33,8 @@ def cumprod() -> Defect:
 
 
 def test_the_committed_files_load(cumprod: Defect) -> None:
-    assert (cumprod.operation, cumprod.order, cumprod.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
+    about = cumprod.signature
+    assert (about.operation, about.order, about.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
     assert (cumprod.right, cumprod.given) == (((9.0, 0.0, 0.0),), ((0.0, 0.0, 0.0),))
 
 
