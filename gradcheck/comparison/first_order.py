@@ -23,7 +23,7 @@ from gradcheck.comparison.lines import (
 )
 from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.stencil import CONFIRM, Sample
+from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]

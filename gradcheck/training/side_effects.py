@@ -90,7 +90,7 @@ def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
         yield from _function_names(thing)
     else:
         yield from _attributes(thing, prefix or type(thing).__name__)
-        yield from _function_names(getattr(type(thing), "__call__", None))
+        yield from _function_names(type(thing).__call__ if callable(thing) else None)
 
 
 def _function_names(function: Any) -> Iterator[NamedValue]:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from gradcheck.explanation.interception import Observer, Wrapper, patched, tapes_observed
+from gradcheck.explanation.interception import Wrapper, derivatives_observed, patched
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +54,7 @@ class StepRecording:
     fetched: list[tuple[Any, float]] = field(default_factory=list)
 
 
-class StepRecorder(Observer):
+class StepRecorder:
     """Observes runs of a step, each of which fills a StepRecording, `current`."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class StepRecorder(Observer):
         patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._call_copy)]
         patches += [(owner, method, self._optimizer(method)) for owner, method in optimizer_methods()]
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
-        with patched(*patches), tapes_observed(self):
+        with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
 
     def add_derivatives(self, result: Any) -> None:
@@ -109,9 +109,7 @@ class StepRecorder(Observer):
 
         return apply
 
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
+    def _take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         result = compute()
         if method != "gradient":
             return result
