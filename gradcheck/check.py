@@ -77,28 +77,27 @@ def check(
             if gradient is not None:
                 problem = GivenProblem(function, problem.wide, given=given_gradient(function, gradient))
             notes = tuple(f"{name} has no gradient (None)" for name in unconnected if gradient is None)
-            diagnosis = CheckDiagnosis(function, gradient)
-            return Result({number: _checked(problem, number, tolerance, probes, diagnosis, notes) for number in orders})
+            return Result({number: _checked(problem, number, gradient, tolerance, probes, notes) for number in orders})
 
 
 def _checked(
     problem: TapeProblem,
     order: int,
+    gradient: Any,
     tolerance: Tolerance,
     probes: int,
-    diagnosis: CheckDiagnosis,
     notes: tuple[str, ...],
 ) -> OrderResult:
     """The result of one order; the notes are about the first."""
-    sources = problem.function.sources
+    sources, diagnosis = problem.function.sources, CheckDiagnosis(problem.function, gradient, order)
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
-            return summarise(1, tables, sources, notes=notes, explain=diagnosis.first)
-        return summarise(2, second_order(problem, tolerance, probes), sources, explain=diagnosis.second)
+            return summarise(1, tables, sources, notes=notes, explain=diagnosis.explained)
+        return summarise(2, second_order(problem, tolerance, probes), sources, explain=diagnosis.explained)
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))
-        return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error(order)),))
+        return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))
     except WrongShapeError as error:
         return broken(order, Kind.SHAPE, error.source, str(error))
 

@@ -7,7 +7,7 @@ Each call traces again, in tens of milliseconds, because the function of a drawn
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from gradcheck.autodiff.reverse import (
     dense,
     jacobian_pullbacks,
     jacobian_second_pullbacks,
-    original_cause,
+    taking_derivative,
 )
 from gradcheck.autodiff.reverse import pullbacks as plain_pullbacks
 from gradcheck.autodiff.reverse import second_pullbacks as plain_second_pullbacks
@@ -57,7 +57,7 @@ def concrete(function: Callable[..., Any], arguments: Sequence[Any], *, jit: boo
     return traced
 
 
-def inside_function(take: Callable[..., Any], *, order: int, jit: bool) -> Callable[..., Any]:
+def inside_function(take: Callable[..., Any], *, jit: bool) -> Callable[..., Any]:
     """`take` (a derivative) as one traced function of the sources, the cotangents and the directions.
 
     Raises ModeUnavailableError where the function to be differentiated cannot be traced or compiled,
@@ -66,24 +66,22 @@ def inside_function(take: Callable[..., Any], *, order: int, jit: bool) -> Calla
 
     def run(forward: Forward, sources: Tensors, *given: Any) -> Any:
         arguments = (list(sources), *given)
+        flat = tf.nest.flatten(arguments)
 
         def body(*flat: Any) -> Any:
-            taken = take(forward, *tf.nest.pack_sequence_as(arguments, flat))
-            return _returnable(taken)
+            return tf.nest.map_structure(dense, take(forward, *tf.nest.pack_sequence_as(arguments, flat)))
 
         try:
-            flat = tf.nest.flatten(arguments)
-            taken = concrete(body, flat, jit=jit)(*flat)
-        except Exception as error:
+            with taking_derivative():
+                return concrete(body, flat, jit=jit)(*flat)
+        except DerivativeRaisedError:
             traced_outputs(forward, sources, jit=jit)
-            cause = original_cause(error)
-            raise DerivativeRaisedError(order, cause) from cause
-        return SecondPullbacks(*taken) if order == 2 else taken
+            raise
 
     return run
 
 
-def around_function(take: Callable[..., Any], *, order: int) -> Callable[..., Any]:
+def around_function(take: Callable[..., Any]) -> Callable[..., Any]:
     """`take` (a derivative) run eagerly on a traced function: a tape around a tf.function.
 
     Raises as `inside_function` does.
@@ -91,13 +89,8 @@ def around_function(take: Callable[..., Any], *, order: int) -> Callable[..., An
 
     def run(forward: Forward, sources: Tensors, *given: Any) -> Any:
         _, traced = traced_outputs(forward, sources, jit=False)
-        try:
+        with taking_derivative():  # a recorded call builds its backward pass at once
             return take(lambda at: traced(*at), sources, *given)
-        except DerivativeRaisedError:
-            raise
-        except Exception as error:
-            # A recorded call builds its backward pass at once, and what that raises.
-            raise DerivativeRaisedError(order, error) from error
 
     return run
 
@@ -109,13 +102,6 @@ def traced_outputs(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Te
         return traced(*sources), traced
     except Exception as error:
         raise ModeUnavailableError(one_line(error)) from error
-
-
-def _returnable(taken: Any) -> Any:
-    """Lists of tensors and None, which a traced function may return."""
-    if isinstance(taken, SecondPullbacks):
-        return _returnable(taken.gradient), _returnable(taken.products)
-    return [_returnable(part) for part in taken] if isinstance(taken, list) else dense(taken)
 
 
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
@@ -132,10 +118,10 @@ PATHS: dict[tuple[str, int], Callable[..., Any]] = {
 """The functions that take the derivative of an order along a path."""
 
 RUNNERS: dict[str, Callable[..., Callable[..., Any]]] = {
-    "eager": lambda take, order: take,
-    FUNCTION: lambda take, order: inside_function(take, order=order, jit=False),
-    AROUND: lambda take, order: around_function(take, order=order),
-    XLA: lambda take, order: inside_function(take, order=order, jit=True),
+    "eager": lambda take: take,
+    FUNCTION: partial(inside_function, jit=False),
+    AROUND: around_function,
+    XLA: partial(inside_function, jit=True),
 }
 """What runs such a function in a mode of execution."""
 
@@ -182,19 +168,18 @@ def values(mode: Mode, forward: Forward, sources: Tensors) -> Tensors:
 def _taken(mode: Mode, order: int, *given: Any) -> Any:
     if order not in mode.orders:
         raise ValueError(f"order was {order}; the path {mode.path!r} has {mode.orders}")
-    take = RUNNERS[mode.mode](PATHS[mode.path, order], order)
     try:
-        return take(*given)
+        return RUNNERS[mode.mode](PATHS[mode.path, order])(*given)
     except DerivativeRaisedError as error:
-        if mode == PLAIN:  # what it cannot take is always a finding
-            raise
-        if isinstance(error.cause, DOCUMENTED) or any(UNSUPPORTED.search(str(one)) for one in _chain(error.cause)):
+        if mode != PLAIN and _unavailable(error.cause):  # what the plain mode cannot take is always a finding
             raise ModeUnavailableError(one_line(error.cause)) from error
         raise
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and those that it was raised from: pfor wraps those of the operations that it converts."""
-    while error is not None:
-        yield error
+def _unavailable(error: BaseException | None) -> bool:
+    """Whether TensorFlow documents that there is no such derivative; pfor wraps the errors of what it converts."""
+    documented = isinstance(error, DOCUMENTED)
+    while error is not None and not documented:
+        documented = UNSUPPORTED.search(str(error)) is not None
         error = error.__cause__ or error.__context__
+    return documented

@@ -6,7 +6,7 @@ second derivative with directions. None, where TensorFlow sees no connection, st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,8 @@ from gradcheck.autodiff.reverse import (
     SecondPullbacks,
     Tensors,
     gradient_of,
-    original_cause,
     pullbacks,
+    taking_derivative,
 )
 
 
@@ -34,13 +34,13 @@ def pushforward(forward: Forward, sources: Tensors, direction: Tensors) -> Tenso
     [2.0, 0.0]
     """
     try:
-        with tf.autodiff.ForwardAccumulator(sources, direction) as accumulator:
-            outputs = forward(sources)
-        return [accumulator.jvp(output) for output in outputs]
-    except Exception as error:
+        with taking_derivative():
+            with tf.autodiff.ForwardAccumulator(sources, direction) as accumulator:
+                outputs = forward(sources)
+            return [None if output is None else accumulator.jvp(output) for output in outputs]
+    except DerivativeRaisedError:
         forward(sources)
-        cause = original_cause(error)
-        raise DerivativeRaisedError(1, cause) from cause
+        raise
 
 
 def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
@@ -48,8 +48,12 @@ def forward_pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[T
 
     Raises DerivativeRaisedError.
     """
+
+    def with_one_moving(place: int, moving: Tensors) -> Tensors:
+        return forward([*sources[:place], *moving, *sources[place + 1 :]])
+
     columns = [
-        [pushforward(partial(_with_one_moving, forward, sources, place), [source], [axis]) for axis in _axes(source)]
+        [pushforward(partial(with_one_moving, place), [source], [axis]) for axis in _axes(source)]
         for place, source in enumerate(sources)
     ]
     return [
@@ -63,21 +67,7 @@ def forward_over_reverse(
 ) -> SecondPullbacks:
     """The gradient g of <cotangent, y>, and how it moves along each direction. Raises DerivativeRaisedError."""
     gradient = gradient_of(forward, cotangent)
-    taken = gradient(sources)
-    connected = [place for place, part in enumerate(taken) if part is not None]
-
-    def connected_gradient(inner: Tensors) -> Tensors:
-        parts = gradient(inner)
-        return [parts[place] for place in connected]
-
-    products = []
-    for direction in directions:
-        moves = _as_second_order(partial(pushforward, connected_gradient, sources, direction))
-        row: Tensors = [None] * len(sources)
-        for place, move in zip(connected, moves, strict=True):
-            row[place] = move
-        products.append(row)
-    return SecondPullbacks(taken, products)
+    return gradient(sources), [pushforward(gradient, sources, direction) for direction in directions]
 
 
 def reverse_over_forward(
@@ -87,34 +77,13 @@ def reverse_over_forward(
 
     Raises DerivativeRaisedError.
     """
-    taken = pullbacks(forward, sources, [cotangent])[0]
-    products = []
-    for direction in directions:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for source in sources:
-                tape.watch(source)
-            # A direction may be one of the sources; it does not move with it.
-            tangents = pushforward(forward, sources, [tf.stop_gradient(part) for part in direction])
-        moving = [(t, w) for t, w in zip(tangents, cotangent, strict=True) if t is not None]
-        if not moving:
-            products.append([None] * len(sources))
-            continue
-        targets, weights = zip(*moving, strict=True)
-        derivative = partial(tape.gradient, list(targets), sources, output_gradients=list(weights))
-        products.append(_as_second_order(derivative))
-    return SecondPullbacks(taken, products)
 
+    def tangents(direction: Tensors, at: Tensors) -> Tensors:
+        # A direction may be one of the sources; it does not move with it.
+        return pushforward(forward, at, [tf.stop_gradient(part) for part in direction])
 
-def _as_second_order(take: Callable[[], Any]) -> Tensors:
-    try:
-        return list(take())
-    except Exception as error:
-        cause = original_cause(error)
-        raise DerivativeRaisedError(2, cause) from cause
-
-
-def _with_one_moving(forward: Forward, sources: Tensors, place: int, moving: Tensors) -> Tensors:
-    return forward([*sources[:place], *moving, *sources[place + 1 :]])
+    (gradient,) = pullbacks(forward, sources, [cotangent])
+    return gradient, [pullbacks(partial(tangents, direction), sources, [cotangent])[0] for direction in directions]
 
 
 def _axes(source: Any) -> Iterator[Any]:

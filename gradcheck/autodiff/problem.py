@@ -29,7 +29,7 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Sequence[Any]
         try:
             result = gradient(*function.arguments.rebuilt(free))
         except Exception as error:
-            raise DerivativeRaisedError(1, error) from error
+            raise DerivativeRaisedError(error) from error
         return _by_source(function, result)
 
     return given
@@ -234,7 +234,7 @@ class TapeProblem:
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         second = self.function.second_pullbacks
-        return self._or_undefined(lambda: second(cotangent, directions, point).products, len(directions), point)
+        return self._or_undefined(lambda: second(cotangent, directions, point)[1], len(directions), point)
 
     def gap(self, cotangents: Array, point: Array) -> Array | None:
         """The gradients (k, n) in the dtype given less those of the float64 form; None where there is none.
@@ -300,5 +300,5 @@ class GivenProblem(TapeProblem):
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         vectors = [self.function.direction(row) for row in directions]
         tensors = self.function.tensors(self.point if point is None else point)
-        rows = differentiate(self.given, tensors, vectors).products
+        rows = differentiate(self.given, tensors, vectors)[1]
         return gradient_matrix(rows, self.function.sources).scaled(np.full(len(directions), cotangent[0]))

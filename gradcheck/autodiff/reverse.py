@@ -6,7 +6,8 @@ TensorFlow sees no connection, stays None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,30 +16,31 @@ import tensorflow as tf
 
 from gradcheck.autodiff.sources import Source
 
+Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 Forward = Callable[[Tensors], Tensors]
+
+SecondPullbacks = tuple[Tensors, list[Tensors]]
+"""The gradient for one cotangent, and its pullbacks along directions: lists with one item a source."""
 
 
 class DerivativeRaisedError(Exception):
     """The function was computed, its derivative threw; the cause is chained."""
 
-    def __init__(self, order: int, cause: BaseException) -> None:
+    def __init__(self, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
-        self.order = order
         self.cause = self.__cause__ = cause
 
 
-def original_cause(error: BaseException) -> BaseException:
-    """What a derivative raised, where an error wraps it; the error itself otherwise."""
-    return error.cause if isinstance(error, DerivativeRaisedError) else error
-
-
-@dataclass(frozen=True)
-class SecondPullbacks:
-    """One cotangent's gradient and its pullbacks along directions: each entry a list with one item a source."""
-
-    gradient: Tensors
-    products: list[Tensors]
+@contextmanager
+def taking_derivative() -> Iterator[None]:
+    """What the block raises is what a derivative raised."""
+    try:
+        yield
+    except DerivativeRaisedError:
+        raise
+    except Exception as error:
+        raise DerivativeRaisedError(error) from error
 
 
 def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
@@ -47,8 +49,7 @@ def pullbacks(forward: Forward, sources: Tensors, cotangents: Sequence[Tensors])
     `forward` maps the tensors or variables to a flat list of tensors. Raises DerivativeRaisedError where the backward
     pass throws.
     """
-    tape, outputs = watched(forward, sources, persistent=len(cotangents) > 1)
-    return [pulled_back(tape, outputs, sources, cotangent, order=1) for cotangent in cotangents]
+    return differentiate(forward, sources, cotangents)[1]
 
 
 def second_pullbacks(
@@ -66,15 +67,10 @@ def gradient_of(forward: Forward, cotangent: Tensors) -> Forward:
     return lambda sources: [dense(part) for part in pullbacks(forward, sources, [cotangent])[0]]
 
 
-def differentiate(gradient_function: Forward, sources: Tensors, directions: Sequence[Tensors]) -> SecondPullbacks:
-    """The same for any function that computes the gradient (of dense tensors or None), such as a hand-written one."""
-    tape, gradient = watched(gradient_function, sources, persistent=len(directions) > 1)
-    connected = [i for i, part in enumerate(gradient) if part is not None]
-    products = [
-        pulled_back(tape, [gradient[i] for i in connected], sources, [direction[i] for i in connected], order=2)
-        for direction in directions
-    ]
-    return SecondPullbacks(gradient, products)
+def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors]) -> tuple[Tensors, list[Tensors]]:
+    """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
+    tape, targets = watched(function, sources, persistent=len(weights) > 1)
+    return targets, [pulled_back(tape, targets, sources, weight) for weight in weights]
 
 
 def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:
@@ -86,14 +82,14 @@ def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> 
     return tape, outputs
 
 
-def pulled_back(tape: Any, targets: Tensors, sources: Tensors, cotangents: Tensors, *, order: int) -> Tensors:
-    """The tape's gradient of <cotangents, targets>. Raises DerivativeRaisedError, with the order, where it throws."""
-    if not targets:
-        return [None] * len(sources)
-    try:
-        return list(tape.gradient(targets, sources, output_gradients=cotangents))
-    except Exception as error:
-        raise DerivativeRaisedError(order, error) from error
+def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors) -> Tensors:
+    """The tape's gradient of <weights, targets>; targets may be None. Raises DerivativeRaisedError where it throws."""
+    with taking_derivative():
+        pairs = [pair for pair in zip(targets, weights, strict=True) if pair[0] is not None]
+        if not pairs:
+            return [None] * len(sources)
+        connected, seeds = map(list, zip(*pairs, strict=True))
+        return list(tape.gradient(connected, sources, output_gradients=seeds))
 
 
 def dense(part: Any) -> Any:
@@ -113,59 +109,45 @@ def jacobian_pullbacks(
     >>> rows[0][0].numpy().tolist()
     [2.0, 4.0]
     """
-    return _contracted(forward, sources, cotangents, pfor=pfor, order=1)[1]
+    return _contracted(forward, sources, cotangents, pfor)[1]
 
 
 def jacobian_second_pullbacks(
     forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors], *, pfor: bool
 ) -> SecondPullbacks:
     """The gradient of <cotangent, y>, and each direction times the Jacobian of that. Raises DerivativeRaisedError."""
-    gradient = gradient_of(forward, cotangent)
-    return SecondPullbacks(*_contracted(gradient, sources, directions, pfor=pfor, order=2))
+    return _contracted(gradient_of(forward, cotangent), sources, directions, pfor)
 
 
 def _contracted(
-    function: Forward, sources: Tensors, weights: Sequence[Tensors], *, pfor: bool, order: int
+    function: Forward, sources: Tensors, weights: Sequence[Tensors], pfor: bool
 ) -> tuple[Tensors, list[Tensors]]:
+    """As `differentiate`, by way of the whole Jacobian."""
     targets: Tensors = []
 
     def real_parts(inner: Tensors) -> Tensors:
         targets.extend(function(inner))
-        return [None if target is None else _real_parts(target) for target in targets]
+        # `jacobian` differentiates only the real part of what it is given: for a complex target y, y and -iy.
+        return [tf.stack([y, -1j * y]) if y is not None and y.dtype.is_complex else y for y in targets]
 
     tape, parts = watched(real_parts, sources, persistent=True)
-    try:
+    with taking_derivative():
         jacobians = [
-            part if part is None else tape.jacobian(part, sources, experimental_use_pfor=pfor) for part in parts
+            None if part is None else tape.jacobian(part, sources, experimental_use_pfor=pfor) for part in parts
         ]
-    except Exception as error:
-        raise DerivativeRaisedError(order, error) from error
-    return targets, [_weighted_sum(jacobians, weight, len(sources)) for weight in weights]
+    return targets, [_weighted_sum(weight, jacobians, len(sources)) for weight in weights]
 
 
-def _weighted_sum(jacobians: Sequence[Tensors | None], weights: Tensors, count: int) -> Tensors:
+def _weighted_sum(weights: Tensors, jacobians: Sequence[Tensors | None], count: int) -> Tensors:
     """The sum over the targets of weight times Jacobian, for each of `count` sources."""
-    rows = [
-        [None if part is None else _product(weight, part) for part in row]
-        for weight, row in zip(weights, jacobians, strict=True)
-        if row is not None
-    ]
-    columns = [[row[place] for row in rows if row[place] is not None] for place in range(count)]
+    columns: list[Tensors] = [[] for _ in range(count)]
+    for weight, row in zip(weights, jacobians, strict=True):
+        if weight.dtype.is_complex:
+            weight = tf.stack([tf.math.real(weight), tf.math.imag(weight)])
+        for column, jacobian in zip(columns, row or [None] * count, strict=True):
+            if jacobian is not None:
+                column.append(tf.tensordot(tf.cast(weight, jacobian.dtype), jacobian, axes=len(weight.shape)))
     return [tf.add_n(column) if column else None for column in columns]
-
-
-def _product(weight: Any, jacobian: Any) -> Any:
-    if weight.dtype.is_complex:  # the weights of the two targets of `_real_parts`
-        weight = tf.stack([tf.math.real(weight), tf.math.imag(weight)])
-    return tf.tensordot(tf.cast(weight, jacobian.dtype), jacobian, axes=len(weight.shape))
-
-
-def _real_parts(target: Any) -> Any:
-    """For a complex target y, y and -iy: `jacobian` differentiates only the real part of what it is given."""
-    return tf.stack([target, -1j * target]) if target.dtype.is_complex else target
-
-
-Array = np.ndarray[Any, Any]
 
 
 class WrongShapeError(Exception):

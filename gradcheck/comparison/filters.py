@@ -38,7 +38,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.stencil import CONFIRM, Sample
+from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import constant
-from gradcheck.numerics.sampling import largest_steps, sample
-from gradcheck.numerics.stencil import FIRST, Sample, Stencil
+from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
 

@@ -27,7 +27,7 @@ from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, 
 from gradcheck.numerics.one_sided import Smoothness, classify
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.stencil import CONFIRM, Sample
+from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]

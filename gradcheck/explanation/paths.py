@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import execute, record
 from tensorflow.python.framework import ops
 
 from gradcheck.explanation.interception import DERIVATIVES
@@ -18,8 +17,6 @@ Changed = Callable[[int, int], bool | None]
 
 FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
 """Operations whose registered gradient is None."""
-READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
-"""Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
 
 
 def registered(name: str) -> bool | None:
@@ -35,9 +32,9 @@ def differentiable(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype == tf.variant)
 
 
-def gradient_passes(operation: RecordedOperation, tensor: Any, numbers: set[int]) -> bool:
-    """Whether a gradient comes from outputs of the operation (by their `numbers`) back to one of its inputs."""
-    outputs = [operation.outputs[n] for n in numbers if differentiable(operation.outputs[n])]
+def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[int]) -> bool:
+    """Whether a gradient comes back to one of its inputs from those outputs that depend on the source."""
+    outputs = [output for output in operation.outputs if key(output) in dependent and differentiable(output)]
     if not outputs or not (differentiable(tensor) or tensor.dtype == tf.resource):
         return False
     if operation.name in DERIVATIVES:
@@ -46,28 +43,11 @@ def gradient_passes(operation: RecordedOperation, tensor: Any, numbers: set[int]
         return False
     if not all(hasattr(part, "_numpy") for part in (*operation.inputs, *operation.outputs)):
         return operation.name not in FLAT
-    return _has_gradient(operation, tensor, outputs)
-
-
-def _has_gradient(operation: RecordedOperation, tensor: Any, outputs: list[Any]) -> bool:
-    """Record the operation once more, alone, and take its gradient."""
-    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        tape.watch(tensor)
-        if operation.backward is not None:
-            record.record_operation(operation.name, list(operation.outputs), list(operation.inputs), operation.backward)
-        else:
-            execute.record_gradient(operation.name, operation.inputs, operation.attrs, list(operation.outputs))
+    tape = operation.alone(tensor)
     try:
         return any(tape.gradient(output, tensor) is not None for output in outputs)
     except Exception:  # whatever a gradient raises when it is taken alone says nothing about the path
         return True
-
-
-def states_written(operation: RecordedOperation) -> list[Any]:
-    """The resources whose state the operation may change."""
-    if operation.name in READS or len(operation.inputs) < 2:
-        return []
-    return [tensor for tensor in operation.inputs if tensor.dtype == tf.resource]
 
 
 @dataclass(frozen=True)
@@ -105,7 +85,7 @@ def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[in
                 dependent.add(key(tensor))
             elif key(tensor) != source:
                 dependent.discard(key(tensor))
-        for handle in states_written(event):
+        for handle in event.states_written:
             if any(key(tensor) in dependent for tensor in event.inputs if tensor is not handle):
                 dependent.add(key(handle))
             elif event.name == "AssignVariableOp" and key(handle) != source:
@@ -124,7 +104,7 @@ def _traced_back(
         if not isinstance(event, RecordedOperation):
             continue
         made = {key(tensor) for tensor in event.outputs} & needed - {source}
-        states = {key(handle) for handle in states_written(event)} & needed
+        states = {key(handle) for handle in event.states_written} & needed
         inputs = {key(tensor) for tensor in event.inputs} & dependent
         if not (made or states) or (states and not made and not inputs - states):
             continue
@@ -214,7 +194,7 @@ class _TapeModel:
             return
         passed = False
         for name, tensor in {key(one): one for one in event.inputs if key(one) in self.path.dependent}.items():
-            if name in self.connected and recorded and self._passes(event, tensor):
+            if name in self.connected and recorded and gradient_passes(event, tensor, self.path.dependent):
                 passed = True
             elif name in self.connected or name == self.path.source:
                 self.breaks.append(PathBreak(event, recorded, unwatched=name not in self.connected))
@@ -227,9 +207,3 @@ class _TapeModel:
             self.makers.update(dict.fromkeys(made, event))
         elif event.backward is not None:
             self.connected -= made
-
-    def _passes(self, event: RecordedOperation, tensor: Any) -> bool:
-        numbers = {n for n, output in enumerate(event.outputs) if key(output) in self.path.dependent}
-        if not numbers and any(key(handle) in self.path.dependent for handle in states_written(event)):
-            return False
-        return gradient_passes(event, tensor, numbers)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from gradcheck.explanation.user_code import Line
+import tensorflow as tf
+from tensorflow.python.eager import execute, record
+
+from gradcheck.explanation.user_code import Line, place_of
+from gradcheck.result import Place
+
+READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
+"""Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
 
 
 def key(tensor: Any) -> int:
@@ -16,21 +23,12 @@ def key(tensor: Any) -> int:
 
 
 @dataclass(frozen=True)
-class CustomGradientCall:
-    """A call of a function under tf.custom_gradient."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class RecordedOperation:
     """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
 
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
-    gradient of an operation that brings its own, `custom_gradient` the call that made it one, if any. `derivative` is
-    the number of the derivative that was being taken.
+    gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
+    made it one, if any. `derivative` is the number of the derivative that was being taken.
     """
 
     number: int
@@ -42,7 +40,29 @@ class RecordedOperation:
     tapes: frozenset[int] = frozenset()
     derivative: int | None = None
     backward: Callable[..., Any] | None = None
-    custom_gradient: CustomGradientCall | None = None
+    custom_gradient: partial[Any] | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """The line that ran it."""
+        return place_of(self.line, self.name)
+
+    @property
+    def states_written(self) -> list[Any]:
+        """The resources whose state it may change."""
+        if self.name in READS or len(self.inputs) < 2:
+            return []
+        return [tensor for tensor in self.inputs if tensor.dtype == tf.resource]
+
+    def alone(self, *watched: Any) -> tf.GradientTape:
+        """A persistent tape that recorded this operation and nothing else, and watches these of its inputs."""
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(watched)
+            if self.backward is not None:
+                record.record_operation(self.name, list(self.outputs), list(self.inputs), self.backward)
+            else:
+                execute.record_gradient(self.name, self.inputs, self.attrs, list(self.outputs))
+        return tape
 
 
 @dataclass(frozen=True)
@@ -138,8 +158,8 @@ class SourceOrigin:
     """Where a source comes from: an input by its position, a variable, an operation's output, or before the code ran.
 
     `output` is (operation, position). A variable is moved at the start, unless the code sets it before the tape is
-    opened (`set_before_tape`); and again after each of the assignments `sets` (operation: value) that set it to the
-    same value although it was moved.
+    opened; and again after each of the assignments `sets` (operation: value) that set it to the same value although it
+    was moved.
     """
 
     tensor: Any
@@ -147,18 +167,13 @@ class SourceOrigin:
     input: int | None = None
     variable: Any = None
     output: tuple[int, int] | None = None
-    set_before_tape: bool = False
+    moved_at_start: bool = False
     sets: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def captured(self) -> bool:
         """Whether it is a tensor that was made before the code ran and did not come in as an input."""
         return self.input is None and self.variable is None and self.output is None
-
-    @property
-    def moved_at_start(self) -> bool:
-        """Whether moving it means to assign a variable before the code runs."""
-        return self.variable is not None and not self.set_before_tape
 
     @property
     def moved_by_operations(self) -> bool:
@@ -170,14 +185,15 @@ def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOr
     """The origin of a source of a derivative, which may be a variable, a Keras variable or a tensor."""
     if hasattr(source, "handle"):
         return _origin_of_variable(record, call, source)
+    value = source.numpy()
     for position, leaf in enumerate(record.inputs):
         if leaf is source:
-            return SourceOrigin(source, source.numpy(), input=position)
+            return SourceOrigin(source, value, input=position)
     for operation in record.operations:
         for index, output in enumerate(operation.outputs):
             if output is source and operation.backward is None:
-                return SourceOrigin(source, source.numpy(), output=(operation.number, index))
-    return SourceOrigin(source, source.numpy())
+                return SourceOrigin(source, value, output=(operation.number, index))
+    return SourceOrigin(source, value)
 
 
 def _origin_of_variable(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOrigin:
@@ -194,6 +210,6 @@ def _origin_of_variable(record: CodeRecord, call: DerivativeCall, source: Any) -
         source,
         (reads[-1] if reads else variable.read_value()).numpy(),
         variable=variable,
-        set_before_tape=bool(before),
+        moved_at_start=not before,
         sets={number: assigned[number].numpy() for number in (*before[-1:], *inside)},
     )

@@ -5,33 +5,33 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import core, execute, record
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import constant_op, ops
+from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
 from gradcheck.autodiff.state import VariableSnapshot, state_restored
-from gradcheck.explanation.interception import (
-    Observer,
-    functions_run_eagerly,
-    host_reads_observed,
-    operations_observed,
-    patched,
-    tapes_observed,
-)
+from gradcheck.explanation.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.explanation.record import (
     CodeRecord,
-    CustomGradientCall,
     DerivativeCall,
     Event,
     HostRead,
     RecordedOperation,
     TapeChange,
     WatchEvent,
+    key,
 )
-from gradcheck.explanation.user_code import Line, call_user_code, line_of, running_frame, source_expressions
+from gradcheck.explanation.user_code import call_user_code, line_of, running_frame, source_expressions
+
+HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
+"""The methods by which Python reads a tensor's value."""
 
 
 def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
@@ -49,19 +49,12 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
                 result = call_user_code(f, inputs)
             except Exception as raised:
                 error = raised
-    return CodeRecord(
-        events=tuple(recorder.events),
-        inputs=leaves,
-        result=result,
-        error=error,
-        covering=recorder.covering,
-        calls_functions=recorder.calls_functions,
-        variables=recorder.variables,
-    )
+    seen = recorder.covering, recorder.calls_functions, recorder.variables
+    return CodeRecord(tuple(recorder.events), leaves, result, error, *seen)
 
 
-class CodeRecorder(Observer):
-    """Records the operations, host reads, tapes and derivatives of one thread.
+class CodeRecorder:
+    """Records the operations, host reads, tapes and derivatives of one thread; it stands in for TensorFlow's functions.
 
     `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken.
     """
@@ -74,25 +67,33 @@ class CodeRecorder(Observer):
         self.covering = tf.GradientTape(persistent=True)
         self.calls_functions = False
         self._tapes: list[Any] = []
-        self._open: list[int] = []
         self._known: dict[int, Any] = {}
+        self._custom_gradients: list[partial[Any]] = []
         self._thread = threading.get_ident()
         self._paused = False
 
     @contextmanager
     def observing(self, *, operations: bool = True) -> Iterator[None]:
-        """Observe the block: its tapes, and with `operations` also these and host reads."""
-
-        def unrecorded(original: Any, *args: Any) -> None:
-            with self.paused():
-                original(*args)
-
-        with (
-            operations_observed(self) if operations else functions_run_eagerly(),
-            host_reads_observed(self) if operations else nullcontext(),
-            tapes_observed(self),
-            patched((VariableSnapshot, "note", unrecorded)),
-        ):
+        """Run tf.functions eagerly and observe tapes in the block, and with `operations` also these and host reads."""
+        patches: list[tuple[Any, str, Wrapper]] = [
+            (tf.GradientTape, "_push_tape", self._changing("opened")),
+            (tf.GradientTape, "_pop_tape", self._changing("closed")),
+            (tf.GradientTape, "reset", self._changing("reset")),
+            (tf.GradientTape, "watch", self._watch),
+            (VariableSnapshot, "note", self._unrecorded),
+        ]
+        if operations:
+            patches += [
+                (pywrap_tfe, "TFE_Py_FastPathExecute", self._refuse_fast_path),
+                (execute, "execute", self._execute),
+                (constant_op, "convert_to_eager_tensor", self._make_constant),
+                (record, "record_operation", self._define_gradient),
+                (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
+                (resource_variable_ops, "variable_accessed", self._access_variable),
+                (polymorphic_function.Function, "__call__", self._call_function),
+                *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
+            ]
+        with functions_run_eagerly(), derivatives_observed(self.take_derivative), patched(*patches):
             yield
 
     @contextmanager
@@ -108,117 +109,77 @@ class CodeRecorder(Observer):
         """Whether what happens is gradcheck's own doing, or another thread's."""
         return self._paused or threading.get_ident() != self._thread
 
-    def note(self, event: Event) -> None:
-        """Append an event."""
-        self.events.append(event)
-        self.operations += isinstance(event, RecordedOperation)
-
     def frame(self) -> FrameType | None:
         """The frame of the code that is running."""
         return running_frame()
 
-    def line(self) -> Line | None:
-        """The line that the code is running."""
-        return line_of(self.frame())
+    def cover(self, tensors: Sequence[Any]) -> None:
+        """Let the covering tape watch the tensors whose computation it did not record."""
+        for tensor in tensors:
+            if key(tensor) not in self._known:
+                self._known[key(tensor)] = tensor
+                self._watch_covering(tensor)
 
-    def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
+    def given(self, inputs: list[Any]) -> list[Any]:
+        """The inputs that an operation gets instead of those that the code gave it."""
         if not self.ignores():
             self.cover(inputs)
         return inputs
 
-    def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+    def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+        """The outputs that the code gets instead of those of an operation that ran, or of a constant ("Const")."""
         if not self.ignores():
             self.cover(outputs if name == "Const" else ())
-            self._known.update((id(tensor), tensor) for tensor in outputs)
             self._note_operation(name, inputs, outputs, attrs=attrs)
         return outputs
 
-    def gradient_defined(
-        self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], backward: Callable[..., Any], call: Any
-    ) -> None:
+    def read(self, tensor: Any, method: str) -> Any:
+        """The tensor whose value Python gets, where it reads that of this one."""
         if not self.ignores():
-            custom = None if call is None or call[0].__name__ != name else CustomGradientCall(*call)
-            self._note_operation(name, inputs, outputs, backward=backward, custom_gradient=custom)
-
-    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
-        fields = {"line": self.line(), "tapes": self._recording(), "derivative": self.derivative, **fields}
-        self.note(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
-
-    def variable_accessed(self, variable: Any) -> None:
-        if self.ignores():
-            return
-        line = self.line()
-        if id(variable.handle) not in self.variables:
-            self.variables[id(variable.handle)] = variable
-            self._watch(variable)
-        for number in sorted(self._recording()):
-            if variable.trainable and self._tapes[number]._watch_accessed_variables:
-                self.note(WatchEvent(number, variable, line))
-
-    def function_called(self) -> None:
-        self.calls_functions = True
-
-    def host_read(self, tensor: Any, method: str) -> Any:
-        if not self.ignores():
-            self.note(HostRead(tensor, method, self.line()))
+            self.events.append(HostRead(tensor, method, line_of(self.frame())))
         return tensor
 
-    def tape_changed(self, tape: Any, change: str) -> None:
-        if self.ignores():
-            return
-        number = self._number(tape)
-        if change == "opened":
-            self._open.append(number)
-        elif change == "closed" and number in self._open:
-            self._open.remove(number)
-        self.note(TapeChange(number, change, self.operations, self.line()))
-
-    def tensors_watched(self, tape: Any, tensors: Any) -> None:
-        if self.ignores():
-            return
-        line = self.line()
-        for tensor in tf.nest.flatten(tensors):
-            self.note(WatchEvent(self._number(tape), tensor, line))
-
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
+    def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        """The result of a tape's gradient, jacobian or batch_jacobian; the last two count as one operation."""
         if self.ignores() or self.derivative is not None:
             return compute()
         frame, position, operations = self.frame(), len(self.events), self.operations
         number = self.derivative = self.derivatives
         self.derivatives += 1
-        vectorized = method != "gradient"
-        result, error = None, None
+        targets = tuple(tf.nest.flatten(arguments["target"]))
+        weights, unconnected = arguments.get("output_gradients"), arguments.get("unconnected_gradients", "none")
+        result, results, error = None, None, None
         try:
-            with self._vectorized() if vectorized else nullcontext():
+            with nullcontext() if method == "gradient" else self._vectorized():
                 result = compute()
+            # None is a leaf for tf.nest, and so is IndexedSlices as long as composites are not expanded.
+            results = tuple(tf.nest.flatten(result))
+            if method != "gradient":
+                self._note_operation(method, targets, [part for part in results if part is not None])
         except Exception as raised:
             error = raised
             raise
         finally:
             self.derivative = None
-            summarized = vectorized and error is None
-            call = DerivativeCall(
-                number=number,
-                position=position,
-                tape=self._number(tape),
-                method=method,
-                line=line_of(frame),
-                expressions=tuple(source_expressions(frame, method)),
-                operations=self.operations - operations + summarized,
-                **_flattened(arguments, result, error),
+            self.events.append(
+                DerivativeCall(
+                    number=number,
+                    position=position,
+                    tape=self._number(tape),
+                    method=method,
+                    targets=targets,
+                    sources=tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"])),
+                    weights=None if weights is None else tuple(tf.nest.flatten(weights)),
+                    zeros=str(getattr(unconnected, "value", unconnected)) == "zero",
+                    result=result,
+                    results=results,
+                    error=error,
+                    line=line_of(frame),
+                    operations=self.operations - operations,
+                    expressions=tuple(source_expressions(frame, method)),
+                )
             )
-            self.note(call)
-            if summarized:
-                self._note_summary(call)
         return result
-
-    def _note_summary(self, call: DerivativeCall) -> None:
-        """A vectorized derivative counts as one operation."""
-        outputs = tuple(part for part in call.results or () if part is not None)
-        self._known.update((id(tensor), tensor) for tensor in outputs)
-        self._note_operation(call.method, call.targets, outputs, derivative=call.number)
 
     @contextmanager
     def _vectorized(self) -> Iterator[None]:
@@ -227,6 +188,12 @@ class CodeRecorder(Observer):
         silent = patched((detector, "called_with_tracing", lambda original, *args, **kwargs: None))
         with self.paused(), functions_run_eagerly(False), silent:
             yield
+
+    def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
+        self._known.update((id(tensor), tensor) for tensor in outputs)
+        fields = {"line": line_of(self.frame()), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
+        self.operations += 1
 
     def _number(self, tape: Any) -> int:
         for number, known in enumerate(self._tapes):
@@ -239,32 +206,79 @@ class CodeRecorder(Observer):
         """The numbers of the tapes that record now."""
         if pywrap_tfe.TFE_Py_TapeSetIsStopped():
             return frozenset()
-        return frozenset(number for number in self._open if self._tapes[number]._recording)
+        return frozenset(number for number, tape in enumerate(self._tapes) if tape._recording)
 
-    def cover(self, tensors: Sequence[Any]) -> None:
-        """Let the covering tape watch the tensors whose computation it did not record."""
-        for tensor in tensors:
-            handle = getattr(tensor, "handle", tensor)
-            if id(handle) not in self._known:
-                self._known[id(handle)] = handle
-                self._watch(tensor)
-
-    def _watch(self, tensor: Any) -> None:
+    def _watch_covering(self, tensor: Any) -> None:
         if self.covering._recording and (tensor.dtype.is_floating or tensor.dtype.is_complex):
             with self.paused():
                 self.covering.watch(tensor)
 
+    # What stands in for a function of TensorFlow takes that function first, then the arguments of a call.
 
-def _flattened(arguments: dict[str, Any], result: Any, error: Exception | None) -> dict[str, Any]:
-    """The arguments and the result of a derivative as the fields of a DerivativeCall."""
-    weights, unconnected = arguments.get("output_gradients"), arguments.get("unconnected_gradients", "none")
-    return {
-        "targets": tuple(tf.nest.flatten(arguments["target"])),
-        "sources": tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"])),
-        "weights": None if weights is None else tuple(tf.nest.flatten(weights)),
-        "zeros": str(getattr(unconnected, "value", unconnected)) == "zero",
-        "result": result,
-        # None is a leaf for tf.nest, and so is IndexedSlices as long as composites are not expanded.
-        "results": None if error is not None else tuple(tf.nest.flatten(result)),
-        "error": error,
-    }
+    def _unrecorded(self, original: Any, *args: Any) -> None:
+        with self.paused():
+            original(*args)
+
+    def _changing(self, change: str) -> Wrapper:
+        def wrapper(original: Any, tape: Any) -> None:
+            original(tape)
+            if not self.ignores():
+                self.events.append(TapeChange(self._number(tape), change, self.operations, line_of(self.frame())))
+
+        return wrapper
+
+    def _watch(self, original: Any, tape: Any, tensor: Any) -> None:
+        original(tape, tensor)
+        if not self.ignores():
+            number, line = self._number(tape), line_of(self.frame())
+            self.events += [WatchEvent(number, one, line) for one in tf.nest.flatten(tensor)]
+
+    def _refuse_fast_path(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        raise core._FallbackException
+
+    def _execute(
+        self, original: Any, op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
+    ) -> Any:
+        operation = op_name.decode() if isinstance(op_name, bytes) else op_name
+        inputs = self.given(list(inputs))
+        outputs = original(op_name, num_outputs, inputs, attrs, ctx, name)
+        return self.made(operation, inputs, outputs, attrs) if isinstance(outputs, list) else outputs
+
+    def _make_constant(self, original: Any, value: Any, ctx: Any, dtype: Any = None) -> Any:
+        tensor = original(value, ctx, dtype)
+        return tensor if tensor is value else self.made("Const", (), [tensor], ())[0]
+
+    def _define_gradient(
+        self, original: Any, name: str, outputs: Any, inputs: Any, backward_function: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Tapes are given an operation with a gradient of its own."""
+        if not self.ignores():
+            call = self._custom_gradients[-1] if self._custom_gradients else None
+            custom = call if call is not None and call.func.__name__ == name else None
+            self._note_operation(name, inputs, outputs, backward=backward_function, custom_gradient=custom)
+        return original(name, outputs, inputs, backward_function, *args, **kwargs)
+
+    def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
+        self._custom_gradients.append(partial(f, *args, **kwargs))
+        try:
+            return original(f, args, kwargs)
+        finally:
+            self._custom_gradients.pop()
+
+    def _access_variable(self, original: Any, variable: Any) -> Any:
+        if not self.ignores():
+            if id(variable.handle) not in self.variables:
+                self.variables[id(variable.handle)] = variable
+                self._watch_covering(variable)
+            line = line_of(self.frame())
+            for number in sorted(self._recording()):
+                if variable.trainable and self._tapes[number]._watch_accessed_variables:
+                    self.events.append(WatchEvent(number, variable, line))
+        return original(variable)
+
+    def _call_function(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.calls_functions = True
+        return original(function, *args, **kwargs)
+
+    def _reading(self, method: str) -> Wrapper:
+        return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import FrameType
 from typing import Any
 
@@ -12,7 +13,6 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.paths import states_written
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, SourceOrigin, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
@@ -31,7 +31,7 @@ class Code:
 
 @dataclass(frozen=True)
 class SourceMove:
-    """A source that is moved by `delta` (None: it stays where it is)."""
+    """A source that is moved by `delta`."""
 
     origin: SourceOrigin
     delta: Any
@@ -53,7 +53,6 @@ def replayed(
 
     `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
-    moves = [move for move in moves if move.delta is not None]
     unused = {} if with_operations else unused_derivatives(code.record, call)
     replay = Replay(moves, call.number, unused, with_results)
     leaves = list(code.record.inputs)
@@ -86,7 +85,7 @@ def unused_derivatives(record: CodeRecord, call: DerivativeCall) -> dict[int, De
         if isinstance(event, HostRead):
             needed.add(key(event.tensor))
         elif isinstance(event, RecordedOperation) and (
-            states_written(event) or any(key(one) in needed for one in event.outputs)
+            event.states_written or any(key(one) in needed for one in event.outputs)
         ):
             needed |= {key(tensor) for tensor in event.inputs}
             used |= set() if event.derivative is None else {event.derivative}
@@ -114,10 +113,10 @@ class Replay(CodeRecorder):
         self._captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
         self._sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
 
-    def before_operation(self, name: str, inputs: list[Any]) -> list[Any]:
+    def given(self, inputs: list[Any]) -> list[Any]:
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
 
-    def after_operation(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
+    def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
         if not self.ignores():
             with self.paused():
                 for position, tensor in enumerate(outputs):
@@ -126,24 +125,21 @@ class Replay(CodeRecorder):
                 value, delta = self._sets.get(self.operations, (None, None))
                 if delta is not None and np.array_equal(inputs[1]._numpy(), value):
                     tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
-        return super().after_operation(name, inputs, outputs, attrs)
+        return super().made(name, inputs, outputs, attrs)
 
-    def host_read(self, tensor: Any, method: str) -> Any:
-        return self._captured.get(id(super().host_read(tensor, method)), tensor)
+    def read(self, tensor: Any, method: str) -> Any:
+        return self._captured.get(id(super().read(tensor, method)), tensor)
 
-    def derivative_requested(
-        self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[..., Any]
-    ) -> Any:
+    def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         if self.ignores() or self.derivative is not None:
             return compute()
         if self.derivatives in self._unused:
             return self._passed_over(tape, self._unused[self.derivatives])
         if self.derivatives != self._stop:
-            return super().derivative_requested(tape, method, arguments, compute)
+            return super().take_derivative(tape, method, arguments, compute)
         self.target = tuple(tf.nest.flatten(arguments["target"]))
         if self._with_results:
-            super().derivative_requested(tape, method, arguments, compute)
-            (self.results,) = [event.results for event in self.events if isinstance(event, DerivativeCall)][-1:]
+            self.results = tuple(tf.nest.flatten(super().take_derivative(tape, method, arguments, compute)))
         raise CallReached
 
     def _passed_over(self, tape: Any, known: DerivativeCall) -> Any:
@@ -182,11 +178,15 @@ def nondeterminism(code: Code, call: DerivativeCall) -> str | None:
     if replay.target is None:
         why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
         return f"a second run did not get here: {why}"
-    first, second = target_value(call.targets, call), target_value(replay.target, call)
-    slack = 1e3 * ROUNDOFF.get(call.targets[0].dtype.name, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
-    if first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True):
+    if nearly_equal(target_value(call.targets, call), target_value(replay.target, call), call.targets[0].dtype.name):
         return None
     return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
+
+
+def nearly_equal(first: Array, second: Array, dtype: str) -> bool:
+    """Whether two arrays are the same but for what rounding in this dtype may do."""
+    slack = 1e3 * ROUNDOFF.get(dtype, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+    return first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True)
 
 
 SMALL_MOVES = (2.0**-7, -(2.0**-6))
@@ -221,19 +221,17 @@ def influence(code: Code, call: DerivativeCall, origin: SourceOrigin) -> Influen
         replay = replayed(code, call, [SourceMove(origin, _delta(origin.value, size))], with_operations=True)
         if replay.target is None:
             continue
-        runs.append(aligned(base, [event for event in replay.events if isinstance(event, RecordedOperation)]))
+        moved = (event for event in replay.events if isinstance(event, RecordedOperation))
+        alike = takewhile(lambda pair: _shape(pair[0]) == _shape(pair[1]), zip(base, moved, strict=False))
+        runs.append([operation for _, operation in alike])
         if not np.array_equal(target_value(replay.target, call), before, equal_nan=True):
             small = size in SMALL_MOVES
             return Influence(small, True, base, runs if small else runs[-1:])
     return Influence(False, False, base, runs[:1])
 
 
-def aligned(base: Sequence[RecordedOperation], moved: Sequence[RecordedOperation]) -> Sequence[RecordedOperation]:
-    """The operations of the second run as far as both did the same."""
-    for number, (one, two) in enumerate(zip(base, moved, strict=False)):
-        if (one.name, len(one.outputs)) != (two.name, len(two.outputs)):
-            return moved[:number]
-    return moved[: len(base)]
+def _shape(operation: RecordedOperation) -> tuple[str, int]:
+    return operation.name, len(operation.outputs)
 
 
 def _delta(value: Any, size: float) -> Any:

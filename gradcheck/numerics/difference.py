@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
-from gradcheck.numerics.stencil import Sample
-from gradcheck.numerics.tableau import ChosenEntry, choose
+from gradcheck.numerics.sampling import Sample, Stencil
+from gradcheck.numerics.tableau import choose
 
 Array = np.ndarray[Any, Any]
 
@@ -64,27 +64,28 @@ def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estima
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
         errors = rounding.values / rounding.steps
-        choice = choose(rounding.slopes, errors, rounding.resolved, sample.stencil)
-        return estimate(choice, _jump(rounding, sample.stencil.ratio), rounding, order=1)
+        return _estimate(rounding.slopes, errors, _jump(rounding, sample.stencil.ratio), rounding, sample.stencil)
 
 
-def estimate(choice: ChosenEntry, jump: Array, rounding: Rounding, *, order: int) -> Estimate:
-    """Adds the `jump` (k, m), or else noise, to the bound of the chosen entry; applies the rule for conclusive.
+def _estimate(
+    column: Array, errors: Array, jump: Array | float, rounding: Rounding, stencil: Stencil, *, order: int = 1
+) -> Estimate:
+    """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
 
     Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its
     inner values lose in stairs too wide for the finest differences.
     """
-    valid = np.isfinite(choice.bound)
-    k, m = valid.shape
-    lines, outputs = np.arange(k)[:, None], np.arange(m)
-    radius = np.where(valid, rounding.steps[choice.widest, lines, 0], 0.0)
+    value, bound, widest, finest_step = choose(column, errors, rounding.resolved, stencil)
+    valid = np.isfinite(bound)
+    lines, outputs = np.ogrid[: valid.shape[0], : valid.shape[1]]
+    radius = np.where(valid, rounding.steps[widest, lines, 0], 0.0)
     inside = (INSIDE * rounding.spans)[:, :, None] <= radius[:, None]
-    noise = np.where(inside, rounding.level, 0.0).max(axis=1) - rounding.values[choice.finest, lines, outputs]
-    noise = order**2 * np.maximum(noise, 0.0) / rounding.steps[choice.finest, lines, 0] ** order
-    bound = np.where(valid, choice.bound + np.where(jump > 0, jump, noise), np.inf)
-    small = ABSOLUTE * rounding.sizes[choice.widest, lines, outputs] / radius**order
-    conclusive = valid & ((bound <= RELATIVE * np.abs(choice.value)) | (bound <= small))
-    return Estimate(choice.value, bound, conclusive, radius)
+    noise = np.where(inside, rounding.level, 0.0).max(axis=1) - rounding.values[finest_step, lines, outputs]
+    noise = order**2 * np.maximum(noise, 0.0) / rounding.steps[finest_step, lines, 0] ** order
+    bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
+    small = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
+    conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= small))
+    return Estimate(value, bound, conclusive, radius)
 
 
 def _jump(rounding: Rounding, ratio: float) -> Array:
@@ -103,28 +104,26 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     return np.asarray(np.where(shown.any(axis=0), smallest, 0.0))
 
 
-def second_difference(sample: Sample, first: Estimate, rounding: Rounding | None = None) -> Estimate:
+def second_difference(sample: Sample, first: Estimate | None = None, rounding: Rounding | None = None) -> Estimate:
     """The second derivative along every line, from second differences of the values in `sample`.
 
     Only steps inside the radius that `first` (the first difference of the same sample) validated are used; where that
     has none, nothing can be said. Conclusive as for the first derivative, with the square of the radius. `rounding` is
-    that of the sample, if it is known already.
+    that of the sample; both are computed where they are not known already.
 
     >>> import numpy as np
-    >>> from gradcheck.numerics.difference import first_difference
     >>> from gradcheck.numerics.sampling import sample
-    >>> lines = sample(np.sin, np.array([1.0]), np.eye(1))
-    >>> estimate = second_difference(lines, first_difference(lines))
+    >>> estimate = second_difference(sample(np.sin, np.array([1.0]), np.eye(1)))
     >>> bool(abs(estimate.value[0, 0] + np.sin(1.0)) <= estimate.bound[0, 0] < 1e-9)
     True
     """
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
+        first = first or first_difference(sample, rounding)
         square = rounding.steps**2
         column = np.where(rounding.steps <= first.radius, rounding.seconds / square, np.nan)
         errors = 2 * (rounding.values + rounding.centre) / square
-        choice = choose(column, errors, rounding.resolved, sample.stencil)
-        return estimate(choice, np.zeros_like(choice.bound), rounding, order=2)
+        return _estimate(column, errors, 0.0, rounding, sample.stencil, order=2)
 
 
 def difference_quotient(f: Callable[[Array], Array], x: Array, direction: Array, step: float | Array) -> Array:

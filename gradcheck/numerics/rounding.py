@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.stencil import EPS64, Sample
+from gradcheck.numerics.sampling import EPS64, Sample
 
 Array = np.ndarray[Any, Any]
 
@@ -47,19 +47,13 @@ def value_noise(sample: Sample) -> Array:
     A spacing counts where the estimates of its differences of order 4, 5 and 6 agree within a factor of 4 (ECNoise,
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
     """
-    stencil = sample.stencil
-    lengths = np.array([stencil.noise_points - order for order in ORDERS])
-    squares = (differences(stencil.noise_points) @ _noise_changes(sample)) ** 2
+    count = sample.stencil.noise_points
+    lengths = np.array([count - order for order in ORDERS])
+    squares = (differences(count) @ (sample.noise - sample.values[:, None, None, 0])) ** 2
     variances = np.add.reduceat(squares, np.cumsum(lengths) - lengths, axis=2) / lengths[:, None]
     high = variances.max(axis=2)
     agree = np.isfinite(high) & (high <= AGREEMENT**2 * variances.min(axis=2))
     return FACTOR * np.sqrt(np.where(agree, high, 0.0))
-
-
-def noise_spans(sample: Sample) -> Array:
-    """How far the noise samples reach from the centre, in t, shape (k, spacings)."""
-    stencil = sample.stencil
-    return np.multiply.outer(sample.step, stencil.noise_spacings) * ((stencil.noise_points - 1) / 2)
 
 
 def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
@@ -73,15 +67,11 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
     counts = level <= CONFIRMED * tail[:, None]
     stairs = ~counts & (level > model[:, None])
     if stairs.any():
-        rows = _noise_changes(sample)
+        rows = sample.noise - sample.values[:, None, None, 0]
         curves = np.diff(rows, n=2, axis=2)
         stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES
         counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
     return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
-
-
-def _noise_changes(sample: Sample) -> Array:
-    return sample.noise - sample.values[:, None, None, 0]
 
 
 PROMISE = 4.0
@@ -125,20 +115,23 @@ def rounding_of(sample: Sample) -> Rounding:
     """The error bounds of a sample's values.
 
     A value f(x + h) is wrong by at most eps (4 |f| + 5 |(x + h) f'|), or by what the differences reveal as noise, and
-    by the smallest normal number. Slopes f' between the steps are secants.
+    by the smallest normal number. Slopes f' between the steps are secants, the steeper one of both sides.
     """
-    eps = sample.eps
+    eps, stencil = sample.eps, sample.stencil
     centre, plus, minus = sample.values[:, 0], *(side.transpose(1, 0, 2) for side in (sample.right, sample.left))
-    steps = (sample.stencil.steps[:, None] * sample.step)[:, :, None]
+    steps = (stencil.steps[:, None] * sample.step)[:, :, None]
     slopes = (plus - minus) / (2 * steps)
     resolved = steps[:, :, 0] >= RESOLVED * eps * sample.magnitude
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))
-    backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * _secants(plus, minus, steps)
+    changes = np.maximum(np.abs(plus[:-1] - plus[1:]), np.abs(minus[:-1] - minus[1:]))
+    secants = changes / (steps[:-1] - steps[1:])
+    steep = np.concatenate([secants, secants[-1:]])
+    backward = (PROMISE + 1) * eps * (sample.magnitude[:, None] + steps) * steep
     level = value_noise(sample)
     model = PROMISE * eps * larger + backward + smallest
-    tail = TAIL_FACTOR * _tail(slopes, steps, resolved, sample.stencil.ratio)
-    noise = np.maximum(confirmed(sample, level, tail, model[-1]), sample.floor)
+    noise = confirmed(sample, level, _tail(slopes, steps, resolved, stencil.ratio), model[-1])
+    noise = np.maximum(noise, sample.floor)
     return Rounding(
         steps=steps,
         slopes=slopes,
@@ -148,7 +141,7 @@ def rounding_of(sample: Sample) -> Rounding:
         resolved=resolved,
         sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),
         level=level,
-        spans=noise_spans(sample),
+        spans=np.multiply.outer(sample.step, stencil.noise_spacings) * ((stencil.noise_points - 1) / 2),
     )
 
 
@@ -159,17 +152,10 @@ def finest(resolved: Array) -> Array:
     return last
 
 
-def _secants(plus: Array, minus: Array, steps: Array) -> Array:
-    """The steeper one of the secants from each step to the next finer one, on either side, shape (count, k, m)."""
-    gaps = steps[:-1] - steps[1:]
-    between = np.maximum(np.abs(plus[:-1] - plus[1:]), np.abs(minus[:-1] - minus[1:])) / gaps
-    return np.concatenate([between, between[-1:]])
-
-
 def _tail(slopes: Array, steps: Array, resolved: Array, ratio: float) -> Array:
     """Noise that the finest resolved slopes show: they differ by truncation far less than by noise, shape (k, m)."""
     once = slopes[1:] + (slopes[1:] - slopes[:-1]) / (ratio**2 - 1)
     twice = once[1:] + (once[1:] - once[:-1]) / (ratio**4 - 1)
     jumps = np.abs(twice[1:] - twice[:-1]) * steps[3:]
     shown = finest(resolved)[3:, :, None] & np.isfinite(jumps)
-    return np.asarray(np.max(jumps, axis=0, where=shown, initial=0.0))
+    return np.asarray(TAIL_FACTOR * np.max(jumps, axis=0, where=shown, initial=0.0))

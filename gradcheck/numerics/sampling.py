@@ -1,15 +1,113 @@
-"""Evaluating a function at all points of all lines, in one call."""
+"""Sampling a function on lines through a point: where, at which steps, and the values that come of it, in one call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.stencil import EPS64, FIRST, Sample, Stencil
-
 Array = np.ndarray[Any, Any]
+
+EPS64 = 2.0**-53
+"""The unit roundoff of float64."""
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and two equidistant rows for the noise.
+
+    All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are two (or more)
+    multiples of the largest step; `noise_points` equidistant points around 0 are sampled at each.
+    """
+
+    ratio: float
+    count: int
+    noise_spacings: tuple[float, ...]
+    noise_points: int
+
+    @cached_property
+    def steps(self) -> Array:
+        """The row of steps, shape (count,), descending from 1."""
+        return self.ratio ** -np.arange(self.count, dtype=np.float64)
+
+    @cached_property
+    def offsets(self) -> Array:
+        """All offsets, shape (points,): 0, then +steps, then -steps, then the noise samples."""
+        around = np.arange(self.noise_points) - (self.noise_points - 1) / 2
+        noise = [spacing * around for spacing in self.noise_spacings]
+        return np.concatenate([[0.0], self.steps, -self.steps, *noise])
+
+
+FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16), noise_points=9)
+"""The tableau that every check takes: 47 evaluations on a line."""
+
+CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013), noise_points=9)
+"""The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A function's values on k lines: `values` has shape (k, points, m), `step` (k,) is each line's largest step.
+
+    Row 0 of the points is the centre; the others follow `stencil.offsets`. A line is x + t * direction with
+    t = step * offset; `magnitude` (k,) is the largest |x_i / direction_i| over the line's moving coordinates: how far
+    one relative rounding of the inputs moves t. `eps` is the unit roundoff of the arithmetic that evaluated f. `floor`
+    (m,) is an error of every value that was measured by other means.
+    """
+
+    stencil: Stencil
+    step: Array
+    values: Array
+    magnitude: Array
+    eps: float
+    floor: Array | float = 0.0
+
+    @property
+    def row(self) -> Array:
+        """The values at the centre and at all steps, but not at the noise samples, (k, 1 + 2 count, m)."""
+        return self.values[:, : 1 + 2 * self.stencil.count]
+
+    @property
+    def right(self) -> Array:
+        """The values at the steps to the right, (k, count, m), the widest first."""
+        return self.values[:, 1 : 1 + self.stencil.count]
+
+    @property
+    def left(self) -> Array:
+        """The values at the steps to the left, (k, count, m), the widest first."""
+        return self.row[:, 1 + self.stencil.count :]
+
+    @property
+    def noise(self) -> Array:
+        """The values at the noise samples, (k, spacings, noise points, m)."""
+        stencil, (lines, _, outputs) = self.stencil, self.values.shape
+        shape = lines, len(stencil.noise_spacings), stencil.noise_points, outputs
+        return self.values[:, 1 + 2 * stencil.count :].reshape(shape)
+
+    def lines(self, chosen: Array | slice) -> Sample:
+        """The sample on some of its lines."""
+        return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])
+
+    def apart(self) -> Sample:
+        """Every output as a line of its own, with one output; those of the first line come first."""
+        lines, points, outputs = self.values.shape
+        values = self.values.transpose(0, 2, 1).reshape(lines * outputs, points, 1)
+        return Sample(self.stencil, self.step.repeat(outputs), values, self.magnitude.repeat(outputs), self.eps)
+
+
+def joined(first: Sample, second: Sample) -> Sample:
+    """The lines of both samples, which have one stencil, one number of outputs and one `eps`."""
+    return Sample(
+        first.stencil,
+        np.concatenate([first.step, second.step]),
+        np.concatenate([first.values, second.values]),
+        np.concatenate([first.magnitude, second.magnitude]),
+        first.eps,
+    )
+
 
 MANTISSA = 0.4236067977499790
 """No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that
@@ -53,30 +151,6 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     return np.where(np.isfinite(lines), lines, 1.0)
 
 
-def points(x: Array, directions: Array, step: Array, stencil: Stencil) -> Array:
-    """All points of k lines, shape (1 + k * (P - 1), n): `x` itself, then line by line its other offsets.
-
-    `x` is (n,), `directions` (k, n), `step` (k,); P is the number of the stencil's offsets.
-    """
-    moves = (step[:, None] * stencil.offsets[1:])[:, :, None] * directions[:, None, :]
-    return np.concatenate([x[None, :], (x + moves).reshape(-1, x.size)])
-
-
-def gather(values: Array, lines: int, stencil: Stencil) -> Array:
-    """From values (1 + k * (P - 1), m) at `points` to values (k, P, m): every line gets the shared centre."""
-    outputs = values.shape[-1]
-    others = values[1:].reshape(lines, stencil.offsets.size - 1, outputs)
-    centre = np.broadcast_to(values[0], (lines, 1, outputs))
-    return np.concatenate([centre, others], axis=1)
-
-
-def magnitude(x: Array, directions: Array) -> Array:
-    """The largest |x_i / direction_i| over the coordinates that move, shape (k,); 0 where none does."""
-    moves = np.abs(directions)
-    ratios = np.divide(np.abs(x), moves, out=np.zeros_like(moves), where=moves > 0)
-    return np.asarray(ratios.max(axis=1, initial=0.0))
-
-
 def sample(
     f: Callable[[Array], Array],
     x: Array,
@@ -86,11 +160,11 @@ def sample(
     eps: float = EPS64,
     step: Array | None = None,
 ) -> Sample:
-    """Samples `f` on the lines x + t * direction.
+    """Sample `f` on the lines x + t * direction.
 
-    `f` maps points (p, n) to values (p, m) and is called once. `x` is (n,), `directions` (k, n), both float64; `step`
-    (k,) are the largest steps, by default `largest_steps`. `eps` is the unit roundoff of the arithmetic that evaluates
-    `f`.
+    `f` maps points (p, n) to values (p, m) and is called once, with `x` first and then line by line the other offsets.
+    `x` is (n,), `directions` (k, n), both float64; `step` (k,) are the largest steps, by default `largest_steps`. `eps`
+    is the unit roundoff of the arithmetic that evaluates `f`.
 
     >>> import numpy as np
     >>> lines = sample(np.sin, np.array([1.0]), np.eye(1))
@@ -99,5 +173,12 @@ def sample(
     """
     if step is None:
         step = largest_steps(x, directions, stencil, eps=eps)
-    values = np.asarray(f(points(x, directions, step, stencil)), dtype=np.float64)
-    return Sample(stencil, step, gather(values, len(directions), stencil), magnitude(x, directions), eps)
+    offsets = step[:, None] * stencil.offsets[1:]
+    points = x + offsets[:, :, None] * directions[:, None, :]
+    flat = np.asarray(f(np.concatenate([x[None, :], points.reshape(-1, x.size)])), dtype=np.float64)
+    shape = *offsets.shape, flat.shape[-1]
+    centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
+    values = np.concatenate([centre, flat[1:].reshape(shape)], axis=1)
+    moves = np.abs(directions)
+    ratios = np.divide(np.abs(x), moves, out=np.zeros_like(moves), where=moves > 0)
+    return Sample(stencil, step, values, ratios.max(axis=1, initial=0.0), eps)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import log
 from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.stencil import EPS64, Stencil
+from gradcheck.numerics.sampling import EPS64, Stencil
 
 Array = np.ndarray[Any, Any]
 
@@ -38,16 +37,6 @@ SUMMATION = 4 * EPS64
 """The relative rounding of the differences and of the sums of an entry."""
 
 
-@dataclass(frozen=True)
-class ChosenEntry:
-    """The entry with the smallest bound, arrays (k, m); `widest` and `finest` index the outermost of its steps."""
-
-    value: Array
-    bound: Array
-    widest: Array
-    finest: Array
-
-
 @lru_cache(maxsize=16)
 def weights(stencil: Stencil) -> Array:
     """The weights of the differences in the entries, shape (columns, count, count).
@@ -64,12 +53,13 @@ def weights(stencil: Stencil) -> Array:
     return table
 
 
-def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> ChosenEntry:
+def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) -> tuple[Array, Array, Array, Array]:
     """The entry with the smallest bound among those that every finer entry of their column is compatible with.
 
     `column` (count, k, m) are differences at the stencil's steps, the widest first, `rounding` (count, k, m) their
-    rounding errors; `resolved` (count, k) marks the steps that the arithmetic resolves. Where there is no such entry
-    the value is NaN, the bound infinite.
+    rounding errors; `resolved` (count, k) marks the steps that the arithmetic resolves. Returns its value and its
+    bound, and the indices of the widest and the finest of its steps, each (k, m). Where there is no such entry the
+    value is NaN, the bound infinite.
     """
     table = weights(stencil)
     columns, count = table.shape[:2]
@@ -84,17 +74,12 @@ def choose(column: Array, rounding: Array, resolved: Array, stencil: Stencil) ->
     for c in range(LEAST, columns):
         fits[c - LEAST, :c] = False
         fits[c - LEAST, c:] &= reach[: count - c]
-    return _smallest(values[LEAST:], np.where(fits, bounds, np.inf))
-
-
-def _smallest(values: Array, bounds: Array) -> ChosenEntry:
-    columns, count, k, m = bounds.shape
-    flat = bounds.reshape(columns * count, k * m)
-    best, places = np.argmin(flat, axis=0), np.arange(k * m)
-    bound = flat[best, places].reshape(k, m)
-    value = values.reshape(columns * count, k * m)[best, places].reshape(k, m)
-    column, row = np.divmod(best.reshape(k, m), count)
-    return ChosenEntry(np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(row - column - LEAST, 0), row)
+    bounds = np.where(fits, bounds, np.inf).reshape(-1, *shape[2:])
+    best = np.argmin(bounds, axis=0)[None]
+    bound = np.take_along_axis(bounds, best, axis=0)[0]
+    value = np.take_along_axis(values[LEAST:].reshape(bounds.shape), best, axis=0)[0]
+    past, finest = np.divmod(best[0], count)
+    return np.where(np.isfinite(bound), value, np.nan), bound, np.maximum(finest - past - LEAST, 0), finest
 
 
 def compatible(values: Array, errors: Array, bounds: Array, resolved: Array) -> Array:

@@ -21,8 +21,7 @@ import peers
 from functions import CANCELLING, SMOOTH, Function
 
 from gradcheck.numerics.difference import Estimate, first_difference, second_difference
-from gradcheck.numerics.sampling import coordinate_steps
-from gradcheck.numerics.stencil import CONFIRM, EPS64, FIRST, Sample, Stencil
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil, coordinate_steps
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcheck.hunt.finding import ElementCheck, StepCurve
 from gradcheck.numerics.difference import difference_quotient
-from gradcheck.numerics.stencil import EPS64
+from gradcheck.numerics.sampling import EPS64
 
 Array = np.ndarray[Any, Any]
 Points = list[tuple[float, float]]

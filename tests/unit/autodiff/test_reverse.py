@@ -43,12 +43,13 @@ def test_no_connection_stays_none() -> None:
 
 
 def test_second_pullbacks_are_products_with_the_hessian() -> None:
-    second = second_pullbacks(forward, [x, y], [c([1.0, 1.0]), c(0.0)], [[c([1.0, 0.0]), c(0.0)], [x * 0, c(1.0)]])
-    np.testing.assert_allclose(second.gradient[0], [6.0, 12.0])
-    np.testing.assert_allclose(second.products[0][0], [6.0, 0.0])
-    np.testing.assert_allclose(second.products[0][1], 2.0)
-    np.testing.assert_allclose(second.products[1][0], [2.0, 4.0])
-    assert second.products[1][1] is None or float(second.products[1][1]) == 0.0
+    directions = [[c([1.0, 0.0]), c(0.0)], [x * 0, c(1.0)]]
+    gradient, products = second_pullbacks(forward, [x, y], [c([1.0, 1.0]), c(0.0)], directions)
+    np.testing.assert_allclose(gradient[0], [6.0, 12.0])
+    np.testing.assert_allclose(products[0][0], [6.0, 0.0])
+    np.testing.assert_allclose(products[0][1], 2.0)
+    np.testing.assert_allclose(products[1][0], [2.0, 4.0])
+    assert products[1][1] is None or float(products[1][1]) == 0.0
 
 
 def test_variables_are_watched_as_sources_only() -> None:
@@ -59,10 +60,10 @@ def test_variables_are_watched_as_sources_only() -> None:
 
 def test_the_slices_of_a_gather_have_a_second_derivative() -> None:
     table, ids = c([[1.0], [2.0], [3.0]]), [2, 0, 2]
-    second = second_pullbacks(
+    _, products = second_pullbacks(
         lambda sources: [tf.gather(sources[0], ids) ** 3], [table], [tf.ones((3, 1), tf.float64)], [[table * 0 + 1]]
     )
-    np.testing.assert_allclose(tf.convert_to_tensor(second.products[0][0]), [[6.0], [0.0], [36.0]])
+    np.testing.assert_allclose(tf.convert_to_tensor(products[0][0]), [[6.0], [0.0], [36.0]])
 
 
 def test_a_backward_pass_that_throws() -> None:
@@ -75,7 +76,6 @@ def test_a_backward_pass_that_throws() -> None:
 
     with pytest.raises(DerivativeRaisedError, match="LookupError: nobody wrote it") as caught:
         pullbacks(lambda sources: [f(sources[0])], [y], [[c(1.0)]])
-    assert caught.value.order == 1
     assert isinstance(caught.value.__cause__, LookupError)
 
 

@@ -16,8 +16,7 @@ from gradcheck.comparison import filters
 from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered
 from gradcheck.comparison.tables import Comparison
 from gradcheck.numerics.difference import Estimate
-from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.stencil import CONFIRM
+from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
 
 AGREE, INCONCLUSIVE, MISMATCH = Verdict

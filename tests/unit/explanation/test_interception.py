@@ -1,4 +1,4 @@
-"""TensorFlow's functions are replaced inside a block, the observer hears of what happens, and all is put back."""
+"""TensorFlow's functions are replaced inside a block, what happens is observed, and all is put back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.interception import (
-    Observer,
-    host_reads_observed,
-    operations_observed,
-    patched,
-    tapes_observed,
-)
+from gradcheck.explanation.interception import derivatives_observed, patched
+from gradcheck.explanation.record import HostRead, RecordedOperation, TapeChange
+from gradcheck.explanation.recorder import CodeRecorder
 
 
 class Base:
@@ -44,48 +40,40 @@ def test_a_method_is_put_back_where_it_was(owner: type[Base]) -> None:
     assert "value" not in vars(Derived)
 
 
-class Notes(Observer):
-    """Keeps the names of what it hears."""
+class Notes(CodeRecorder):
+    """Lets Python read ten times a tensor's value."""
 
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-
-    def after_operation(self, name: str, inputs: Any, outputs: list[Any], attrs: Any) -> list[Any]:
-        self.heard.append(name)
-        return outputs
-
-    def host_read(self, tensor: Any, method: str) -> Any:
-        self.heard.append(method)
-        return 10.0 * tensor
-
-    def tape_changed(self, tape: Any, change: str) -> None:
-        self.heard.append(change)
-
-    def derivative_requested(self, tape: Any, method: str, arguments: dict[str, Any], compute: Any) -> Any:
-        self.heard.append((method, sorted(arguments)))
-        return compute(output_gradients=tf.constant(3.0))
-
-
-Observed = Callable[[Observer], AbstractContextManager[None]]
+    def read(self, tensor: Any, method: str) -> Any:
+        return 10.0 * super().read(tensor, method)
 
 
 def test_tapes_are_observed_and_their_answers_may_be_changed() -> None:
-    notes, x = Notes(), tf.Variable(2.0)
-    with tapes_observed(notes):
+    notes, x = CodeRecorder(), tf.Variable(2.0)
+    heard: list[Any] = []
+
+    def hook(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        heard.append((method, sorted(arguments)))
+        return 3.0 * compute()
+
+    with notes.observing(operations=False), derivatives_observed(hook):
         with tf.GradientTape() as tape:
             y = x**2
         assert float(tape.gradient(y, sources=x)) == 12.0
         with pytest.raises(TypeError, match="nothing"):
             tape.gradient(y, x, nothing=1)
-    assert notes.heard == ["opened", "closed", ("gradient", ["sources", "target"])]
+    assert [event.change for event in notes.events if isinstance(event, TapeChange)] == ["opened", "closed"]
+    assert heard == [("gradient", ["sources", "target"])]
+    assert [(call.method, call.sources) for call in notes.events[2:]] == [("gradient", (x,))]  # type: ignore[union-attr]
 
 
 def test_operations_and_host_reads_are_observed() -> None:
     notes, x = Notes(), tf.Variable(2.0)
-    with operations_observed(notes), host_reads_observed(notes):
+    with notes.observing():
         assert float(tf.function(lambda: x * 2.0)()) == 40.0
-    assert notes.heard[:3] == ["ReadVariableOp", "Const", "Mul"]
-    assert "__float__" in notes.heard
+    operations = [event.name for event in notes.events if isinstance(event, RecordedOperation) and not event.backward]
+    assert operations[:3] == ["ReadVariableOp", "Const", "Mul"]
+    assert "__float__" in [event.method for event in notes.events if isinstance(event, HostRead)]
+    assert notes.calls_functions
 
 
 @pytest.fixture
@@ -93,10 +81,21 @@ def functions() -> list[Any]:
     return [tf.GradientTape.gradient, tf.GradientTape._push_tape, tf.config.functions_run_eagerly()]
 
 
-@pytest.mark.parametrize("observed", [operations_observed, host_reads_observed, tapes_observed])
-def test_an_observer_that_overrides_nothing_changes_nothing(observed: Observed, functions: list[Any]) -> None:
+def unchanged(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+    return compute()
+
+
+OBSERVED: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "everything": lambda: CodeRecorder().observing(),
+    "tapes": lambda: CodeRecorder().observing(operations=False),
+    "derivatives": lambda: derivatives_observed(unchanged),
+}
+
+
+@pytest.mark.parametrize("observed", OBSERVED.values(), ids=OBSERVED)
+def test_observing_changes_nothing(observed: Callable[[], AbstractContextManager[None]], functions: list[Any]) -> None:
     x = tf.Variable(2.0)
-    with observed(Observer()):
+    with observed():
         with tf.GradientTape() as tape:
             y = tf.square(x) + float(x)
         assert float(tape.gradient(y, x)) == 4.0

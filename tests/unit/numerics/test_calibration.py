@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
+from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 POINTS = 16

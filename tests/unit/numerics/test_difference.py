@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.difference import Estimate, difference_quotient, first_difference
-from gradcheck.numerics.sampling import coordinate_steps, sample
-from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
+from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, coordinate_steps, sample
 
 Array = np.ndarray[Any, Any]
 EPS32 = 2.0**-24

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm, subgradient_allows
-from gradcheck.numerics.sampling import coordinate_steps, sample
-from gradcheck.numerics.stencil import CONFIRM, EPS64, FIRST, Sample, Stencil
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil, coordinate_steps, sample
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Array], Array]

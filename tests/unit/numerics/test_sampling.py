@@ -5,34 +5,39 @@ from typing import Any
 import numpy as np
 
 from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.sampling import gather, magnitude, points, sample
-from gradcheck.numerics.stencil import CONFIRM, FIRST, joined
+from gradcheck.numerics.sampling import CONFIRM, joined, sample
 
 X = np.array([1.0, -2.0, 0.0])
 DIRECTIONS = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, -2.0]])
 
 
+def itself(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return points
+
+
 def test_points_are_the_centre_then_the_lines() -> None:
-    step = np.array([0.25, 0.5])
-    got = points(X, DIRECTIONS, step, FIRST)
+    asked = []
+    lines = sample(lambda at: asked.append(at) or at, X, DIRECTIONS, step=np.array([0.25, 0.5]))  # type: ignore[func-returns-value]
+    (got,) = asked
     assert got.shape == (1 + 2 * 46, 3)
     np.testing.assert_array_equal(got[0], X)
     np.testing.assert_array_equal(got[1], [1.25, -2.0, 0.0])
     np.testing.assert_array_equal(got[47], [1.0, -1.75, -1.0])
     np.testing.assert_array_equal(got[47 + 14], [1.0, -2.25, 1.0])
+    np.testing.assert_array_equal(lines.values[1, 1:], got[47:])
 
 
-def test_gather_gives_every_line_the_centre() -> None:
+def test_every_line_has_the_shared_centre() -> None:
     values = np.arange(2.0 * (1 + 3 * 46)).reshape(-1, 2)
-    got = gather(values, 3, FIRST)
+    got = sample(lambda at: values, X, np.eye(3)).values
     assert got.shape == (3, 47, 2)
     np.testing.assert_array_equal(got[:, 0], np.broadcast_to(values[0], (3, 2)))
     np.testing.assert_array_equal(got[1, 1:], values[47 : 47 + 46])
 
 
 def test_magnitude_is_the_largest_over_moving_coordinates() -> None:
-    np.testing.assert_array_equal(magnitude(X, DIRECTIONS), [1.0, 4.0])
-    np.testing.assert_array_equal(magnitude(X, np.zeros((1, 3))), [0.0])
+    np.testing.assert_array_equal(sample(itself, X, DIRECTIONS).magnitude, [1.0, 4.0])
+    np.testing.assert_array_equal(sample(itself, X, np.zeros((1, 3))).magnitude, [0.0])
 
 
 def test_sample_calls_the_function_once_with_all_points() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from gradcheck.numerics.difference import Estimate, first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import sample
-from gradcheck.numerics.stencil import CONFIRM, FIRST, Stencil
+from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, sample
 
 Array = np.ndarray[Any, Any]
 STENCILS = pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.numerics.stencil import CONFIRM, FIRST
+from gradcheck.numerics.sampling import CONFIRM, FIRST
 
 
 def test_first_stencil_takes_47_evaluations() -> None:

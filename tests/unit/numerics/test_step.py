@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradcheck.numerics.sampling import coordinate_steps, largest_steps, typical_magnitude
-from gradcheck.numerics.stencil import FIRST
+from gradcheck.numerics.sampling import FIRST, coordinate_steps, largest_steps, typical_magnitude
 
 EPS32 = 2.0**-24
 
