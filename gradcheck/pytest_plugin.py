@@ -121,7 +121,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""
     given = config.stash[CONFIGURATION]
-    kept, left = [], []
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         marker = item.get_closest_marker(MARKER)
         wanted = given.operations is None or marker is None or marker.args[0] in given.operations

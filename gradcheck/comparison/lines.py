@@ -192,7 +192,8 @@ def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array
     wrong by as much at the neighbours. Zero where there is no float64 form.
     """
     rng, quiet = np.random.default_rng(0), np.zeros((len(directions), len(cotangents)))
-    shifts = [0.0, *(NEAR * rng.uniform(-1, 1, problem.point.size) for _ in range(NEIGHBOURS))]
+    size = problem.point.size
+    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
     try:
         gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
     except (DerivativeRaisedError, WrongShapeError):
