@@ -131,14 +131,13 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     vacuous = comparison.where(Verdict.AGREE) & (np.abs(autodiff - difference) > tight) & (evidence.rounding > little)
     if not vacuous.any():
         return comparison
-    with np.errstate(invalid="ignore"):
-        beside = perturbed_derivatives(problem, evidence.derivative)
-        right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
-        if problem.smooth:
-            moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
-            jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
-        else:
-            jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
+    beside = perturbed_derivatives(problem, evidence.derivative)
+    right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
+    if problem.smooth:
+        moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
+        jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
+    else:
+        jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
     comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
     comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
@@ -146,8 +145,7 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What is left where terms cancel agrees up to their rounding."""
-    with np.errstate(invalid="ignore"):
-        small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
+    small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
     return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
@@ -156,8 +154,7 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where a much finer row contradicts the estimate, the usual row has aliased the function."""
     finer = evidence.estimate(evidence.finer)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
+    apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
     return comparison.excused(apart & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
 
 
@@ -271,9 +268,8 @@ def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
     The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
     """
     closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
-    with np.errstate(invalid="ignore"):
-        same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
-        same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
+    same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
+    same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
     return comparison.excused(~same, Reason.ILL_CONDITIONED)
 
 
@@ -345,5 +341,6 @@ def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filte
     for each in filters:
         smooth = each.nonsmooth and evidence.lines.problem.smooth
         if not smooth and (each.on is None or comparison.any(each.on)):
-            comparison = each.apply(comparison, evidence)
+            with np.errstate(invalid="ignore"):
+                comparison = each.apply(comparison, evidence)
     return comparison

@@ -96,9 +96,8 @@ def compare_second(
     lines = Lines(problem, directions, cotangent[None, :], tolerance)
     products = problem.products(cotangent, directions)
     gradients, values = replace(lines, gradients=True).sample(), lines.sample()
-    return compare_products(
-        lines, products, gradients, values, (first_difference(gradients), curvature_estimate(values)), output
-    )
+    estimates = first_difference(gradients), curvature_estimate(values)
+    return compare_products(lines, products, gradients, values, estimates, output)
 
 
 def curvature_estimate(values: Sample) -> Estimate:
@@ -121,12 +120,10 @@ def compare_products(
     agrees.
     """
     problem, directions, autodiff = lines.problem, lines.directions, products.values
-    along = np.sum(autodiff * directions, axis=1, keepdims=True)
-    slopes = _scaled_by_values(with_constants(estimates[0], gradients), values, problem)
-    rounding = ulp_rounding(autodiff, problem.precision)
-    entries = compare(autodiff, slopes, lines.tolerance, rounding, factor=1.0)
-    rounding = ulp_rounding(along, problem.precision)
-    diagonal = compare(along, estimates[1], Tolerance(), rounding, factor=EXCLUSION)
+    estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, problem)
+    entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+    twice = np.sum(autodiff * directions, axis=1, keepdims=True)
+    diagonal = compare(twice, estimates[1], Tolerance(), ulp_rounding(twice, problem.precision), factor=EXCLUSION)
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
@@ -145,16 +142,16 @@ def compare_products(
 def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
     """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters."""
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
-    slopes = replace(lines, gradients=True)
+    of_gradients = replace(lines, gradients=True)
     both_values = with_inner_rounding(lines, values, lines.sample(CONFIRM))
-    both_gradients = with_inner_rounding(slopes, gradients, slopes.sample(CONFIRM))
+    both_gradients = with_inner_rounding(of_gradients, gradients, of_gradients.sample(CONFIRM))
 
     def derivative(other: Problem, point: Array) -> Array:
         return other.products(cotangent, directions, point).values
 
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), both_values[1].step[:, None]
     beside_gradients = Evidence(
-        lines=slopes,
+        lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
         autodiff=autodiff,
