@@ -38,15 +38,14 @@ def loading() -> Iterator[None]:
     TensorFlow's modules are 300,000 objects that stay: going over them again and again takes as long as half of the
     import, and as long again when the process ends.
     """
-    if not gc.isenabled():
-        yield
-        return
+    running = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
+        if running:
+            gc.freeze()
+            gc.enable()
 
 
 @cache
