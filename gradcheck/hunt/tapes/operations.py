@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class ModelVariable:
     followed: ModelTensor
     trainable: bool
     value: Array
+    opaque: ClassVar[bool] = False
 
 
 Value: TypeAlias = ModelTensor | ModelVariable
