@@ -23,7 +23,7 @@ from gradcheck.hunt.tapes.operations import (
     zeros_like,
 )
 from gradcheck.hunt.tapes.program_run import ProgramRun
-from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate, read_unrecorded
+from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate
 from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, gradient
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +57,7 @@ class Model(ProgramRun):
     def declare(self, variable: form.Variable) -> None:
         """A new variable."""
         value = variable.literal.array()
-        self.values[variable.name] = ModelVariable(ModelTensor(value, handle=True), variable.trainable, value)
+        self.values[variable.name] = ModelVariable(ModelTensor(value), variable.trainable, value)
 
     def value(self, name: str) -> Value:
         """The value of a name. Raises NoneOperandError."""
@@ -98,8 +98,7 @@ class Model(ProgramRun):
     ) -> ModelTensor:
         operands = [local.get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
-        read = active.read if operation.reads else read_unrecorded
-        return active.apply(operation, *map(read, operands))
+        return active.apply(operation, *(active.read(operand, operation.reads) for operand in operands))
 
     def _assign(self, name: str, method: str, value: str) -> None:
         variable = self.value(name)

@@ -26,7 +26,6 @@ class ModelTensor:
     """
 
     value: Array
-    handle: bool = False
     opaque: bool = False
 
     @property
@@ -81,6 +80,11 @@ class Operation:
     reads: bool = True
     matrix: bool = False
 
+    def results(self, *arrays: Array) -> tuple[Array, ...]:
+        """What `forward` gives, also where that is one array."""
+        results = self.forward(*arrays)
+        return results if isinstance(results, tuple) else (results,)
+
 
 @dataclass(frozen=True, eq=False)
 class TapeEntry:
@@ -93,6 +97,17 @@ class TapeEntry:
 
 class NoGradientError(LookupError):
     """An operation has no registered gradient."""
+
+
+def unary(
+    name: str, forward: Callable[[Array], Array], gradient: Callable[..., ModelTensor], text: str, matrix: bool = False
+) -> Operation:
+    """An operation on one tensor, whose cotangent is gradient(compute, argument, result, cotangent of the result)."""
+
+    def backward(compute: Compute, entry: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
+        return (gradient(compute, *entry.inputs, *entry.outputs, *ups),)
+
+    return Operation(name, forward, backward, text, matrix=matrix)
 
 
 def _padded(array: Array, rank: int) -> Array:
@@ -164,14 +179,14 @@ def _summed_like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -
 
 def _tanh_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     y, above = at.inputs
-    twice = compute(MUL, compute(MUL, compute(MUL, *up, ModelTensor(np.array(-2.0))), above), y)
+    twice = compute(MUL, compute(MUL, compute(MUL, *up, MINUS_TWO), above), y)
     return twice, compute(TANH_GRAD, y, *up)
 
 
 def _sigmoid_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
     y, above = at.inputs
     both = compute(MUL, *up, above)
-    twice = compute(MUL, compute(MUL, ModelTensor(np.array(2.0)), both), y)
+    twice = compute(MUL, compute(MUL, TWO, both), y)
     return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
 
 
@@ -209,28 +224,27 @@ def _swapped(a: Array) -> Array:
     return np.swapaxes(a, -1, -2) if a.ndim > 2 else a
 
 
-IDENTITY = Operation("identity", lambda a: a.copy(), lambda compute, at, up: up, "tf.identity({0})")
-NEG: Operation = Operation("neg", np.negative, lambda compute, at, up: (compute(NEG, *up),), "-{0}")
-SIN: Operation = Operation(
-    "sin", np.sin, lambda compute, at, up: (compute(MUL, *up, compute(COS, *at.inputs)),), "tf.sin({0})"
+TWO, MINUS_TWO = ModelTensor(np.array(2.0)), ModelTensor(np.array(-2.0))
+IDENTITY = unary("identity", np.copy, lambda compute, x, y, up: up, "tf.identity({0})")
+NEG: Operation = unary("neg", np.negative, lambda compute, x, y, up: compute(NEG, up), "-{0}")
+SIN: Operation = unary("sin", np.sin, lambda compute, x, y, up: compute(MUL, up, compute(COS, x)), "tf.sin({0})")
+COS: Operation = unary(
+    "cos", np.cos, lambda compute, x, y, up: compute(MUL, compute(NEG, up), compute(SIN, x)), "tf.cos({0})"
 )
-COS: Operation = Operation(
-    "cos", np.cos, lambda compute, at, up: (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),), "tf.cos({0})"
+SQUARE = unary("square", np.square, lambda compute, x, y, up: compute(MUL, up, compute(MUL, TWO, x)), "tf.square({0})")
+TANH = unary("tanh", np.tanh, lambda compute, x, y, up: compute(TANH_GRAD, y, up), "tf.tanh({0})")
+SIGMOID = unary(
+    "sigmoid", lambda a: 1 / (1 + np.exp(-a)), lambda compute, x, y, up: compute(SIGMOID_GRAD, y, up), "tf.sigmoid({0})"
 )
-SQUARE = Operation(
-    "square",
-    np.square,
-    lambda compute, at, up: (compute(MUL, *up, compute(MUL, ModelTensor(np.array(2.0)), *at.inputs)),),
-    "tf.square({0})",
+EXP = unary("exp", np.exp, lambda compute, x, y, up: compute(MUL, up, y), "tf.exp({0})")
+SUM = unary("sum", _sum_all, lambda compute, x, y, up: compute(broadcast_to(x.shape), up), "tf.reduce_sum({0})")
+TRANSPOSE: Operation = unary(
+    "transpose",
+    _swapped,
+    lambda compute, x, y, up: compute(TRANSPOSE, up),
+    "tf.linalg.matrix_transpose({0})",
+    matrix=True,
 )
-TANH = Operation("tanh", np.tanh, lambda compute, at, up: (compute(TANH_GRAD, *at.outputs, *up),), "tf.tanh({0})")
-SIGMOID = Operation(
-    "sigmoid",
-    lambda a: 1 / (1 + np.exp(-a)),
-    lambda compute, at, up: (compute(SIGMOID_GRAD, *at.outputs, *up),),
-    "tf.sigmoid({0})",
-)
-EXP = Operation("exp", np.exp, lambda compute, at, up: (compute(MUL, *up, *at.outputs),), "tf.exp({0})")
 ADD = Operation(
     "add",
     paired(np.add),
@@ -241,20 +255,8 @@ ADD = Operation(
 SUB = Operation("sub", paired(np.subtract), _sub, "{0} - {1}", arity=2)
 MUL: Operation = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
 MATMUL = matmul(False, False)
-TRANSPOSE: Operation = Operation(
-    "transpose",
-    _swapped,
-    lambda compute, at, up: (compute(TRANSPOSE, *up),),
-    "tf.linalg.matrix_transpose({0})",
-    matrix=True,
-)
-SUM = Operation(
-    "sum", _sum_all, lambda compute, at, up: (compute(broadcast_to(at.inputs[0].shape), *up),), "tf.reduce_sum({0})"
-)
 # tf.stop_gradient runs inside of record.stop_recording().
-STOP = Operation(
-    "stop_gradient", lambda a: a.copy(), None, "tf.stop_gradient({0})", fixed=True, recorded=False, reads=False
-)
+STOP = Operation("stop_gradient", np.copy, None, "tf.stop_gradient({0})", fixed=True, recorded=False, reads=False)
 FLOOR = Operation("floor", np.floor, None, "tf.floor({0})", fixed=True)
 ROUND = Operation("round", np.round, None, "tf.round({0})", fixed=True)
 SIGN = Operation("sign", np.sign, lambda compute, at, up: (zeros_like(*at.inputs),), "tf.sign({0})", fixed=True)
@@ -267,7 +269,7 @@ TANH_GRAD: Operation = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _t
 SIGMOID_GRAD: Operation = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
 ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
 ADD_N = Operation("add_n", lambda *arrays: sum(arrays[1:], arrays[0]), lambda compute, at, up: up * len(at.inputs))
-READ = Operation("read", lambda a: a.copy(), lambda compute, at, up: up)
+READ = Operation("read", np.copy, lambda compute, at, up: up)
 
 FLOATING = {
     operation.name: operation
