@@ -18,7 +18,6 @@ from gradcheck.hunt.tapes.operations import (
     ModelTensor,
     ModelVariable,
     Operation,
-    TapeEntry,
     Value,
     zeros_like,
 )
@@ -151,15 +150,16 @@ class Model(ProgramRun):
             moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
             return tuple(evaluate(taken.record, taken.outputs, moved))
 
-        def backward(compute: Compute, entry: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
+        def cotangents(compute: Compute, *tensors: ModelTensor) -> Cotangents:
             self.active.hidden += bool(self.active.records)
+            ups = tensors[len(inputs) + len(names) :]
             connected = zip(*(body.gradients(inputs) for body in bodies), strict=True)
             return tuple(
                 (cotangent or zeros_like(tensor)) if any(parts) else None
                 for tensor, cotangent, parts in zip(inputs, taken.gradients(inputs, ups), connected, strict=True)
             )
 
-        results = self.active.apply_all(Operation(kind, forward, backward), inputs)
+        results = self.active.apply_all(Operation(kind, forward, cotangents), inputs)
         self.values.update(zip(names, results, strict=True))
 
 
