@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Signature
 from gradcheck.documents import Order
@@ -180,15 +178,3 @@ def file_name(words: str, identity: str = "") -> str:
     """Plain words for the name of a file, ending in six digits that depend on all of the `identity` (or the words)."""
     plain = re.sub(r"[^a-z0-9_]+", "-", words.lower())
     return f"{plain[:80].strip('-')}-{hashlib.sha256((identity or plain).encode()).hexdigest()[:6]}"
-
-
-def literal(value: Any) -> Input:
-    """A literal tensor from an array (or a tensor's `numpy()`), as float64, float32 or complex128.
-
-    >>> literal(np.array([1, 2]))
-    Input(shape=(2,), values=(1.0, 2.0), dtype='float64')
-    """
-    array = np.asarray(value)
-    if array.dtype not in (np.float32, np.float64, np.complex128):
-        array = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-    return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gradcheck.defects import known
-from gradcheck.hunt import evidence, examine, trial
+from gradcheck.hunt import evidence, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
 from gradcheck.hunt.finding import GraphFinding
@@ -61,8 +61,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pages, found = {}, []
     for defect in known.load(ROOT / "reports" / "known"):
         if defect.name in SHOWN:
-            checked = trial.run(example_of(defect).graph, (defect.order,))
-            wrong = evidence.completed(examine.finding_of(checked, defect.order))
+            order = defect.signature.order
+            checked = trial.run(example_of(defect).graph, (order,))
+            wrong = evidence.completed(evidence.finding_of(checked, order))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
             json, *_, page = write(dataclasses.replace(wrong, confirmation=told), folder)
             pages[defect.name] = page

@@ -23,8 +23,8 @@ from gradcheck.hunt.events import (
     Started,
     State,
 )
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.json_report import Report
 from tests.machine import ELSEWHERE, MACHINE
@@ -213,7 +213,7 @@ HUNT = """
     from gradcheck.hunt.graph import Graph, Input, Node
     from gradcheck.hunt.report import confirmation
     from gradcheck.hunt.report.confirmation import Confirmation
-    from gradcheck.hunt.finding import GraphFinding, literal
+    from gradcheck.hunt.finding import GraphFinding
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 

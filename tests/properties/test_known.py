@@ -17,8 +17,8 @@ from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
-from gradcheck.hunt.finding import Example, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import Example
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.known_graphs import example_of, load
 from gradcheck.hunt.recheck import close, derivative, differences, values
 from gradcheck.result import Kind
@@ -69,12 +69,12 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
             node.op,
             node.attributes,
             [at[parent] for parent in node.parents],
-            defect.order,
+            defect.signature.order,
             [made[parent] for parent in node.parents if parent in made],
             defects=[defect],
         )
         for node in graph.nodes
-        if node.op == defect.operation
+        if node.op == defect.signature.operation
     ]
     assert defect.name in found
 

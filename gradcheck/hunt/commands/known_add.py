@@ -32,7 +32,8 @@ from gradcheck.hunt.commands.command_output import (
     tensorflow,
 )
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding, literal
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.opspec import Choice
 from gradcheck.hunt.report import json_report

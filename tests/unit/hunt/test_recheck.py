@@ -10,8 +10,8 @@ from msgspec import structs
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report
@@ -31,11 +31,19 @@ def finding(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> Graph
 
 def of_graph(defect: Defect) -> GraphFinding:
     """The report that the hunt would have written of a known defect."""
-    found = dataclasses.replace(LOST, kind=defect.kind, order=defect.order)
+    about = defect.signature
+    found = dataclasses.replace(LOST, kind=defect.kind, order=about.order)
     example = example_of(defect)
-    position = next(place for place, node in example.graph.positions() if node.op == defect.operation)
+    position = next(place for place, node in example.graph.positions() if node.op == about.operation)
     return GraphFinding(
-        example.graph, defect.order, (found,), defect.operation, position, "none", example.cotangent, example.direction
+        example.graph,
+        about.order,
+        (found,),
+        about.operation,
+        position,
+        "none",
+        example.cotangent,
+        example.direction,
     )
 
 

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report

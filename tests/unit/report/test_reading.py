@@ -135,7 +135,7 @@ def test_a_refused_report_has_no_effect(report: Report, monkeypatch: pytest.Monk
 def test_values_of_many_elements_are_left_out(report: Report) -> None:
     import dataclasses
 
-    from gradcheck.hunt.finding import literal
+    from gradcheck.hunt.graph import literal
 
     large = dataclasses.replace(report.finding, values=(*report.finding.values[:2], literal([0.5] * 5000)))
     data = documents.plain(Report.of(large))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import GraphFinding, NodeCheck
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_json
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import markdown, sentence, text
