@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from gradcheck.defects import tape_program as form
 from gradcheck.defects.tape_program import Program
+from gradcheck.hunt import monitor
 from gradcheck.hunt.tapes import model
 from gradcheck.hunt.tapes.operations import OPERATIONS
 from gradcheck.hunt.tapes.program_forms import to_python
@@ -150,10 +151,16 @@ class UnexplainedDifference(AssertionError):
 
 
 def examine(program: Program) -> None:
-    """Raise UnexplainedDifference where TensorFlow does not do what the model predicts."""
-    differences = compare(program).differences
+    """Raise UnexplainedDifference where TensorFlow does not do what the model predicts.
+
+    As with graphs, nothing happens for a program that the monitor passes over, as the time is over.
+    """
+    now = monitor.current()
+    differences = [] if now.passes_over(program) else compare(program).differences
     if differences:
-        raise UnexplainedDifference("\n".join([*differences, "", to_python(program)])) from None
+        failure = UnexplainedDifference("\n".join([*differences, "", to_python(program)]))
+        now.fail(program, failure)
+        raise failure from None
 
 
 def compare(program: Program) -> PredictionComparison:
