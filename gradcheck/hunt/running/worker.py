@@ -128,9 +128,9 @@ class Worker:
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
         smallest: dict[type, Any] = {}
-        for example, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
-            if isinstance(example, Graph):  # a program of tapes has no report
-                smallest.setdefault(type(failure), failure)
+        graphs = [graph for graph in self.monitor.failed if isinstance(graph, Graph)]  # programs have no reports
+        for graph in sorted(graphs, key=lambda graph: graph.size):
+            smallest.setdefault(type(self.monitor.failed[graph]), self.monitor.failed[graph])
         for failure in smallest.values():
             self.record(failure.finding, confirmed=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ class Model(ProgramRun):
             case form.Constant(name, literal):
                 self.values[name] = ModelTensor(literal.array())
             case form.Apply():
-                self.values[statement.name] = self._applied(statement, self.active)
+                self.values[statement.name] = self._applied(statement, self.active, {})
             case form.Assign(name, method, value):
                 self._assign(name, method, value)
             case form.Derive():
@@ -92,9 +91,7 @@ class Model(ProgramRun):
             case _:
                 super().run(statement)
 
-    def _applied(
-        self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor] = MappingProxyType({})
-    ) -> ModelTensor:
+    def _applied(self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor]) -> ModelTensor:
         operands = [local.get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
         return active.apply(operation, *(active.read(operand, operation.reads) for operand in operands))

@@ -141,7 +141,10 @@ class Prediction:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the derivative, where there is one."""
-        return derivative_shape(self.method, self.targets[0], self.source)
+        if self.method == "gradient":
+            return self.source.shape
+        source = self.source.shape[1:] if self.method == "batch_jacobian" else self.source.shape
+        return self.targets[0].shape + source
 
     def estimate(self, stencil: Stencil = FIRST) -> Estimate:
         """The finite-difference estimate of the derivative; its arrays have the shape `shape`."""
@@ -166,10 +169,3 @@ class Prediction:
         batch, *rest = self.source.shape
         rows = self.targets[0].shape[1:]
         return np.moveaxis(lines.T.reshape(*rows, batch, *rest), len(rows), 0)
-
-
-def derivative_shape(method: str, target: ModelTensor, source: ModelTensor) -> tuple[int, ...]:
-    """The shape of what a method of tapes gives."""
-    if method == "gradient":
-        return source.shape
-    return target.shape + (source.shape[1:] if method == "batch_jacobian" else source.shape)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from gradcheck.hunt.tapes.operations import (
     NoGradientError,
     Value,
     first_row,
-    ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS, ActiveTapes, Prediction, TapeRecord, derivative_shape
+from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS, ActiveTapes, Prediction, TapeRecord
 
 
 class RaisedError(Exception):
@@ -51,7 +51,7 @@ def gradient(
 
     for target in targets:
         if record.entries.get(target) is not None or target in sources:
-            cotangents.setdefault(target, []).append(ones_like(target))
+            cotangents.setdefault(target, []).append(ModelTensor(np.ones_like(target.value)))
     for entry in reversed(record.entries_behind(targets)):
         if not any(output in cotangents for output in entry.outputs):
             continue
@@ -161,13 +161,14 @@ class ModelTape:
             first = self.active.apply(first_row(len(flat.shape), batch), flat)
         predictions = []
         for part, start in zip(self._reverse(record, [first], starts), starts, strict=True):
-            kind, dtype = VALUE, np.dtype(np.float64)
-            if part is None:
-                # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
-                kind = ZEROS if zeros or batch else NONE
-                dtype = start.value.dtype if zeros else flat.value.dtype
-            tensor = None if kind == NONE else ModelTensor(np.zeros(derivative_shape(method, flat, start), dtype), True)
-            predictions.append(Prediction(kind, tensor, record, (flat,), start, method))
+            # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
+            kind = VALUE if part is not None else ZEROS if zeros or batch else NONE
+            prediction = Prediction(kind, None, record, (flat,), start, method)
+            if kind != NONE:
+                dtype = np.float64 if kind == VALUE else start.value.dtype if zeros else flat.value.dtype
+                tensor = ModelTensor(np.zeros(prediction.shape, dtype), opaque=True)
+                prediction = replace(prediction, tensor=tensor)
+            predictions.append(prediction)
         return predictions
 
     def _reverse(
