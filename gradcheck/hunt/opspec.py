@@ -66,6 +66,19 @@ class Choice:
 
     values: tuple[Any, ...]
 
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value; True is not 1."""
+        return any(_same(value, choice) for choice in self.values)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(repr(value) for value in self.values[:8])}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
 
 @dataclass(frozen=True)
 class Indices:
@@ -75,6 +88,20 @@ class Indices:
     below: int
     distinct: bool = False
     sorted: bool = False
+
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value."""
+        return (
+            isinstance(value, tuple)
+            and len(value) == self.count
+            and all(type(index) is int and 0 <= index < self.below for index in value)
+            and (not self.distinct or len(set(value)) == len(value))
+            and (not self.sorted or list(value) == sorted(value))
+        )
+
+    def __str__(self) -> str:
+        kinds = "distinct " * self.distinct + "sorted " * self.sorted
+        return f"{self.count} {kinds}integers from 0 to {self.below - 1}"
 
 
 Attribute = Choice | Indices
@@ -88,7 +115,11 @@ def no_attributes(*_shapes: Shape) -> Mapping[str, Attribute]:
     return {}
 
 
-def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
+Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
+Rule: TypeAlias = Callable[[Shape], Shapes]
+
+
+def unary(shape: Shape) -> Shapes:
     """One argument of any shape."""
     return [(shape,)]
 
@@ -125,7 +156,7 @@ class OpSpec:
     looped: bool = False
     broadcasts: bool = False
     reference: Form | None = None
-    shapes: Callable[[Shape], Sequence[tuple[Shape, ...]]] = unary
+    shapes: Rule = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes
     domains: tuple[Interval, ...] = (REALS,)
@@ -146,70 +177,45 @@ class OpSpec:
         return self.dtypes[argument] if len(self.dtypes) > 1 else self.dtypes[0]
 
 
-Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
-Rule: TypeAlias = Callable[[Shape], Shapes]
-
-
 def only_if(condition: Callable[[Shape], object], rule: Rule = unary) -> Rule:
     """The rule, for the first shapes that meet the condition, which may be a rule itself.
 
     >>> only_if(lambda shape: shape[-1:] == (3,))((2, 3))
     [((2, 3),)]
     """
+    return lambda shape: rule(shape) if condition(shape) else []
 
-    def restricted(shape: Shape) -> Shapes:
-        return rule(shape) if condition(shape) else []
 
-    return restricted
+nonempty = only_if(all)
+"""One argument without a dimension of size 0."""
+
+ranked = only_if(len)
+"""One argument of rank 1 or more."""
+
+vector = only_if(ranked, nonempty)
+"""One argument of rank 1 or more, without a dimension of size 0."""
+
+nonempty_matrix = only_if(lambda shape: len(shape) >= 2, nonempty)
+"""One argument of rank 2 or more, without a dimension of size 0."""
+
+square = only_if(lambda shape: shape[-1:] == shape[-2:-1], nonempty_matrix)
+"""One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
+
+
+def of_rank(*ranks: int) -> Rule:
+    """One argument of one of these ranks, without a dimension of size 0."""
+    return only_if(lambda shape: len(shape) in ranks, nonempty)
 
 
 def alike(count: int) -> Rule:
     """`count` arguments of one shape."""
-
-    def rule(shape: Shape) -> Shapes:
-        return [(shape,) * count]
-
-    return rule
+    return lambda shape: [(shape,) * count]
 
 
 def broadcasting(shape: Shape) -> Shapes:
     """Two arguments that broadcast: the same shape, one rank less, a dimension of one, a scalar, one rank more."""
     smaller = [shape[1:], (1, *shape[1:]), (), (*shape[:-1], 1)] if shape else []
     return [(shape, other) for other in dict.fromkeys([shape, *smaller, (2, *shape)])]
-
-
-def nonempty(shape: Shape) -> Shapes:
-    """One argument without a dimension of size 0."""
-    return [(shape,)] if all(shape) else []
-
-
-def ranked(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more."""
-    return [(shape,)] if shape else []
-
-
-def vector(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more, without a dimension of size 0."""
-    return [(shape,)] if shape and all(shape) else []
-
-
-def nonempty_matrix(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) else []
-
-
-def square(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) and shape[-1] == shape[-2] else []
-
-
-def of_rank(*ranks: int) -> Rule:
-    """One argument of one of these ranks, without a dimension of size 0."""
-
-    def rule(shape: Shape) -> Shapes:
-        return [(shape,)] if len(shape) in ranks and all(shape) else []
-
-    return rule
 
 
 def matmul(shape: Shape) -> Shapes:

@@ -74,6 +74,8 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
         (opspec.ranked, ()),
         (opspec.nonempty, (0,)),
         (opspec.nonempty_matrix, (0, 2)),
+        (opspec.square, ()),
+        (opspec.square, (2,)),
         (opspec.square, (2, 3)),
         (opspec.square, (0, 0)),
         (opspec.of_rank(3), (2, 2)),
