@@ -75,6 +75,8 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
         (shapes.ranked, ()),
         (shapes.nonempty, (0,)),
         (shapes.nonempty_matrix, (0, 2)),
+        (shapes.square, ()),
+        (shapes.square, (2,)),
         (shapes.square, (2, 3)),
         (shapes.square, (0, 0)),
         (shapes.at_least(1, 1, 1), (2, 2)),
