@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.function import Function, open_function, widened
-from gradcheck.autodiff.problem import GivenProblem, TapeProblem, given_gradient
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.autodiff.function import Function, open_function, with_float64_form
+from gradcheck.autodiff.given import GivenGradient, given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order
@@ -62,7 +62,7 @@ def check(
     with state_restored():
         function = open_function(f, inputs, variables)
         with variables_restored([source.variable for source in function.sources if source.variable is not None]):
-            if function.point.size == 0 or function.output_parts[-1].stop == 0:
+            if function.point.size == 0 or function.outputs == 0:
                 return _empty(order)
             inspection = _Inspection(function, gradient, order, tolerance, probes)
             inspection.refuse_unused()
@@ -127,7 +127,7 @@ class _Inspection:
     def orders(self) -> list[OrderResult]:
         numbers = range(1, self.order + 1)
         first, second = (self.function.value(self.function.point) for _ in range(2))
-        slack = 1e3 * self.function.roundoff * np.maximum(np.abs(first), np.abs(second))
+        slack = 1e3 * self.function.precision * np.maximum(np.abs(first), np.abs(second))
         if not np.all(np.abs(first - second) <= slack):
             moved = float(np.max(np.abs(first - second)))
             note = f"two calls at the same inputs differ by {moved:.3g}; fix the seed inside f, or switch dropout off"
@@ -174,18 +174,19 @@ class _Inspection:
         return CheckDiagnosis(self.function, self.gradient)
 
     @cached_property
-    def _problem(self) -> TapeProblem:
-        wide = widened(self.function)
+    def _problem(self) -> Function:
+        function = with_float64_form(self.function)
         if self.gradient is None:
-            return TapeProblem(self.function, wide)
-        return GivenProblem(self.function, wide, given=given_gradient(self.function, self.gradient))
+            return function
+        return GivenGradient.of(function, given_gradient(function, self.gradient))
 
     @cached_property
     def _unconnected(self) -> tuple[str, ...]:
         """The sources for which TensorFlow says None."""
-        ones = np.ones((1, self.function.output_parts[-1].stop))
+        function = self.function
+        ones = function.cotangent(np.ones(function.outputs))
         try:
-            (row,) = self.function.pullbacks(ones)
+            (row,) = pullbacks(function.call, function.tensors(function.point), [ones])
         except DerivativeRaisedError:
             return ()
         return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)

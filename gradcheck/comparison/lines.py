@@ -53,7 +53,7 @@ class Lines:
         def evaluate(points: Array) -> Array:
             return self.problem.gradients_at(self.cotangents[0], points)
 
-        return _sampled(evaluate, self.problem, self.directions, stencil, self.problem.gradient_roundoff, shrink)
+        return _sampled(evaluate, self.problem, self.directions, stencil, self.problem.roundoff, shrink)
 
 
 def sample_values(

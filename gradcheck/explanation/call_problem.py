@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
@@ -24,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class CallProblem:
+class CallProblem(Problem):
     """The targets of `call` as a function of its sources; the sum of them where it is a gradient, each for a Jacobian.
 
     `sources` (with their `origins`) are those with a floating or complex dtype, each once, and `positions` theirs among
@@ -52,34 +53,6 @@ class CallProblem:
         names = [source.dtype for source in self.sources] + [target.dtype.name for target in self.call.targets]
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
 
-    @property
-    def precision(self) -> float:
-        return self.roundoff
-
-    @property
-    def gradient_roundoff(self) -> float:
-        return self.roundoff
-
-    @cached_property
-    def terms(self) -> float:
-        return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
-
-    @property
-    def smooth(self) -> bool:
-        return False
-
-    def perturbed(self, draw: int) -> CallProblem:
-        """Itself: what somebody's code computes inside is out of reach."""
-        return self
-
-    def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the sources have no constraints."""
-        return steps
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """None: the code has no float64 form."""
-        return None
-
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
         return np.stack([self._value(point) for point in points])
@@ -96,10 +69,6 @@ class CallProblem:
         connected = np.concatenate([np.full(s.count, t is not None) for t, s in zip(taken, self.sources, strict=True)])
         values = cotangents @ np.concatenate(matrices, axis=1)
         return Gradients(values, np.broadcast_to(connected, values.shape))
-
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
-        return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """NaN: a second derivative that the code takes is a call of its own."""

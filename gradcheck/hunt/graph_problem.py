@@ -13,6 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -88,7 +89,7 @@ FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
 @dataclass(frozen=True)
-class GraphProblem:
+class GraphProblem(Problem):
     """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
 
     `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position, `exempt`
@@ -111,21 +112,10 @@ class GraphProblem:
         """The same function, its inner values perturbed at random."""
         return replace(self, perturbation=RandomPerturbation(draw, self.exempt), taped=None)
 
-    def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the inputs of a graph have no constraints."""
-        return steps
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """None: a graph has no other float64 form."""
-        return None
-
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The graph's inputs."""
-        return tuple(
-            Source(f"input {number}", literal.array(), literal.dtype)
-            for number, literal in enumerate(self.graph.inputs)
-        )
+        return tuple(Source(f"input {number}", literal.array()) for number, literal in enumerate(self.graph.inputs))
 
     @cached_property
     def point(self) -> Array:
@@ -141,11 +131,6 @@ class GraphProblem:
     def precision(self) -> float:
         """The unit roundoff of the derivatives: that of the coarsest kernel."""
         return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
-
-    @property
-    def gradient_roundoff(self) -> float:
-        """The unit roundoff of the gradients at other points, which are those of the references, too."""
-        return self.roundoff
 
     @property
     def terms(self) -> float:
