@@ -1,301 +1,399 @@
-"""Functions that take gradients with tapes, as source text: right ones, and ones that are broken in one known way."""
+"""Modules with a function that takes gradients with tapes: right ones, and ones that are broken in one known way.
+
+They are drawn from templates, which are Python but for what is drawn: `{a | b}` is one of several texts, the simplest
+first; CURVED(a), GRADIENT(a) and TAPE() stand for EXPRESSIONS; `b = SOME(a)` is a chain of one to three operations,
+`b = LOSS(a)` none to two and a loss. The planted line breaks the program; `---` ends the module's own lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import dedent, indent
 
 from hypothesis import strategies as st
 
 from gradcheck.result import Cause
 
-from .right_programs import NONLINEAR, RIGHT, ProgramText
-from .values import Draw, index
+from .values import Draw, choice, index
 
-Builder = Callable[[ProgramText], None]
+NUMBERS = ("0.7", "-0.4", "1.3", "0.3", "-1.1", "0.9", "1.6", "0.2")
+LITERALS = ("[{}, {}]", "{}", "[{}, {}]", "[[{}, {}], [{}, {}]]")
+EXPRESSIONS = {
+    "GRADIENT": "tape.gradient(loss, {@ | [@] | dict(a=@)})",
+    "TAPE": "tf.GradientTape({ | | | persistent=True})",
+    "LOSS": "{tf.reduce_sum(@) | tf.reduce_sum(@ * c) | @ * 2.0 | tf.reduce_mean(@)}",
+    "CURVED": "{tf.sin(@) | tf.tanh(@) | tf.sigmoid(@) | tf.exp(0.5 * @) | tf.square(@) | @ ** 3}",
+    "OPERATION": "{tf.sin(@) | tf.square(@) | tf.tanh(@) | tf.sigmoid(@) | tf.exp(0.5 * @) | @ ** 3 | 1.5 * @ | @ + 0.6"
+    " | tf.math.softplus(@) | @ / 1.7 | tf.cos(@) | -@ | tf.identity(@)}",
+}
+"""What the words of a template stand for; @ is their argument."""
+EXPRESSION = re.compile(rf"\b({'|'.join(EXPRESSIONS)})\((\w*)\)")
+CHAIN = re.compile(r"^( *)(\w+) = (SOME|LOSS)\((\w+)\)$", re.MULTILINE)
+CHOICE = re.compile(r"{([^{}]*)}")
+PLANTED = "  # planted"
+TRACED_SHARE = 6
+HEAD = """\
+import numpy as np
+import tensorflow as tf
+
+x = tf.Variable({}, dtype=tf.float64)
+w = tf.Variable({}, dtype=tf.float64)
+c = tf.constant({}, dtype=tf.float64)
+"""
+
+BROKEN: dict[Cause, dict[str, str]] = {
+    Cause.OUTSIDE_TAPE: {
+        "outside before (A2, A4)": """
+            a = CURVED(x)  # planted
+            with TAPE() as tape:
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+        "outside in part (A3)": """
+            a = CURVED(x)  # planted
+            with TAPE() as tape:
+                b = SOME(x)
+                loss = tf.reduce_sum(a + b)
+            return GRADIENT(x)""",
+        "outside while stopped": """
+            with TAPE() as tape:
+                a = SOME(x)
+                with tape.stop_recording():
+                    a = CURVED(a)  # planted
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+        "outside after": """
+            with TAPE() as tape:
+                a = SOME(x)
+            b = CURVED(a)  # planted
+            loss = LOSS(b)
+            return GRADIENT(x)""",
+    },
+    Cause.NOT_WATCHED: {
+        "unwatched tensor (D5)": """
+            with TAPE() as tape:
+                a = CURVED(c)  # planted
+                loss = LOSS(a)
+            return GRADIENT(c)""",
+        "unwatched variable (D6)": """
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(w)
+                a = CURVED(x)  # planted
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+        "watched late": """
+            with TAPE() as tape:
+                a = CURVED(c)  # planted
+                tape.watch(c)
+                loss = LOSS(a)
+            return GRADIENT(c)""",
+    },
+    Cause.NON_TRAINABLE: {
+        "not trainable (D4)": """
+            x = tf.Variable(x, trainable=False)
+            ---
+            with TAPE() as tape:
+                a = CURVED(x)  # planted
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+    },
+    Cause.REPLACED: {
+        "replaced (D4, D12)": """
+            p = x
+            p = {p + 1.0 | p - 0.1 * c | p * 0.5 | tf.identity(p)}  # planted
+            with TAPE() as tape:
+                a = SOME(p)
+                loss = LOSS(a)
+            return GRADIENT(p)""",
+        "replaced after the first round (D12)": """
+            p, found = x, []
+            for _ in range(2):
+                with TAPE() as tape:
+                    a = SOME(p)
+                    loss = LOSS(a)
+                found.append(tape.gradient(loss, p))
+                p = {p + 1.0 | p - 0.1 * c}  # planted
+            return found""",
+    },
+    Cause.NUMPY: {
+        "NumPy or Python numbers (D13)": """
+            with TAPE() as tape:
+                a = SOME(x)
+                b = {np.sin(a) | tf.constant(np.tanh(a.numpy())) | np.exp(0.5 * a.numpy())
+                    | float(tf.reduce_sum(a))}  # planted
+                b = tf.sin(c * b)
+                loss = LOSS(b)
+            return GRADIENT(x)""",
+    },
+    Cause.DTYPE: {
+        "integer source (D14)": """
+            n = tf.constant({3 | [2, 5] | [1, 4]})  # planted
+            with TAPE() as tape:
+                tape.watch(n)
+                loss = {n * n | n + 2 | tf.cast(n, tf.float64) * 2.0}
+            return tape.gradient(loss, n)""",
+        "string (D14)": """
+            with TAPE() as tape:
+                a = SOME(x)
+                a = tf.strings.to_number(tf.strings.as_string(a, precision=15), tf.float64)  # planted
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+    },
+    Cause.STATE: {
+        "through a variable (D15)": """
+            with TAPE() as tape:
+                a = SOME(x)
+                w.{assign_add | assign}(a)  # planted
+                b = SOME(w)
+                loss = tf.reduce_sum(b)
+            return GRADIENT(x)""",
+    },
+    Cause.NO_GRADIENT: {
+        "no gradient (D16)": """
+            with TAPE() as tape:
+                a = SOME(x)
+                a = {tf.truncatemod(a, tf.constant(5.0, tf.float64)) | tf.unique(tf.reshape(a, [-1]))[0]}  # planted
+                a = SOME(a)
+                loss = tf.reduce_sum(a)
+            return GRADIENT(x)""",
+    },
+    Cause.NOT_DIFFERENTIABLE: {
+        "not differentiable": """
+            with TAPE() as tape:
+                a = {10.0 * x | 7.0 * x + 0.3 | 5.0 * tf.sin(x)}
+                a = {tf.round(a) | tf.floor(a) | tf.cast(tf.cast(a, tf.int32), tf.float64) | tf.math.ceil(a)}  # planted
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+    },
+    Cause.STOP_GRADIENT: {
+        "stopped, all of it or a part": """
+            with TAPE() as tape:
+                a = SOME(x)
+                b = tf.stop_gradient(a)  # planted
+                b = {b * a | tf.sin(b)}
+                loss = LOSS(b)
+            return GRADIENT(x)""",
+    },
+    Cause.TAKEN_OUTSIDE: {
+        "swapped (B5)": """
+            with tf.GradientTape() as outer:
+                with tf.GradientTape() as inner:
+                    a = CURVED(x)
+                    a = SOME(a)
+            b = outer.gradient(a, x)  # planted
+            return inner.gradient(b, x)""",
+        "taken outside": """
+            with tf.GradientTape() as outer:
+                with tf.GradientTape() as inner:
+                    a = CURVED(x)
+                    a = SOME(a)
+                {b = c + 1.0 | pass}
+            b = inner.gradient(a, x)  # planted
+            return outer.gradient(b, x)""",
+    },
+    Cause.USED_TAPE: {
+        "used twice (B3)": """
+            with tf.GradientTape() as tape:
+                a = SOME(x)
+                loss = LOSS(a)
+            g = tape.gradient(loss, x)
+            h = tape.gradient({loss | a}, {x | w})  # planted
+            return g, h""",
+    },
+    Cause.CUSTOM_GRADIENT: {
+        "wrong gradient written by hand": """
+            @tf.custom_gradient
+            def made(u):  # planted
+                return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u) | tf.square(u), lambda dy: dy * u
+                    | tf.sin(u), lambda dy: -dy * tf.cos(u) | tf.exp(u), lambda dy: dy
+                    | tf.tanh(u), lambda dy: dy * (1.0 - tf.tanh(u))}
+            ---
+            with TAPE() as tape:
+                a = SOME(x)
+                a = made(a)
+                loss = LOSS(a)
+            return GRADIENT(x)""",
+    },
+    # The limits are so small that every gradient exceeds them.
+    Cause.CHANGED_AFTERWARDS: {
+        "changed after it was taken (C6)": """
+            with tf.GradientTape() as tape:
+                a = CURVED(x)
+                a = {a * 1.5 | tf.sin(a) | tf.square(a)}
+                loss = tf.reduce_sum(a * w)
+            g, h = tape.gradient(loss, [x, w])
+            g = {0.5 * g | tf.clip_by_norm(g, 1e-6) | -g | tf.clip_by_value(g, -1e-6, 1e-6) | g + 0.1 * x}  # planted
+            return loss, [g, h]""",
+    },
+}
+"""The templates of each cause, by what they do (and the scenario that they vary)."""
+
+RIGHT = {
+    "everything inside (A5)": """
+        with TAPE() as tape:
+            a = SOME(x)
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "two sources (D2)": """
+        with TAPE() as tape:
+            a = SOME(x)
+            b = SOME(w)
+            loss = tf.reduce_sum(a * b)
+        return tape.gradient(loss, {[x, w] | dict(x=x, w=w)})""",
+    "watched tensor (D5)": """
+        with TAPE() as tape:
+            tape.watch(c)
+            a = SOME(c)
+            loss = LOSS(a)
+        return GRADIENT(c)""",
+    "only what is watched (D6)": """
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            a = SOME(x)
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "watched, not trainable": """
+        x = tf.Variable(x, trainable=False)
+        ---
+        with TAPE() as tape:
+            tape.watch(x)
+            a = SOME(x)
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "intermediate (D7)": """
+        with TAPE() as tape:
+            a = CURVED(x)
+            b = SOME(a)
+            loss = LOSS(b)
+        return GRADIENT(a)""",
+    "persistent (D8)": """
+        with tf.GradientTape(persistent=True) as tape:
+            a = SOME(x)
+            loss = LOSS(a)
+        return tape.gradient(a, x), tape.gradient(loss, x)""",
+    "second derivative (B4)": """
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                a = CURVED(x)
+                a = SOME(a)
+            b = inner.gradient(a, x)
+        return b, outer.gradient(b, x)""",
+    "siblings (B1)": """
+        with tf.GradientTape() as one, tf.GradientTape() as two:
+            a = SOME(x)
+            loss = LOSS(a)
+        return one.gradient(a, x), two.gradient(loss, x)""",
+    "branch (D11)": """
+        with TAPE() as tape:
+            if tf.reduce_sum(w) > 0.5:
+                a = CURVED(x)
+            else:
+                a = CURVED(x)
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "loop": """
+        with TAPE() as tape:
+            a = x
+            for _ in range({2 | 3}):
+                a = {tf.sin(a) | tf.tanh(a) + c | a * 0.5 + w}
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "zeros, or None, for what the loss does not use (D4, D17)": """
+        with TAPE() as tape:
+            a = SOME(x)
+            loss = LOSS(a)
+        return tape.gradient(loss, [x, w]{ | , unconnected_gradients=tf.UnconnectedGradients.ZERO})""",
+    "logged while stopped": """
+        with TAPE() as tape:
+            a = SOME(x)
+            with tape.stop_recording():
+                b = tf.reduce_max(tf.stop_gradient(a))
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "logged in NumPy": """
+        with TAPE() as tape:
+            a = SOME(x)
+            b = np.max(a.numpy())
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "right gradient written by hand": """
+        @tf.custom_gradient
+        def made(u):
+            return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u) * (1.0 + u * (1.0 - tf.sigmoid(u)))
+                | tf.square(u), lambda dy: 2.0 * dy * u | tf.sin(u), lambda dy: dy * tf.cos(u)}
+        ---
+        with TAPE() as tape:
+            a = SOME(x)
+            a = made(a)
+            loss = LOSS(a)
+        return GRADIENT(x)""",
+    "training step": """
+        with TAPE() as tape:
+            a = SOME(x)
+            loss = LOSS(a)
+        g = tape.gradient(loss, x)
+        x.assign_sub(0.1 * g)
+        return g""",
+    "Jacobian": """
+        with TAPE() as tape:
+            a = SOME(x)
+        return tape.jacobian(a, x)""",
+}
+EAGER = ("NumPy or Python numbers (D13)", "string (D14)", "logged in NumPy")
+"""The templates that cannot be traced."""
 
 
 @dataclass(frozen=True)
 class WrittenProgram:
-    """A module with a function `program()`, the cause that breaks it (None: it is right), the line, and the builder.
-
-    `step`: the function is a training step, which returns its loss and its gradients with respect to x and w.
-    """
+    """A module with a function `program()`; the cause that breaks it and its line (None: it is right); the template."""
 
     text: str
     cause: Cause | None
     line: int | None
     kind: str
-    step: bool = False
 
-
-def outside_before(program: ProgramText) -> None:
-    """A2, A4: a part is computed before the tape."""
-    part = program.assign(program.choice(NONLINEAR).format("x"), planted=True)
-    part = program.chain(part)
-    loss = program.loss_under_tape(part, least=0)
-    program.return_gradient(loss)
-
-
-def outside_partly(program: ProgramText) -> None:
-    """A3: one term is computed before the tape, another one inside."""
-    part = program.assign(program.choice(NONLINEAR).format("x"), planted=True)
-    with program.block(program.open_tape()):
-        other = program.chain("x", least=1)
-        loss = program.loss_of(program.assign(f"{part} + {other}"))
-    program.return_gradient(loss)
-
-
-def outside_stopped(program: ProgramText) -> None:
-    """A part is computed while the recording of the tape is stopped."""
-    with program.block(program.open_tape()):
-        first = program.chain("x", least=1)
-        with program.block("with tape.stop_recording():"):
-            part = program.assign(program.choice(NONLINEAR).format(first), planted=True)
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def outside_after(program: ProgramText) -> None:
-    """The loss is computed after the tape was closed."""
-    with program.block(program.open_tape()):
-        first = program.chain("x", least=1)
-    last = program.assign(program.choice(NONLINEAR).format(first), planted=True)
-    program.return_gradient(program.loss_of(last))
-
-
-def unwatched_tensor(program: ProgramText) -> None:
-    """D5 without the watch: a tensor is differentiated that is not watched."""
-    with program.block(program.open_tape()):
-        part = program.assign(program.choice(NONLINEAR).format("c"), planted=True)
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss, source="c")
-
-
-def unwatched_variable(program: ProgramText) -> None:
-    """D6: watch_accessed_variables=False and no watch."""
-    with program.block("with tf.GradientTape(watch_accessed_variables=False) as tape:"):
-        program.add("tape.watch(w)")
-        part = program.assign(program.choice(NONLINEAR).format("x"), planted=True)
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def watched_late(program: ProgramText) -> None:
-    """The tensor is watched after it was used."""
-    with program.block(program.open_tape()):
-        part = program.assign(program.choice(NONLINEAR).format("c"), planted=True)
-        program.add("tape.watch(c)")
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss, source="c")
-
-
-def not_trainable(program: ProgramText) -> None:
-    """D4: the variable is not trainable."""
-    program.trainable = False
-    with program.block(program.open_tape()):
-        part = program.assign(program.choice(NONLINEAR).format("x"), planted=True)
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def replaced(program: ProgramText) -> None:
-    """D4, D12: a variable's name stands for a tensor."""
-    program.add("p = x")
-    program.add(f"p = {program.choice(('p + 1.0', 'p - 0.1 * c', 'p * 0.5', 'tf.identity(p)'))}", planted=True)
-    loss = program.loss_under_tape("p")
-    program.return_gradient(loss, source="p")
-
-
-def replaced_in_a_loop(program: ProgramText) -> None:
-    """D12: the first round is right, the second is not."""
-    program.add("p, found = x, []")
-    with program.block("for _ in range(2):"):
-        loss = program.loss_under_tape("p")
-        program.add(f"found.append(tape.gradient({loss}, p))")
-        program.add(f"p = {program.choice(('p + 1.0', 'p - 0.1 * c'))}", planted=True)
-    program.add("return found")
-
-
-def swapped(program: ProgramText) -> None:
-    """B5: the outer tape gives the first derivative, the inner one is to give the second."""
-    with program.block("with tf.GradientTape() as outer:"), program.block("with tf.GradientTape() as inner:"):
-        value = program.assign(program.choice(NONLINEAR).format("x"))
-        value = program.chain(value)
-    first = program.assign(f"outer.gradient({value}, x)", planted=True)
-    program.add(f"return inner.gradient({first}, x)")
-
-
-def taken_outside(program: ProgramText) -> None:
-    """The first derivative is taken after the outer tape was closed."""
-    with program.block("with tf.GradientTape() as outer:"):
-        with program.block("with tf.GradientTape() as inner:"):
-            value = program.assign(program.choice(NONLINEAR).format("x"))
-            value = program.chain(value)
-        program.add("pass") if program.chance() else program.assign("c + 1.0")
-    first = program.assign(f"inner.gradient({value}, x)", planted=True)
-    program.add(f"return outer.gradient({first}, x)")
-
-
-def used(program: ProgramText) -> None:
-    """B3: a tape that is not persistent is used twice."""
-    with program.block("with tf.GradientTape() as tape:"):
-        first = program.chain("x", least=1)
-        loss = program.loss_of(first)
-    gradient = program.assign(f"tape.gradient({loss}, x)")
-    again = program.assign(
-        f"tape.gradient({program.choice((loss, first))}, {program.choice(('x', 'w'))})", planted=True
-    )
-    program.add(f"return {gradient}, {again}")
-
-
-def numpy_step(program: ProgramText) -> None:
-    """D13: one step is NumPy's."""
-    with program.block(program.open_tape()):
-        first = program.chain("x", least=1)
-        steps = (
-            "np.sin({0})",
-            "tf.constant(np.tanh({0}.numpy()))",
-            "np.exp(0.5 * {0}.numpy())",
-            "float(tf.reduce_sum({0}))",
-        )
-        part = program.assign(program.choice(steps).format(first), planted=True)
-        loss = program.loss_of(program.assign(f"tf.sin(c * {part})"))
-    program.return_gradient(loss)
-
-
-def integer_source(program: ProgramText) -> None:
-    """D14: the source is an integer to begin with."""
-    program.add(f"n = tf.constant({program.choice(('3', '[2, 5]', '[1, 4]'))})", planted=True)
-    with program.block(program.open_tape()):
-        program.add("tape.watch(n)")
-        loss = program.assign(program.choice(("n * n", "n + 2", "tf.cast(n, tf.float64) * 2.0")))
-    program.add(f"return tape.gradient({loss}, n)")
-
-
-def string_step(program: ProgramText) -> None:
-    """D14: a string on the path."""
-    with program.block(program.open_tape()):
-        first = program.chain("x", least=1)
-        words = program.assign(f"tf.strings.as_string({first}, precision=15)", planted=True)
-        part = program.assign(f"tf.strings.to_number({words}, tf.float64)")
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def through_a_variable(program: ProgramText) -> None:
-    """D15: a value goes through a variable."""
-    with program.block(program.open_tape()):
-        first = program.chain("x")
-        method = program.choice(("assign_add", "assign"))
-        program.add(f"w.{method}({first})", planted=True)
-        part = program.chain("w", least=1)
-        loss = program.assign(f"tf.reduce_sum({part})")
-    program.return_gradient(loss)
-
-
-def unregistered(program: ProgramText) -> None:
-    """D16: an operation without a gradient."""
-    with program.block(program.open_tape()):
-        first = program.chain("x")
-        operations = ("tf.truncatemod({0}, tf.constant(5.0, tf.float64))", "tf.unique(tf.reshape({0}, [-1]))[0]")
-        part = program.assign(program.choice(operations).format(first), planted=True)
-        loss = program.assign(f"tf.reduce_sum({program.chain(part)})")
-    program.return_gradient(loss)
-
-
-def not_differentiable(program: ProgramText) -> None:
-    """A step that is registered as not differentiable, or has None for a gradient."""
-    with program.block(program.open_tape()):
-        first = program.assign(program.choice(("10.0 * x", "7.0 * x + 0.3", "5.0 * tf.sin(x)")))
-        steps = ("tf.round({0})", "tf.floor({0})", "tf.cast(tf.cast({0}, tf.int32), tf.float64)", "tf.math.ceil({0})")
-        part = program.assign(program.choice(steps).format(first), planted=True)
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def stopped(program: ProgramText) -> None:
-    """tf.stop_gradient on the path, of the whole or of a part."""
-    with program.block(program.open_tape()):
-        first = program.chain("x", least=1)
-        part = program.assign(f"tf.stop_gradient({first})", planted=True)
-        part = part if program.chance() else program.assign(f"{part} * {first}")
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def custom(program: ProgramText) -> None:
-    """A gradient that somebody wrote by hand, and that is wrong."""
-    value, wrong = program.choice(
-        (
-            ("u * tf.sigmoid(u)", "dy * tf.sigmoid(u)"),
-            ("tf.square(u)", "dy * u"),
-            ("tf.sin(u)", "-dy * tf.cos(u)"),
-            ("tf.exp(u)", "dy"),
-            ("tf.tanh(u)", "dy * (1.0 - tf.tanh(u))"),
-        )
-    )
-    program.before += [("@tf.custom_gradient", False), ("def made(u):", True)]
-    program.before += [(f"    return {value}, lambda dy: {wrong}", False), ("", False), ("", False)]
-    with program.block(program.open_tape()):
-        part = program.assign(f"made({program.chain('x')})")
-        loss = program.loss_of(program.chain(part))
-    program.return_gradient(loss)
-
-
-def changed(program: ProgramText) -> None:
-    """C6: what the tape gave is clipped, scaled or averaged before it is returned."""
-    with program.block("with tf.GradientTape() as tape:"):
-        part = program.chain("x", least=1, operations=NONLINEAR)
-        loss = program.assign(f"tf.reduce_sum({part} * w)")
-    program.add(f"g, h = tape.gradient({loss}, [x, w])")
-    # The limits are so small that every gradient exceeds them.
-    changes = (
-        *("g = 0.5 * g", "g = tf.clip_by_norm(g, 1e-6)", "g = -g", "g = tf.clip_by_value(g, -1e-6, 1e-6)"),
-        "g = g + 0.1 * x",
-    )
-    program.add(program.choice(changes), planted=True)
-    program.add(f"return {loss}, [g, h]")
-
-
-BROKEN: dict[Cause, Sequence[Builder]] = {
-    Cause.OUTSIDE_TAPE: (outside_before, outside_partly, outside_stopped, outside_after),
-    Cause.NOT_WATCHED: (unwatched_tensor, unwatched_variable, watched_late),
-    Cause.NON_TRAINABLE: (not_trainable,),
-    Cause.REPLACED: (replaced, replaced_in_a_loop),
-    Cause.NUMPY: (numpy_step,),
-    Cause.DTYPE: (integer_source, string_step),
-    Cause.STATE: (through_a_variable,),
-    Cause.NO_GRADIENT: (unregistered,),
-    Cause.NOT_DIFFERENTIABLE: (not_differentiable,),
-    Cause.STOP_GRADIENT: (stopped,),
-    Cause.TAKEN_OUTSIDE: (swapped, taken_outside),
-    Cause.USED_TAPE: (used,),
-    Cause.CUSTOM_GRADIENT: (custom,),
-    Cause.CHANGED_AFTERWARDS: (changed,),
-}
-EAGER = (numpy_step, string_step)
-STEPS = (changed,)
-TRACED_SHARE = 6
-
-
-def _written(draw: Draw, builder: Builder, cause: Cause | None) -> WrittenProgram:
-    program = ProgramText(draw)
-    program.traced = builder not in EAGER and program.chance(TRACED_SHARE)
-    builder(program)
-    source, line = program.module()
-    return WrittenProgram(source, cause, line, builder.__name__, builder in STEPS)
+    @property
+    def step(self) -> bool:
+        """Whether the function is a training step, which returns its loss and its gradients for x and w."""
+        return self.cause is Cause.CHANGED_AFTERWARDS
 
 
 @st.composite
 def broken_programs(draw: Draw, cause: Cause | None = None) -> WrittenProgram:
     """Programs that are broken in exactly one way, drawn or given."""
-    chosen = list(BROKEN)[index(draw, len(BROKEN))] if cause is None else cause
-    builders = BROKEN[chosen]
-    return _written(draw, builders[index(draw, len(builders))], chosen)
+    chosen = choice(draw, tuple(BROKEN)) if cause is None else cause
+    return _written(draw, BROKEN[chosen], chosen)
 
 
 @st.composite
 def right_programs(draw: Draw) -> WrittenProgram:
     """Programs whose gradients are right."""
-    return _written(draw, RIGHT[index(draw, len(RIGHT))], None)
+    return _written(draw, RIGHT, None)
+
+
+def _written(draw: Draw, templates: Mapping[str, str], cause: Cause | None) -> WrittenProgram:
+    """A module from one of the templates: variables x and w, a constant c, and the function."""
+    kind = choice(draw, tuple(templates))
+    literal = choice(draw, LITERALS)
+    head = HEAD.format(*(literal.format(*(choice(draw, NUMBERS) for _ in range(4))) for _ in "xwc"))
+    traced = kind not in EAGER and index(draw, TRACED_SHARE) == TRACED_SHARE - 1
+    own, _, body = dedent(templates[kind]).removeprefix("\n").rpartition("---\n")
+    function = "@tf.function\n" * traced + "def program():\n" + indent(_expanded(draw, body), "    ")
+    lines = f"{head}{_expanded(draw, own)}\n\n{function}".splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if text.endswith(PLANTED)), None)
+    return WrittenProgram("\n".join(text.removesuffix(PLANTED) for text in lines) + "\n", cause, line, kind)
+
+
+def _expanded(draw: Draw, template: str) -> str:
+    """A template's text with all that is left open drawn, from top to bottom."""
+    text = CHAIN.sub(lambda found: _chain(draw, *found.groups()), template)
+    text = EXPRESSION.sub(lambda found: EXPRESSIONS[found[1]].replace("@", found[2]), text)
+    return CHOICE.sub(lambda found: choice(draw, [one.strip() for one in found[1].split("|")]), text)
+
+
+def _chain(draw: Draw, margin: str, name: str, end: str, operand: str) -> str:
+    """Lines that apply operations one after another, from `operand` on."""
+    applied = ["OPERATION"] * index(draw, 3) + ["LOSS" if end == "LOSS" else "OPERATION"]
+    operands = [operand, *[name] * len(applied)]
+    return "\n".join(f"{margin}{name} = {one}({of})" for one, of in zip(applied, operands, strict=False))

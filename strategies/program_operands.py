@@ -105,7 +105,7 @@ class Operands:
 
     def _key(self, name: str) -> Any:
         value = self.model.value(name)
-        return value.handle if isinstance(value, ModelVariable) else value
+        return value.followed
 
     def _opaque(self, name: str) -> bool:
         value = self.model.values.get(name)

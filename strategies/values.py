@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, product
 from typing import Any
@@ -26,6 +26,11 @@ def below(count: int) -> st.SearchStrategy[int]:
 def index(draw: Draw, count: int) -> int:
     """An integer in [0, count); nothing is drawn where there is no choice."""
     return int(draw(below(count))) if count > 1 else 0
+
+
+def choice(draw: Draw, options: Sequence[Any]) -> Any:
+    """One of several, the simplest first."""
+    return options[index(draw, len(options))]
 
 
 Array = np.ndarray[Any, Any]
@@ -75,11 +80,11 @@ def table(interval: Interval, style: str) -> Table:
 def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
     """A literal tensor of a shape and a dtype, all of whose elements lie in an interval."""
     size = int(np.prod(shape))
-    values = table(interval, STYLES[index(draw, len(STYLES))])
+    values = table(interval, choice(draw, STYLES))
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
-    drawn = [values[index(draw, len(values))] for _ in range(max(size, FEWEST))][:size]
+    drawn = [choice(draw, values) for _ in range(max(size, FEWEST))][:size]
     if dtype == "complex128":
-        imaginary = [values[index(draw, len(values))] for _ in range(size)]
+        imaginary = [choice(draw, values) for _ in range(size)]
         return Input(shape, tuple(map(complex, drawn, imaginary)), dtype)
     return Input(shape, _rounded(drawn, dtype), dtype)
 
@@ -130,7 +135,7 @@ def attributes(draw: Draw, op: str, shapes: tuple[Shape, ...]) -> dict[str, Any]
 
 def _literal(draw: Draw, attribute: Attribute) -> Any:
     if isinstance(attribute, Choice):
-        return attribute.values[index(draw, len(attribute.values))]
+        return choice(draw, attribute.values)
     indices: list[int] = []
     for _ in range(attribute.count):
         drawn = index(draw, attribute.below)

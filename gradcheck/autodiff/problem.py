@@ -14,12 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Problem(ABC):
-    """A function of n coordinates with m output coordinates, at a point.
-
-    `smooth` promises that the function has no kink at the point, so that none is looked for.
-    """
-
-    smooth: bool = False
+    """A function of n coordinates with m output coordinates, at a point."""
 
     @property
     @abstractmethod
@@ -45,6 +40,11 @@ class Problem(ABC):
     def terms(self) -> float:
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
+
+    @property
+    def smooth(self) -> bool:
+        """The promise that there is no kink at the point, so that none is looked for."""
+        return False
 
     def perturbed(self, draw: int) -> Problem:
         """The same function with its inner values perturbed at random; itself where they are out of reach.

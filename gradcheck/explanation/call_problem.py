@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,20 +24,37 @@ from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
 
+FEW = 3
+"""So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
+
+
+@dataclass(frozen=True)
+class CallSource:
+    """A source of a derivative: its position and name, the gradient `given`, and a Source if it can have one at all."""
+
+    position: int
+    name: str
+    origin: SourceOrigin
+    given: Any
+    source: Source | None
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a gradient to compare."""
+        return self.source is not None and self.given is not None
+
 
 @dataclass(frozen=True)
 class CallProblem(Problem):
-    """The targets of `call` as a function of its sources; the sum of them where it is a gradient, each for a Jacobian.
-
-    `sources` (with their `origins`) are those with a floating or complex dtype, each once, and `positions` theirs among
-    the sources of the call.
-    """
+    """The targets of `call` as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
 
     code: Code
     call: DerivativeCall
-    sources: tuple[Source, ...]
-    origins: tuple[SourceOrigin, ...]
-    positions: tuple[int, ...]
+    taken: Sequence[CallSource]
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(one.source for one in self.taken if one.source is not None)
 
     @cached_property
     def point(self) -> Array:
@@ -48,7 +66,7 @@ class CallProblem(Problem):
             return 1
         return int(sum(coordinate_count(t.shape, t.dtype.as_numpy_dtype) for t in self.call.targets))
 
-    @cached_property
+    @property
     def roundoff(self) -> float:
         names = [source.dtype for source in self.sources] + [target.dtype.name for target in self.call.targets]
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
@@ -64,9 +82,9 @@ class CallProblem(Problem):
             results = replayed(self.code, self.call, self.moves(point), with_results=True).results
         if results is None:
             return Gradients.undefined(len(cotangents), self.point.size)
-        taken = [results[position] for position in self.positions]
-        matrices = [self._matrix(part, source) for part, source in zip(taken, self.sources, strict=True)]
-        connected = np.concatenate([np.full(s.count, t is not None) for t, s in zip(taken, self.sources, strict=True)])
+        parts = [results[one.position] for one in self.taken]
+        matrices = [self._matrix(part, source) for part, source in zip(parts, self.sources, strict=True)]
+        connected = np.repeat([part is not None for part in parts], [source.count for source in self.sources])
         values = cotangents @ np.concatenate(matrices, axis=1)
         return Gradients(values, np.broadcast_to(connected, values.shape))
 
@@ -75,21 +93,19 @@ class CallProblem(Problem):
         return Gradients.undefined(len(directions), self.point.size)
 
     def moves(self, point: Array) -> list[SourceMove]:
-        """How far each source has to be moved to come to a point (n,)."""
-        found, start = [], 0
-        for source, origin in zip(self.sources, self.origins, strict=True):
-            part = slice(start, start + source.count)
-            start += source.count
-            delta = point[part] - self.point[part]
-            value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
+        """How the sources have to be moved to come to a point (n,)."""
+        found = []
+        ends = np.cumsum([source.count for source in self.sources])[:-1]
+        for one, source, delta in zip(self.taken, self.sources, np.split(point - self.point, ends), strict=True):
             if np.any(delta != 0):
-                found.append(SourceMove(origin, tf.constant(value)))
+                value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
+                found.append(SourceMove(one.origin, tf.constant(value)))
         return found
 
     def _value(self, point: Array) -> Array:
-        replay = replayed(self.code, self.call, self.moves(point))
+        target = replayed(self.code, self.call, self.moves(point)).target
         outside = np.full(self.outputs, np.nan)
-        value = outside if replay.target is None else target_value(replay.target, self.call)
+        value = outside if target is None else target_value(target, self.call)
         return value if value.shape == outside.shape else outside
 
     def _matrix(self, result: Any, source: Source) -> Array:
@@ -107,16 +123,10 @@ class CallProblem(Problem):
 
 def _whole_jacobian(value: Array, source: Source) -> Array:
     """A batch Jacobian (b, out..., in...) as a whole one (b, out..., b, in...): rows do not depend on one another."""
-    count = len(value)
-    rank = value.ndim - len(source.shape) + 1
-    whole = np.zeros((*value.shape[:rank], count, *value.shape[rank:]), value.dtype)
-    for row in range(count):
-        np.moveaxis(whole[row], rank - 1, 0)[row] = value[row]
+    rows, rank = np.arange(len(value)), value.ndim - len(source.shape) + 1
+    whole = np.zeros((*value.shape[:rank], len(value), *value.shape[rank:]), value.dtype)
+    np.moveaxis(whole, rank, 1)[rows, rows] = value
     return whole
-
-
-FEW = 3
-"""So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
 
 
 def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> Comparison | None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
-from gradcheck.comparison.tables import Comparison, Tolerance
-from gradcheck.explanation.call_problem import FEW, CallProblem, plainly_agrees
+from gradcheck.comparison.tables import Tolerance
+from gradcheck.explanation.call_problem import CallProblem, CallSource, plainly_agrees
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
 from gradcheck.explanation.interception import derivatives_observed
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, SourceOrigin, key, origin_of
-from gradcheck.explanation.replay import Code, nondeterminism
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
+from gradcheck.explanation.replay import Code, nearly_equal, nondeterminism
 from gradcheck.explanation.rules import integer_source
 from gradcheck.explanation.user_code import call_user_code, place_of
 from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
@@ -31,6 +31,10 @@ ROWS = (
 )
 SHOWN = 12
 """Gradients of so many elements are printed as numbers."""
+TRACED = "the code with its tf.function traced"
+
+Results = tuple[Any, ...]
+"""Those of one derivative, one a source."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def explained_call(
         pairs = zip(names, call.results or (), strict=True)
         sources = tuple(SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
         return CallExplanation(undecided(1, Reason.NOT_DETERMINISTIC, difference), sources)
-    return _CallCheck(code, call, tuple(names), tolerance, probes).explanation()
+    return _CallCheck(code, call, names, tolerance, probes).explanation()
 
 
 def source_names(call: DerivativeCall) -> list[str]:
@@ -69,37 +73,12 @@ def source_names(call: DerivativeCall) -> list[str]:
     written = call.expressions if len(call.expressions) == len(call.sources) else [""] * len(call.sources)
     found: list[str] = []
     for position, (name, source) in enumerate(zip(written, call.sources, strict=True)):
-        name = name or _own_name(source) or f"sources[{position}]"
+        if not name and hasattr(source, "handle"):
+            own = str(getattr(source, "path", None) or source.name).split(":")[0]
+            name = "" if own == "Variable" else own  # the name of those that nobody gave one
+        name = name or f"sources[{position}]"
         found.append(name if name not in found else f"{name} (sources[{position}])")
     return found
-
-
-def _own_name(source: Any) -> str:
-    """A variable's name, where somebody gave it one."""
-    if not hasattr(source, "handle"):
-        return ""
-    name = str(getattr(source, "path", None) or source.name).split(":")[0]
-    return "" if name == "Variable" else name
-
-
-@dataclass(frozen=True)
-class _CallSource:
-    """A source of the call: its position and name, the gradient `given`, and a Source if it is floating or complex."""
-
-    position: int
-    name: str
-    origin: SourceOrigin
-    given: Any
-    source: Source | None
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """What came of comparing some sources: findings by the positions of the sources, and the inconclusive positions."""
-
-    orders: list[OrderResult]
-    findings: dict[int, Finding]
-    inconclusive: set[int]
 
 
 @dataclass(frozen=True)
@@ -108,90 +87,55 @@ class _CallCheck:
 
     code: Code
     call: DerivativeCall
-    names: tuple[str, ...]
+    names: Sequence[str]
     tolerance: Tolerance
     probes: int
 
     def explanation(self) -> CallExplanation:
         sources = self._sources()
-        connected = [one for one in sources if one.source is not None and one.given is not None]
-        compared = self._compared(connected)
-        orders, results = compared.orders, []
+        compared = self._compared([one for one in sources if one.connected])
+        compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if not one.connected]
+        verdicts = {one.position: order for group, order in compared for one in group}
+        orders, results = [order for _, order in compared], []
         for one in sources:
-            note, finding = "", compared.findings.get(one.position)
-            if one not in connected:
-                note, finding = self._without_gradient(one)
-                orders.append(_order_of(finding))
-            elif finding is None and self._stands_for_none(one):
-                note, finding = diagnose_unconnected(self._problem([one]), one.name)
-                orders += [] if finding is None else [_order_of(finding)]
-            right = False if finding else None if one.position in compared.inconclusive else True
+            order, note = verdicts[one.position], ""
+            finding = order.findings[0] if order.findings else None
+            if finding is None and (not one.connected or self._stands_for_none(one)):
+                note, finding = self._unconnected(one)
+                orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
+            right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
             where = place_of(self.call.line, self.call.method)
             results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
         return CallExplanation(merged(orders), tuple(results))
 
-    def _sources(self) -> list[_CallSource]:
+    def _sources(self) -> list[CallSource]:
         """The sources, each once."""
-        found: dict[int, _CallSource] = {}
+        found: dict[int, CallSource] = {}
         given = zip(self.names, self.call.sources, self.call.results or (), strict=True)
         for position, (name, tensor, gradient) in enumerate(given):
             origin = origin_of(self.code.record, self.call, tensor)
             dtype = tf.as_dtype(tensor.dtype)
             floating = dtype.is_floating or dtype.is_complex
             source = Source(name, np.asarray(origin.value)) if floating else None
-            found.setdefault(key(tensor), _CallSource(position, name, origin, gradient, source))
+            found.setdefault(key(tensor), CallSource(position, name, origin, gradient, source))
         return list(found.values())
 
-    def _problem(self, sources: Sequence[_CallSource]) -> CallProblem:
-        floating = tuple(one.source for one in sources if one.source is not None)
-        origins, positions = tuple(one.origin for one in sources), tuple(one.position for one in sources)
-        return CallProblem(self.code, self.call, floating, origins, positions)
-
-    def _compared(self, sources: Sequence[_CallSource]) -> _Compared:
+    def _compared(self, sources: Sequence[CallSource]) -> list[tuple[Sequence[CallSource], OrderResult]]:
         """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
         if not sources:
-            return _Compared([], {}, set())
-        problem = self._problem(sources)
+            return []
+        problem = CallProblem(self.code, self.call, sources)
         try:
             table = plainly_agrees(problem, self.tolerance, self.probes)
-            if table is not None:
-                return _Compared([summarise(1, [table], problem.sources)], {}, set())
-            if len(sources) == 1 or problem.point.size <= FEW:
-                return self._compared_together(sources, problem)
+            if table is not None or len(sources) == 1:
+                tables = first_order(problem, self.tolerance, self.probes) if table is None else [table]
+                return [(sources, summarise(1, tables, problem.sources, explain=partial(self._diagnosed, sources[0])))]
         except WrongShapeError as error:
             if len(sources) == 1:
-                order = broken(1, Kind.SHAPE, error.source, str(error))
-                return _Compared([order], {sources[0].position: order.findings[0]}, set())
-        each = [self._compared([one]) for one in sources]
-        return _Compared(
-            [order for one in each for order in one.orders],
-            {position: finding for one in each for position, finding in one.findings.items()},
-            {position for one in each for position in one.inconclusive},
-        )
+                return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
+        return [pair for one in sources for pair in self._compared([one])]
 
-    def _compared_together(self, sources: Sequence[_CallSource], problem: CallProblem) -> _Compared:
-        ends = np.cumsum([source.count for source in problem.sources])
-        findings: dict[int, Finding] = {}
-
-        def owner(coordinate: int) -> int:
-            return int(np.searchsorted(ends, coordinate, side="right"))
-
-        def explain(finding: Finding, coordinate: int | None) -> Finding:
-            if coordinate is None and len(sources) > 1:
-                return finding
-            place = 0 if coordinate is None else owner(coordinate)
-            inside = None if coordinate is None else coordinate - int(ends[place]) + problem.sources[place].count
-            finding = self._diagnosed(sources[place], finding, inside)
-            findings.setdefault(sources[place].position, finding)
-            return finding
-
-        tables = first_order(problem, self.tolerance, self.probes)
-        columns = {column for table in tables for column in _inconclusive_columns(table)}
-        owners = {owner(column) for column in columns if column is not None}
-        positions = {one.position for place, one in enumerate(sources) if None in columns or place in owners}
-        return _Compared([summarise(1, tables, problem.sources, explain=explain)], findings, positions)
-
-    def _diagnosed(self, one: _CallSource, finding: Finding, coordinate: int | None) -> Finding:
+    def _diagnosed(self, one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
         """The finding with its cause."""
         place = None if coordinate is None else (finding.output or 0, coordinate)
         diagnosis = diagnose_finding(self.code, self.call, one.name, one.origin, finding, place)
@@ -199,27 +143,17 @@ class _CallCheck:
         output = None if self.call.method == "gradient" else finding.output
         return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
 
-    def _stands_for_none(self, one: _CallSource) -> bool:
+    def _stands_for_none(self, one: CallSource) -> bool:
         """Whether the gradient may be the zeros that were asked for instead of None."""
         return self.call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
 
-    def _without_gradient(self, one: _CallSource) -> tuple[str, Finding | None]:
+    def _unconnected(self, one: CallSource) -> tuple[str, Finding | None]:
         """A note on a source without a gradient, or a finding."""
         if one.source is not None:
-            return diagnose_unconnected(self._problem([one]), one.name)
+            return diagnose_unconnected(CallProblem(self.code, self.call, [one]))
         diagnosis = integer_source(self.code.record, one.name, one.origin)
-        reason = f"autodiff gives None, {diagnosis.evidence}"
-        return "", Finding(Kind.MISSING, 1, one.name, None, None, None, None, None, None, reason, diagnosis)
-
-
-def _inconclusive_columns(table: Comparison) -> set[int | None]:
-    lines = np.flatnonzero(table.where(Verdict.INCONCLUSIVE).any(axis=1))
-    return {table.columns[int(line)] for line in lines}
-
-
-def _order_of(finding: Finding | None) -> OrderResult:
-    verdict = Verdict.AGREE if finding is None else Verdict.MISMATCH
-    return OrderResult(1, verdict, () if finding is None else (finding,), compared=1)
+        finding = broken(1, Kind.MISSING, one.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
+        return "", replace(finding, diagnosis=diagnosis)
 
 
 def merged(orders: Sequence[OrderResult]) -> OrderResult:
@@ -250,10 +184,6 @@ def shown_gradient(given: Any) -> str:
     return " ".join(text.split())
 
 
-NAME = "the code with its tf.function traced"
-Results = tuple[Any, ...]
-
-
 def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
@@ -275,15 +205,11 @@ def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
-    have_values = all(part is None or _is_eager(part) for gradients in taken for part in gradients)
-    if have_values and len(taken) == len(code.record.derivatives):
+    parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
+    if all(part is None or hasattr(part, "_numpy") for part in parts) and len(taken) == len(code.record.derivatives):
         return _with_results(code, dict(enumerate(taken))), None
     found, disagreement = _compared(code.record, returned)
     return _with_results(code, found), disagreement
-
-
-def _is_eager(part: Any) -> bool:
-    return hasattr(part.values if isinstance(part, tf.IndexedSlices) else part, "_numpy")
 
 
 def _with_results(code: Code, results: Mapping[int, Results]) -> Code:
@@ -327,8 +253,7 @@ def _same(first: Any, second: Any) -> bool:
     if not (first.dtype.is_floating or first.dtype.is_complex):
         return True
     one, two = (np.asarray(tf.convert_to_tensor(tensor).numpy()) for tensor in (first, second))
-    slack = 1e3 * ROUNDOFF[first.dtype.name] * max(1.0, float(np.max(np.abs(one), initial=0.0)))
-    return bool(np.allclose(one, two, rtol=0.0, atol=slack, equal_nan=True))
+    return nearly_equal(one, two, first.dtype.name)
 
 
 def _shown(value: Any) -> str:
@@ -336,5 +261,5 @@ def _shown(value: Any) -> str:
 
 
 def _disagreement(kind: Kind, given: str, text: str) -> CallExplanation:
-    order = broken(1, kind, NAME, text)
-    return CallExplanation(order, (SourceResult(None, NAME, given, False, finding=order.findings[0]),))
+    order = broken(1, kind, TRACED, text)
+    return CallExplanation(order, (SourceResult(None, TRACED, given, False, finding=order.findings[0]),))

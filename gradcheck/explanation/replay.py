@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import FrameType
 from typing import Any
 
@@ -177,11 +178,15 @@ def nondeterminism(code: Code, call: DerivativeCall) -> str | None:
     if replay.target is None:
         why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
         return f"a second run did not get here: {why}"
-    first, second = target_value(call.targets, call), target_value(replay.target, call)
-    slack = 1e3 * ROUNDOFF.get(call.targets[0].dtype.name, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
-    if first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True):
+    if nearly_equal(target_value(call.targets, call), target_value(replay.target, call), call.targets[0].dtype.name):
         return None
     return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
+
+
+def nearly_equal(first: Array, second: Array, dtype: str) -> bool:
+    """Whether two arrays are the same but for what rounding in this dtype may do."""
+    slack = 1e3 * ROUNDOFF.get(dtype, 0.0) * max(1.0, float(np.max(np.abs(first), initial=0.0)))
+    return first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True)
 
 
 SMALL_MOVES = (2.0**-7, -(2.0**-6))
@@ -216,19 +221,17 @@ def influence(code: Code, call: DerivativeCall, origin: SourceOrigin) -> Influen
         replay = replayed(code, call, [SourceMove(origin, _delta(origin.value, size))], with_operations=True)
         if replay.target is None:
             continue
-        runs.append(aligned(base, [event for event in replay.events if isinstance(event, RecordedOperation)]))
+        moved = (event for event in replay.events if isinstance(event, RecordedOperation))
+        alike = takewhile(lambda pair: _shape(pair[0]) == _shape(pair[1]), zip(base, moved, strict=False))
+        runs.append([operation for _, operation in alike])
         if not np.array_equal(target_value(replay.target, call), before, equal_nan=True):
             small = size in SMALL_MOVES
             return Influence(small, True, base, runs if small else runs[-1:])
     return Influence(False, False, base, runs[:1])
 
 
-def aligned(base: Sequence[RecordedOperation], moved: Sequence[RecordedOperation]) -> Sequence[RecordedOperation]:
-    """The operations of the second run as far as both did the same."""
-    for number, (one, two) in enumerate(zip(base, moved, strict=False)):
-        if (one.name, len(one.outputs)) != (two.name, len(two.outputs)):
-            return moved[:number]
-    return moved[: len(base)]
+def _shape(operation: RecordedOperation) -> tuple[str, int]:
+    return operation.name, len(operation.outputs)
 
 
 def _delta(value: Any, size: float) -> Any:

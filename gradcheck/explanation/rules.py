@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ from gradcheck.explanation.record import (
 )
 from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient, number, place
-from gradcheck.result import Cause, Diagnosis, Finding, Verdict
+from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict
+
+Words = tuple[str, str, Place | None]
+"""Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
 
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """How the names of operations begin that keep what they are given."""
@@ -34,7 +38,7 @@ HOST_CODE = re.compile(r"(?<![\w.])(np|numpy|math|float|int|bool|complex|round)\
 """What a line says that computes with NumPy or Python numbers."""
 
 
-def numpy(wrong: WrongGradient) -> Diagnosis | None:
+def numpy(wrong: WrongGradient) -> Words | None:
     """A value that left TensorFlow and came back as a constant."""
     if wrong.first.number not in wrong.path.round_trips:
         return None
@@ -46,7 +50,7 @@ def numpy(wrong: WrongGradient) -> Diagnosis | None:
         f"that NumPy or Python computed{how}"
     )
     remedy = f"write {quoted(line)} with TensorFlow's operations, so that the value stays a tensor"
-    return wrong.diagnosis(Cause.NUMPY, evidence, remedy, place_of(line, read.method if read else None))
+    return evidence, remedy, place_of(line, read.method if read else None)
 
 
 def _numpy_line(wrong: WrongGradient) -> Line | None:
@@ -68,17 +72,17 @@ def _numpy_line(wrong: WrongGradient) -> Line | None:
     return back
 
 
-def stop_gradient(wrong: WrongGradient) -> Diagnosis | None:
+def stop_gradient(wrong: WrongGradient) -> Words | None:
     """tf.stop_gradient."""
     line = wrong.first.line
     if wrong.first.name not in ("StopGradient", "PreventGradient"):
         return None
     evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(line)} lets the value through, not the gradient"
     remedy = f"leave tf.stop_gradient out of {quoted(line)}; if that was its purpose, nothing is wrong"
-    return wrong.diagnosis(Cause.STOP_GRADIENT, evidence, remedy)
+    return evidence, remedy, None
 
 
-def state(wrong: WrongGradient) -> Diagnosis | None:
+def state(wrong: WrongGradient) -> Words | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     name, line = wrong.first.name, wrong.first.line
     if not wrong.first.states_written and not name.startswith(HOLDERS) and "Dataset" not in name:
@@ -89,10 +93,10 @@ def state(wrong: WrongGradient) -> Diagnosis | None:
         "tapes follow tensors, not state"
     )
     remedy = f"compute with the tensor itself instead of {quoted(line)}, and store it afterwards"
-    return wrong.diagnosis(Cause.STATE, evidence, remedy)
+    return evidence, remedy, None
 
 
-def no_gradient(wrong: WrongGradient) -> Diagnosis | None:
+def no_gradient(wrong: WrongGradient) -> Words | None:
     """An operation for which nobody registered a gradient."""
     operation = wrong.first
     if operation.backward is not None or registered(operation.name) is not None:
@@ -100,14 +104,14 @@ def no_gradient(wrong: WrongGradient) -> Diagnosis | None:
     if not any(differentiable(tensor) for tensor in operation.outputs):
         return None
     evidence = f"TensorFlow has no gradient for {operation.name}, which{at(operation.line)} is on the path"
-    return wrong.diagnosis(Cause.NO_GRADIENT, evidence, _rewrite(operation.line))
+    return evidence, _rewrite(operation.line), None
 
 
 def _rewrite(line: Line | None) -> str:
     return f"write {quoted(line)} with other operations, or give it a gradient with tf.custom_gradient"
 
 
-def dtype(wrong: WrongGradient) -> Diagnosis | None:
+def dtype(wrong: WrongGradient) -> Words | None:
     """A comparison, a string, an integer that is computed with."""
     operation, line = wrong.first, wrong.first.line
     if operation.backward is not None or not operation.outputs:
@@ -120,10 +124,10 @@ def dtype(wrong: WrongGradient) -> Diagnosis | None:
     kinds = " and ".join(dict.fromkeys(tensor.dtype.name for tensor in operation.outputs))
     evidence = f"{wrong.lost.summary}: {operation.name}{at(line)} gives {kinds}, which carries no gradient"
     remedy = f"keep the path in floating point: write {quoted(line)} without {kinds}"
-    return wrong.diagnosis(Cause.DTYPE, evidence, remedy)
+    return evidence, remedy, None
 
 
-def custom_gradient(wrong: WrongGradient) -> Diagnosis | None:
+def custom_gradient(wrong: WrongGradient) -> Words | None:
     """A tf.custom_gradient that gives None, or that uses a tensor which is not among its arguments."""
     call = wrong.first.custom_gradient
     if call is None:
@@ -134,10 +138,10 @@ def custom_gradient(wrong: WrongGradient) -> Diagnosis | None:
         f"gradient for a value that depends on {wrong.name} (None, or a tensor that is not among its arguments)"
     )
     remedy = f"let the gradient of {name} return one for each of its arguments, and pass it what it uses"
-    return wrong.diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy)
+    return evidence, remedy, None
 
 
-def not_differentiable(wrong: WrongGradient) -> Diagnosis:
+def not_differentiable(wrong: WrongGradient) -> Words:
     """An operation that is registered as not differentiable, or whose gradient is None."""
     name, line = wrong.first.name, wrong.first.line
     if name == "Cast":
@@ -145,11 +149,7 @@ def not_differentiable(wrong: WrongGradient) -> Diagnosis:
     steps = "; the target moves only in steps" if wrong.lost.stepwise else ""
     evidence = f"{wrong.lost.summary}: {name}{at(line)} is registered as not differentiable{steps}"
     remedy = f"replace {quoted(line)} by something smooth, or give it a gradient with tf.custom_gradient"
-    return wrong.diagnosis(Cause.NOT_DIFFERENTIABLE, evidence, remedy)
-
-
-PATH_RULES = (numpy, stop_gradient, state, no_gradient, dtype, custom_gradient, not_differentiable)
-"""In the order in which they are tried; the last one always gives a diagnosis."""
+    return evidence, remedy, None
 
 
 def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
@@ -229,7 +229,7 @@ def _ancestors(record: CodeRecord, tensor: Any) -> list[RecordedOperation]:
     return found[::-1]
 
 
-def taken_outside(wrong: WrongGradient) -> Diagnosis | None:
+def taken_outside(wrong: WrongGradient) -> Words | None:
     """A derivative of a derivative, where the first one was taken while the second one's tape did not record."""
     steps = [wrong.record.operations[number] for number in wrong.path.operations]
     outside = [step for step in steps if step.derivative is not None and wrong.call.tape not in step.tapes]
@@ -244,17 +244,18 @@ def taken_outside(wrong: WrongGradient) -> Diagnosis | None:
         f"take the first derivative, {quoted(first.line)}, inside the block of the tape that differentiates it; "
         "the inner tape gives the first derivative, the outer one the second"
     )
-    return wrong.diagnosis(Cause.TAKEN_OUTSIDE, evidence, remedy, place_of(first.line, first.method))
+    return evidence, remedy, place_of(first.line, first.method)
 
 
-def replaced(wrong: WrongGradient) -> Diagnosis | None:
+def replaced(wrong: WrongGradient) -> Words | None:
     """The source is a tensor that took a variable's place, as `x = x + 1` does."""
     if wrong.origin.output is None or not wrong.breaks[0].unwatched:
         return None
     number, index = wrong.origin.output
     maker = wrong.record.operations[number]
     tensor = maker.outputs[index]
-    variable = _variable_behind(wrong.record, maker)
+    behind = (key(one) for operation in reversed(_ancestors(wrong.record, tensor)) for one in operation.inputs)
+    variable = next((wrong.record.variables[name] for name in behind if name in wrong.record.variables), None)
     if variable is None or variable.shape != tensor.shape or variable.dtype != tensor.dtype:
         return None
     evidence = (
@@ -265,25 +266,10 @@ def replaced(wrong: WrongGradient) -> Diagnosis | None:
         f"change the variable in place, with assign, assign_add or assign_sub instead of {quoted(maker.line)}, "
         f"or call tape.watch({wrong.name}) as soon as the tape is open"
     )
-    return wrong.diagnosis(Cause.REPLACED, evidence, remedy, place(maker))
+    return evidence, remedy, place(maker)
 
 
-def _variable_behind(record: CodeRecord, maker: RecordedOperation) -> Any:
-    """The variable from whose value the tensor was computed, if there is one."""
-    made = {key(output): operation for operation in record.operations for output in operation.outputs}
-    waiting, seen = [maker], set()
-    while waiting:
-        operation = waiting.pop()
-        for tensor in operation.inputs:
-            if key(tensor) in record.variables:
-                return record.variables[key(tensor)]
-            if key(tensor) in made and key(tensor) not in seen:
-                seen.add(key(tensor))
-                waiting.append(made[key(tensor)])
-    return None
-
-
-def non_trainable(wrong: WrongGradient) -> Diagnosis | None:
+def non_trainable(wrong: WrongGradient) -> Words | None:
     """A variable that was made with trainable=False and that nobody watches."""
     variable, use = wrong.origin.variable, _unwatched_use(wrong)
     if variable is None or variable.trainable or use is None:
@@ -293,10 +279,10 @@ def non_trainable(wrong: WrongGradient) -> Diagnosis | None:
         f"{wrong.lost.remedied}"
     )
     remedy = f"make it trainable, or call tape.watch({wrong.name}) before {quoted(use.line)}"
-    return wrong.diagnosis(Cause.NON_TRAINABLE, evidence, remedy, place(use))
+    return evidence, remedy, place(use)
 
 
-def not_watched(wrong: WrongGradient) -> Diagnosis | None:
+def not_watched(wrong: WrongGradient) -> Words | None:
     """The tape recorded what was done with the source, but did not watch it."""
     use = _unwatched_use(wrong)
     if use is None:
@@ -306,7 +292,7 @@ def not_watched(wrong: WrongGradient) -> Diagnosis | None:
         f"{_why_not_watched(wrong, use)}{wrong.lost.remedied}"
     )
     remedy = f"call tape.watch({wrong.name}) inside the tape, before {quoted(use.line)}"
-    return wrong.diagnosis(Cause.NOT_WATCHED, evidence, remedy, place(use))
+    return evidence, remedy, place(use)
 
 
 def _why_not_watched(wrong: WrongGradient, use: RecordedOperation) -> str:
@@ -332,7 +318,7 @@ def _unwatched_use(wrong: WrongGradient) -> RecordedOperation | None:
     return next((use for use in uses if use.number >= forgotten), None)
 
 
-def outside_tape(wrong: WrongGradient) -> Diagnosis | None:
+def outside_tape(wrong: WrongGradient) -> Words | None:
     """A step that ran while the tape did not record, or before it was reset."""
     outside = [found.operation for found in wrong.breaks if not found.recorded]
     step = outside[0] if outside else wrong.first
@@ -347,7 +333,7 @@ def outside_tape(wrong: WrongGradient) -> Diagnosis | None:
         when = f"before the tape was reset{at(resets[-1].line)}"
         remedy = f"move the reset before {quoted(step.line)}, or leave it out"
     evidence = f"{wrong.lost.summary}: {step.name}{at(step.line)} ran {when}{wrong.lost.remedied}"
-    return wrong.diagnosis(Cause.OUTSIDE_TAPE, evidence, remedy, place(step))
+    return evidence, remedy, place(step)
 
 
 def _when(wrong: WrongGradient, step: RecordedOperation) -> str:
@@ -366,13 +352,6 @@ def _opening(wrong: WrongGradient) -> str:
     return "opened" + at(opened[0].line) if opened else "never opened"
 
 
-TAPE_RULES = (taken_outside, replaced, non_trainable, not_watched, outside_tape)
-"""In the order in which they are tried."""
-
-CAUSES = (Cause.TAKEN_OUTSIDE, Cause.REPLACED, Cause.NON_TRAINABLE, Cause.NOT_WATCHED, Cause.OUTSIDE_TAPE)
-"""What they can find."""
-
-
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
     """A tape that is not persistent was asked for a second derivative."""
     earlier = [one for one in record.derivatives[: call.number] if one.tape == call.tape]
@@ -383,3 +362,36 @@ def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
         "tf.GradientTape(persistent=True)"
     )
     return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
+
+
+Rule = Callable[[WrongGradient], Words | None]
+TAPE_RULES: dict[Cause, Rule] = {
+    Cause.TAKEN_OUTSIDE: taken_outside,
+    Cause.REPLACED: replaced,
+    Cause.NON_TRAINABLE: non_trainable,
+    Cause.NOT_WATCHED: not_watched,
+    Cause.OUTSIDE_TAPE: outside_tape,
+}
+"""Those that a wider tape mends, in the order in which they are tried."""
+PATH_RULES: dict[Cause, Rule] = {
+    Cause.NUMPY: numpy,
+    Cause.STOP_GRADIENT: stop_gradient,
+    Cause.STATE: state,
+    Cause.NO_GRADIENT: no_gradient,
+    Cause.DTYPE: dtype,
+    Cause.CUSTOM_GRADIENT: custom_gradient,
+    Cause.NOT_DIFFERENTIABLE: not_differentiable,
+}
+"""Those that no tape can mend; the last one always applies."""
+
+
+def first(wrong: WrongGradient) -> Diagnosis | None:
+    """The diagnosis of the first rule that applies; None where none does."""
+    if not wrong.breaks:
+        return wrong_formula(wrong)
+    for cause, rule in (TAPE_RULES if wrong.wider_tape_helps else PATH_RULES).items():
+        words = rule(wrong)
+        if words is not None:
+            evidence, remedy, where = words
+            return Diagnosis(cause, evidence, remedy, where or place(wrong.first), wrong.lost.size)
+    return None

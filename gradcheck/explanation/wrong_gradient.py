@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradcheck.explanation.paths import DependencyPath, PathBreak
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, RecordedOperation, SourceOrigin, TapeChange
 from gradcheck.explanation.user_code import place_of
-from gradcheck.result import Cause, Diagnosis, Place
+from gradcheck.result import Place
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,6 @@ class WrongGradient:
         """When and where the call's tape was "opened", "closed" or "reset"."""
         changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
         return [event for event in changes if event.tape == self.call.tape]
-
-    def diagnosis(self, cause: Cause, evidence: str, remedy: str, where: Place | None = None) -> Diagnosis:
-        """The diagnosis at a place (that of the first break, unless another one is given)."""
-        return Diagnosis(cause, evidence, remedy, where or place(self.first), self.lost.size)
 
 
 def place(operation: RecordedOperation) -> Place | None:

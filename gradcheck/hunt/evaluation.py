@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import FIELD, Form, OpSpec, attribute_names
 
 Array = np.ndarray[Any, Any]
@@ -32,26 +32,24 @@ def compiled(form: Form, arity: int) -> Callable[..., Any]:
     return function
 
 
-def single(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:
-    """The operation itself (or its reference) on one point."""
-    return compiled(spec.reference if reference and spec.reference else spec.source, spec.arity)
+def single(spec: OpSpec) -> Callable[..., Any]:
+    """The operation itself on one point."""
+    return compiled(spec.source, spec.arity)
 
 
 def over_points(spec: OpSpec, *, reference: bool = False) -> Callable[..., Any]:
-    """The operation on arguments with a leading dimension of points."""
+    """The operation, or its reference if it has one, on arguments with a leading dimension of points."""
     if reference and spec.reference:
         return compiled(spec.reference, spec.arity)
-    if spec.looped:
-        return _loop(compiled(spec.source, spec.arity))
-    return compiled(spec.batched or spec.source, spec.arity)
+    if not spec.looped:
+        return compiled(spec.batched or spec.source, spec.arity)
+    function = compiled(spec.source, spec.arity)
 
-
-def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*arguments: Any, **attributes: Any) -> Any:
+    def looped(*arguments: Any, **attributes: Any) -> Any:
         rows = [tf.unstack(argument) for argument in arguments]
         return tf.stack([function(*row, **attributes) for row in zip(*rows, strict=True)])
 
-    return run
+    return looped
 
 
 @dataclass(frozen=True)
@@ -67,84 +65,72 @@ class RandomPerturbation:
     seed: int
     exempt: frozenset[int] = frozenset()
 
-    def of(self, position: int, value: Any, unit: float) -> Any:
+    def value(self, position: int, value: Any, unit: float) -> Any:
         """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
         return value if position in self.exempt else perturbed(value, self._generator(position), max(UNIT, unit))
 
-    def argument(self, position: int, parent: int, value: Any) -> Any:
-        """A value as the argument of a node: the same, but the cotangent that comes back is perturbed."""
+    def arguments(self, position: int, parents: Sequence[int], values: Sequence[Any]) -> list[Any]:
+        """The arguments of a node: values as they are, but the cotangents that come back are perturbed."""
 
-        def passed(tensor: Any) -> Any:
-            return tf.identity(tensor), lambda cotangent: perturbed(cotangent, self._generator(position, 1 + parent))
+        def passed(parent: int) -> Any:
+            def identity(value: Any) -> Any:
+                return tf.identity(value), lambda back: perturbed(back, self._generator(position, 1 + parent))
 
-        return tf.custom_gradient(passed)(value)
+            return tf.custom_gradient(identity)(values[parent])
+
+        # A value that a node takes twice stays one tensor, which its gradient may ask for.
+        taken = {parent: passed(parent) for parent in parents}
+        return [taken[parent] for parent in parents]
 
     def _generator(self, *place: int) -> np.random.Generator:
         return np.random.default_rng((self.seed, *place))
 
 
 def forward(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = False, perturbation: RandomPerturbation | None = None
-) -> list[Any]:
-    """The tensors at all positions of the graph, the inputs first; `reference` takes the catalogue's references.
-
-    The inputs are tensors of the shapes and dtypes that the graph's literals have. What an operation raises is raised.
-    """
-    return _evaluated(graph, inputs, single, reference, perturbation)
-
-
-def forward_points(
-    graph: Graph, inputs: Sequence[Any], *, reference: bool = True, perturbation: RandomPerturbation | None = None
-) -> list[Any]:
-    """The same for inputs that carry a leading dimension of points; row 0 is the unperturbed point."""
-    return _evaluated(graph, inputs, over_points, reference, perturbation)
-
-
-def values_of(graph: Graph) -> list[Array]:
-    """The values at all positions of the graph, at its literal inputs."""
-    return [value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs])]
-
-
-def _evaluated(
     graph: Graph,
     inputs: Sequence[Any],
-    callable_of: Callable[..., Callable[..., Any]],
-    reference: bool,
-    perturbation: RandomPerturbation | None,
+    *,
+    points: bool = False,
+    reference: bool = True,
+    perturbation: RandomPerturbation | None = None,
 ) -> list[Any]:
+    """The tensors at all positions of the graph, the inputs first.
+
+    The inputs are tensors of the shapes and dtypes that the graph's literals have. With `points` they carry a leading
+    dimension of points, of which row 0 is the unperturbed one, and the catalogue's references are taken (unless not
+    `reference`) where there are any. What an operation raises is raised.
+    """
     values = list(inputs)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
-        arguments = _arguments(values, position, node, perturbation)
-        if callable_of is over_points and spec.broadcasts:
+        arguments = [values[parent] for parent in node.parents]
+        if perturbation is not None:
+            arguments = perturbation.arguments(position, node.parents, values)
+        if points and spec.broadcasts:
             arguments = _aligned(arguments)
-        value = callable_of(spec, reference=reference)(*arguments, **node.attributes)
-        values.append(value if perturbation is None else perturbation.of(position, value, _unit(spec, reference)))
+        operation = over_points(spec, reference=reference) if points else single(spec)
+        value = operation(*arguments, **node.attributes)
+        if perturbation is not None:
+            in_float64 = points and reference and spec.reference is not None
+            value = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol)
+        values.append(value)
     return values
 
 
-def _arguments(values: list[Any], position: int, node: Node, perturbation: RandomPerturbation | None) -> list[Any]:
-    arguments = [values[parent] for parent in node.parents]
-    if perturbation is None:
-        return arguments
-    # A value that a node takes twice stays one tensor, which its gradient may ask for.
-    passed = {parent: perturbation.argument(position, parent, values[parent]) for parent in node.parents}
-    return [passed[parent] for parent in node.parents]
-
-
-def _unit(spec: OpSpec, reference: bool) -> float:
-    """The relative rounding of the kernel that runs; references run in float64."""
-    return 0.0 if reference and spec.reference else spec.rtol
-
-
 def _aligned(arguments: list[Any]) -> list[Any]:
+    """Arguments of points, with dimensions of one behind the leading one where others have a higher rank."""
     rank = max(len(argument.shape) for argument in arguments)
     return [
-        argument
-        if len(argument.shape) == rank
-        else tf.reshape(argument, [argument.shape[0], *[1] * (rank - len(argument.shape)), *argument.shape[1:]])
+        tf.reshape(argument, [argument.shape[0], *[1] * (rank - len(argument.shape)), *argument.shape[1:]])
+        if len(argument.shape) < rank
+        else argument
         for argument in arguments
     ]
+
+
+def values_of(graph: Graph) -> tuple[Array, ...]:
+    """The values at all positions of the graph, at its literal inputs."""
+    return tuple(value.numpy() for value in forward(graph, [tf.constant(literal.array()) for literal in graph.inputs]))
 
 
 class TapedEvaluation:

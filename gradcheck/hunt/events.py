@@ -6,16 +6,13 @@ imports no TensorFlow.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from hypothesis import settings
@@ -28,20 +25,19 @@ from gradcheck.defects.records import check_mode
 from gradcheck.documents import MAX_TEXT, MAX_WORDS, Count, Description, Document, DocumentError, Order
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Outcome, check_outcome
+from gradcheck.hunt.finding import file_name
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_document, to_document
 from gradcheck.hunt.report import environment
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.running.configuration import RunConfiguration
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 from gradcheck.result import Word
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FORMAT = "gradcheck events"
 GROUP = re.compile(r"\([a-z (),.]{1,60}\)")
-SHARD = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Amount = Annotated[float, Meta(ge=0)]
 
@@ -160,8 +156,7 @@ class Stopped(RunEvent, frozen=True):
         """A name for files that depends on the kind, the order, the mode and the graph's operations only."""
         operations = " ".join(sorted({node.op for node in self.document.nodes}))
         taken = "" if self.taken == PLAIN else f" {self.taken}"
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{self.kind} order{self.order}{taken} {operations}".lower())
-        return f"{words[:80].strip('-')}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
+        return file_name(f"{self.kind} order{self.order}{taken} {operations}")
 
 
 class Crash(Stopped, frozen=True, tag="crash"):
@@ -194,7 +189,6 @@ class Finished(RunEvent, frozen=True, tag="finished"):
 
 
 Event = Started | OperationDone | FindingMade | Crash | Hang | KnownReplayed | Finished
-KINDS: dict[str, type[RunEvent]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
 def to_line(event: Event) -> str:
@@ -228,9 +222,10 @@ def _check_operation(name: str, place: str = "operation") -> None:
 
 
 def _check_shard(shard: str) -> None:
-    match = SHARD.fullmatch(shard)
-    if match is None or int(match[1]) > int(match[2]):
-        raise DocumentError("$.shard", shard, '"K/N" with K from 1 to N')
+    try:
+        Shard.parse(shard)
+    except ValueError:
+        raise DocumentError("$.shard", shard, '"K/N" with K from 1 to N') from None
 
 
 SYNCED = (Started, FindingMade, Crash, Hang, Finished)
@@ -249,7 +244,11 @@ class EventFile:
         if not WORKER.fullmatch(worker) or worker.startswith("."):
             raise ValueError(f"worker was {worker!r}; it names a file: letters, digits, _, - and . after the first")
         Path(folder).mkdir(parents=True, exist_ok=True)
-        self.path, self._descriptor = _create(Path(folder), worker)
+        for number in count(1):
+            self.path = Path(folder, f"{worker}{'' if number == 1 else f'-{number}'}.jsonl")
+            with suppress(FileExistsError):
+                self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+                break
         self.write(started)
 
     def write(self, event: Event) -> None:
@@ -275,43 +274,38 @@ class EventFile:
     def __enter__(self) -> EventFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _create(folder: Path, worker: str) -> tuple[Path, int]:
-    for number in count(1):
-        path = folder / f"{worker}{'' if number == 1 else f'-{number}'}.jsonl"
-        try:
-            return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        except FileExistsError:
-            continue
-    raise AssertionError("there is always another number")
-
-
 class Journal:
-    """Opens its file with the first event; `problem` says why it could write no more."""
+    """The events of a process of a run; its file is opened with the first one.
 
-    def __init__(self, folder: Path, name: str, started: Callable[[], Started]) -> None:
+    `problem` says why no more could be written.
+    """
+
+    def __init__(self, configuration: RunConfiguration, worker: str) -> None:
         self.problem: str | None = None
-        self.opened = False
-        self._folder, self._name, self._started = folder, name, started
+        self._configuration, self._worker = configuration, worker
         self._file: EventFile | None = None
+
+    @property
+    def opened(self) -> bool:
+        """Whether there is a file to which more can be written."""
+        return self._file is not None
 
     def write(self, event: Event) -> None:
         """Adds an event, or keeps silent once writing has failed."""
         if self.problem is not None:
             return
+        given = self._configuration
         try:
             if self._file is None:
-                self._file = EventFile(self._folder, self._name, self._started())
-                self.opened = True
+                self._file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
             self._file.write(event)
         except (OSError, ValueError) as error:
             self.close()
-            self.problem = f"the events could not be written to {self._folder} ({error}); what follows is missing there"
+            self.problem = f"the events could not be written to {given.events} ({error}); what follows is missing there"
 
     def close(self) -> None:
         """Ends the file."""
@@ -319,28 +313,19 @@ class Journal:
             self._file.close()
             self._file = None
 
-
-def journal(configuration: RunConfiguration, worker: str) -> Journal:
-    """The journal of a process of a run."""
-
-    def started() -> Started:
-        return _of_another(configuration) or Started(
-            environment.current(configuration.seed),
+    def _started(self) -> Started:
+        """The first line; that of another process of the run, where there is one: it spares importing TensorFlow."""
+        given = self._configuration
+        for path in sorted(given.events.glob(given.pattern)):
+            with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+                first = from_line(file.readline().rstrip("\n"))
+                if isinstance(first, Started):
+                    return first
+        return Started(
+            environment.current(given.seed),
             profile=settings.get_current_profile_name(),
-            seed=configuration.seed,
-            shard=str(configuration.shard),
-            operations=configuration.operations or (),
-            budget_minutes=configuration.minutes,
+            seed=given.seed,
+            shard=str(given.shard),
+            operations=given.operations or (),
+            budget_minutes=given.minutes,
         )
-
-    return Journal(configuration.events, f"{configuration.name}-{worker}", started)
-
-
-def _of_another(configuration: RunConfiguration) -> Started | None:
-    """The first line of another process of the run: a controller need not import TensorFlow to write the same."""
-    for path in sorted(configuration.events.glob(configuration.pattern)):
-        with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
-            first = from_line(file.readline().rstrip("\n"))
-            if isinstance(first, Started):
-                return first
-    return None

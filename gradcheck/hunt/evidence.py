@@ -1,4 +1,4 @@
-"""What a report shows of a mismatch beside the verdict: elements as the trial compared them, blame, step-size curve.
+"""From a trial to a finding: the culprit, the elements as the trial compared them, nodes, the step-size curve.
 
 Nothing here decides anew. Whatever cannot be computed is left out, and never costs the finding.
 """
@@ -6,27 +6,65 @@ Nothing here decides anew. Whatever cannot be computed is left out, and never co
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.autodiff.mode import Mode
-from gradcheck.hunt import trial
+from gradcheck.defects.region import describe
+from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.blame import alone, squared
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
-from gradcheck.hunt.graph import Graph, coordinates_of
+from gradcheck.hunt.graph import Graph, coordinates_of, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
 from gradcheck.numerics.sampling import FIRST, largest_steps
 from gradcheck.result import Kind, Verdict
 
 Array = np.ndarray[Any, Any]
+NodeTrials = Callable[[Graph, tuple[int, ...]], Trial]
 MOST = 256
 """A report has room for so many elements, the first ones that were compared."""
+
+
+def node_trials(mode: Mode) -> NodeTrials:
+    """Trials of nodes by themselves, each made once: for blame, and for the report that is written afterwards."""
+    return cache(partial(trial.run, mode=mode))
+
+
+def finding_of(checked: Trial, order: int, node_trial: NodeTrials | None = None) -> GraphFinding:
+    """What a mismatch is: the culprit, what is special about its arguments, the cotangent, the elements compared."""
+    problem, graph, values = checked.problem, checked.problem.graph, checked.problem.intermediates
+    position = trial.culprit(graph, order, node_trial or node_trials(problem.mode))
+    position = graph.size - 1 if position is None else position
+    node = graph.nodes[position - len(graph.inputs)]
+    findings = checked.result.orders[order].findings
+    cotangent, element = np.asarray(problem.cotangent), findings[0].output
+    if problem.nonsmooth_nodes.kinks and element is not None:
+        # At a kink, the outputs are compared one by one.
+        cotangent = np.eye(cotangent.size)[element]
+    direction = split_coordinates(problem.direction, graph.inputs) if order == 2 else []
+    return GraphFinding(
+        graph,
+        order,
+        findings,
+        node.op,
+        position,
+        describe([values[parent] for parent in node.parents]),
+        literal(from_coordinates(cotangent, problem.output.shape, problem.output.dtype)),
+        tuple(map(literal, direction)),
+        problem.mode,
+        current(monitor.current().seed),
+        values=tuple(map(literal, values)),
+        elements=elements(checked, order),
+    )
 
 
 def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
@@ -34,10 +72,10 @@ def elements(checked: Trial, order: int) -> tuple[ElementCheck, ...]:
 
     At a kink, where every output is compared by itself, these are the comparisons of the worst finding's output.
     """
-    check = checked.orders[order]
-    output = check.result.findings[0].output if check.result.findings else None
+    findings = checked.result.orders[order].findings
+    output = findings[0].output if findings else None
     compared: dict[int, ElementCheck] = {}
-    for table in check.tables:
+    for table in checked.tables[order]:
         row = table.rows.index(output) if output in table.rows else 0
         numbers = (table.autodiff, table.difference, table.bound, table.allowed)
         for line, coordinate in enumerate(table.columns):
@@ -53,42 +91,33 @@ def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
     return max(found, key=lambda each: (list(Verdict).index(each.verdict), each.excess), default=None)
 
 
-class NodeTrials:
-    """The checks of nodes by themselves, each made once: for blame, and for the report that is written afterwards."""
-
-    def __init__(self, mode: Mode) -> None:
-        self._mode = mode
-        self._trials: dict[Graph, Trial] = {}
-
-    def check(self, graph: Graph, orders: tuple[int, ...]) -> Trial:
-        """The check of a graph of one node, or of a node with its square behind it."""
-        if graph not in self._trials:
-            self._trials[graph] = trial.run(graph, orders, mode=self._mode)
-        return self._trials[graph]
-
-    def node_checks(self, graph: Graph, order: int) -> tuple[NodeCheck, ...]:
-        """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
-        values, checks = values_of(graph), []
-        for position, _ in graph.positions():
-            node = alone(graph, position, values)
-            checked = self.check(node, (order,))
-            if order == 2 and checked.result.verdict == Verdict.AGREE:
-                behind = self.check(squared(node), (order,))
-                checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
-            checks.append(_node_check(position, checked, order))
-        return tuple(checks)
-
-
-def completed(found: GraphFinding, trials: NodeTrials | None = None) -> GraphFinding:
-    """The finding with every node's own derivative, and with the step-size curve of its worst element.
-
-    `trials` are those that blame has made already.
-    """
+def completed(found: GraphFinding, node_trial: NodeTrials | None = None) -> GraphFinding:
+    """The finding with every node's own derivative, and with the step-size curve of its worst element."""
     with contextlib.suppress(Exception):
-        found = replace(found, nodes=(trials or NodeTrials(found.taken)).node_checks(found.graph, found.order))
+        found = replace(found, nodes=node_checks(found.graph, found.order, node_trial or node_trials(found.taken)))
     with contextlib.suppress(Exception):
         found = replace(found, curve=curve(found))
     return found
+
+
+def node_checks(graph: Graph, order: int, node_trial: NodeTrials) -> tuple[NodeCheck, ...]:
+    """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
+    values, checks = values_of(graph), []
+    for position, _ in graph.positions():
+        node = alone(graph, position, values)
+        checked = node_trial(node, (order,))
+        if order == 2 and checked.result.verdict == Verdict.AGREE:
+            behind = node_trial(squared(node), (order,))
+            checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
+        result, element = checked.result.orders[order], worst(elements(checked, order))
+        reasons = ", ".join(result.reasons)
+        if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
+            reasons = result.findings[0].reason
+        check = NodeCheck(position, result.verdict, detail=reasons)
+        if element is not None:
+            check = replace(check, autodiff=element.autodiff, difference=element.difference, bound=element.bound)
+        checks.append(check)
+    return tuple(checks)
 
 
 def curve(found: GraphFinding) -> StepCurve | None:
@@ -96,23 +125,11 @@ def curve(found: GraphFinding) -> StepCurve | None:
     element = worst(found.elements)
     if element is None:
         return None
-    output = found.values[-1]
-    weights = to_coordinates(found.cotangent.array())
-    problem = GraphProblem(found.graph, output.shape, output.dtype, smooth=True, cotangent=weights, mode=found.taken)
+    values = tuple(value.array() for value in found.values)
+    problem = GraphProblem(found.graph, values, to_coordinates(found.cotangent.array()), mode=found.taken)
     point, place = problem.point, element.coordinate
     along = np.eye(point.size)[place] if found.order == 1 else coordinates_of(found.direction)
     largest = float(largest_steps(point, along[None, :], FIRST)[0])
     if found.order == 1:
         return step_curve(lambda at: problem.values(at)[:, 0], point, along, largest, place)
     return step_curve(lambda at: problem.gradients_at(np.ones(1), at)[:, place], point, along, largest, place)
-
-
-def _node_check(position: int, checked: Trial, order: int) -> NodeCheck:
-    result, element = checked.result.orders[order], worst(elements(checked, order))
-    reasons = ", ".join(result.reasons)
-    if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):
-        reasons = result.findings[0].reason
-    verdict = f"{result.verdict}: {reasons}" if reasons else str(result.verdict)
-    if element is None:
-        return NodeCheck(position, verdict)
-    return NodeCheck(position, verdict, element.autodiff, element.difference, element.bound)

@@ -6,41 +6,34 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
-from typing import Any
 from unittest import SkipTest
 
-import numpy as np
 from hypothesis import event, target
 from hypothesis.errors import UnsatisfiedAssumption
 
-from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.comparison.failure import FAILURES, GradientMismatch
 from gradcheck.defects.records import Defect
-from gradcheck.defects.region import describe
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import CANNOT_RUN, COMPOSED, INVALID, KINK, Coverage
-from gradcheck.hunt.evidence import NodeTrials, completed, elements
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Input, split_coordinates
+from gradcheck.hunt.evidence import NodeTrials, completed, finding_of, node_trials
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match
-from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.trial import Trial
 from gradcheck.result import Kind, Reason, Verdict
-
-Array = np.ndarray[Any, Any]
 
 
 class Found(GradientMismatch):
     """A mismatch in a drawn graph; its report is written from `finding`, which is completed when it is asked for."""
 
     found: GraphFinding
-    trials: NodeTrials
+    node_trial: NodeTrials
 
     @cached_property
     def finding(self) -> GraphFinding:
         """The finding with all that its report shows."""
-        return completed(self.found, self.trials)
+        return completed(self.found, self.node_trial)
 
 
 @contextmanager
@@ -84,35 +77,34 @@ def examine(
     checked = trial.run(graph, (order,), mode=mode)
     if 0 < checked.error_ratio < math.inf:
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
-    verdict = outcome(checked)
+    verdict = outcome(checked, order)
     coverage.count(operation, order, verdict=verdict)
     if verdict == CANNOT_RUN and checked.result.orders[order].notes:
         coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
     now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:
-        trials = NodeTrials(checked.mode)
-        found = finding_of(checked, order, trials)
+        node_trial = node_trials(checked.problem.mode)
+        found = finding_of(checked, order, node_trial)
         if match(found, defects=defects) is None:
-            failure = failure_class(found.findings[0].kind, found.culprit, order, checked.mode)(
-                _text(checked), checked.result
-            )
-            failure.found, failure.trials = found, trials
+            made = failure_class(found.findings[0].kind, found.culprit, order, found.taken)
+            failure = made(f"{checked.result}\n{graph}", checked.result)
+            failure.found, failure.node_trial = found, node_trial
             now.fail(graph, failure)
             raise failure from None
     return checked
 
 
-def outcome(checked: Trial) -> str:
+def outcome(checked: Trial, order: int) -> str:
     """The verdict as it is counted: agreement at a kink and conventions at composed kinks stand apart."""
-    reasons = {reason for order in checked.result.orders.values() for reason in order.reasons}
-    if checked.result.verdict == Verdict.INCONCLUSIVE and Reason.COMPOSED_KINK in reasons:
+    result, kinks = checked.result.orders[order], checked.problem.nonsmooth_nodes.kinks
+    if result.verdict == Verdict.INCONCLUSIVE and Reason.COMPOSED_KINK in result.reasons:
         return COMPOSED
-    if Reason.CANNOT_RUN in reasons:
+    if Reason.CANNOT_RUN in result.reasons:
         return CANNOT_RUN
-    if reasons == {Reason.HIGHER_KINK} or (checked.kinks and checked.result.verdict == Verdict.AGREE):
+    if result.reasons == (Reason.HIGHER_KINK,) or (kinks and result.verdict == Verdict.AGREE):
         return KINK
-    return checked.result.verdict
+    return result.verdict
 
 
 @cache
@@ -124,43 +116,3 @@ def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> t
     base = FAILURES[kind]
     suffix = "" if mode == PLAIN else f" ({mode})"
     return type(f"{base.__name__}_{culprit}_order{order}{suffix}", (Found, base), {"__module__": __name__})
-
-
-def finding_of(checked: Trial, order: int, trials: NodeTrials | None = None) -> GraphFinding:
-    """What a report needs to know of a mismatch: the culprit, what is special about its arguments, the cotangent."""
-    graph = checked.graph
-    values = checked.values
-    position = trial.culprit(graph, order, (trials or NodeTrials(checked.mode)).check)
-    position = graph.size - 1 if position is None else position
-    node = graph.nodes[position - len(graph.inputs)]
-    findings = checked.result.orders[order].findings
-    return GraphFinding(
-        graph,
-        order,
-        findings,
-        node.op,
-        position,
-        describe([values[parent] for parent in node.parents]),
-        _cotangent(checked, values[-1], findings[0].output),
-        () if checked.direction is None else _direction(graph, checked.direction),
-        current(monitor.current().seed),
-        values=tuple(literal(value) for value in values),
-        elements=elements(checked, order),
-        path=checked.mode.path,
-        mode=checked.mode.mode,
-    )
-
-
-def _cotangent(checked: Trial, output: Array, element: int | None) -> Input:
-    """The trial's cotangent; at a kink, where the outputs are compared one by one, that of the one that is wrong."""
-    one_by_one = checked.kinks and element is not None
-    row = np.eye(checked.cotangent.size)[element] if one_by_one else checked.cotangent
-    return literal(from_coordinates(row, output.shape, str(output.dtype)))
-
-
-def _direction(graph: Graph, vector: Array) -> tuple[Input, ...]:
-    return tuple(literal(part) for part in split_coordinates(vector, graph.inputs))
-
-
-def _text(checked: Trial) -> str:
-    return f"{checked.result}\n{checked.graph}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Signature
 from gradcheck.documents import Order
 from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Finding, Kind, Verdict
@@ -32,13 +33,17 @@ class Example:
 
 @dataclass(frozen=True)
 class NodeCheck:
-    """A node's own derivative, checked at its actual arguments: the worst element, where there is one."""
+    """A node's own derivative, checked at its actual arguments: the worst element, where there is one.
+
+    `detail` says what was raised, or why the comparison is inconclusive.
+    """
 
     position: int
-    verdict: str
+    verdict: Verdict
     autodiff: float | None = None
     difference: float | None = None
     bound: float | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ class GraphFinding:
     wrong derivative of its own (the whole graph's output where no node alone is wrong). `description` says in a few
     words what is special about its arguments. `cotangent` has the output's shape; `direction` (order 2) one literal an
     input. `values` are those at all positions, `nodes` what blaming found, `elements` the coordinates that the
-    trial compared one by one, `curve` the step-size curve of the worst of them; all of these may be left out.
+    trial compared one by one, `curve` the step-size curve of the worst of them, `confirmation` what the script did in
+    a fresh process; all of these may be left out.
 
     >>> from gradcheck.hunt.graph import Node
     >>> graph = Graph((Input((1,), (0.0,)),), (Node.of("sin", 0),))
@@ -96,41 +102,44 @@ class GraphFinding:
     description: str
     cotangent: Input
     direction: tuple[Input, ...] = ()
+    taken: Mode = PLAIN
     environment: Environment | None = None
     values: tuple[Input, ...] = ()
     nodes: tuple[NodeCheck, ...] = ()
     elements: tuple[ElementCheck, ...] = ()
     curve: StepCurve | None = None
-    path: str = "reverse"
-    mode: str = "eager"
+    confirmation: Confirmation | None = None
 
     def __post_init__(self) -> None:
         if not self.findings:
             raise ValueError("a finding without a wrong element was given; it needs at least one")
 
     @property
+    def kind(self) -> Kind:
+        """What is wrong, the most severe kind."""
+        return self.findings[0].kind
+
+    @property
+    def worst(self) -> Finding:
+        """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
+        return max((one for one in self.findings if one.kind is self.kind), key=lambda one: excess(one) or 0.0)
+
+    @property
     def signature(self) -> Signature:
         """The operation, the order, how the derivative was taken and what is wrong with it; no value of the example."""
-        return Signature(self.culprit, self.order, self.findings[0].kind, self.path, self.mode)
+        return Signature(self.culprit, self.order, self.kind, self.taken.path, self.taken.mode)
 
     @property
     def name(self) -> str:
         """A name for files that depends on the signature only: the same finding has the same name every night."""
-        same = self.signature
-        taken = "" if same.taken == PLAIN else f"{same.taken} "
-        words = re.sub(r"[^a-z0-9_]+", "-", f"{taken}{same.operation} order{same.order} {same.kind}".lower())
-        full = "|".join((same.operation, str(same.order), same.path, same.mode, same.kind))
-        return f"{words[:80].strip('-')}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
+        taken = "" if self.taken == PLAIN else f"{self.taken} "
+        full = "|".join((self.culprit, str(self.order), self.taken.path, self.taken.mode, self.kind))
+        return file_name(f"{taken}{self.culprit} order{self.order} {self.kind}", full)
 
     @property
     def where(self) -> str:
         """What is special about the culprit's arguments, in parentheses; nothing if nothing is."""
         return "" if self.description == "none" else f" ({self.description})"
-
-    @property
-    def taken(self) -> Mode:
-        """How the derivative was taken."""
-        return Mode(self.path, self.mode)
 
     @property
     def example(self) -> Example:
@@ -145,19 +154,27 @@ class GraphFinding:
             self.order,
             self.cotangent,
             self.direction or None,
-            title=f"{self.culprit}: {self.findings[0].kind} at order {self.order}{self.where}.",
-            one_sided=self.findings[0].kind is Kind.SUBDIFFERENTIAL,
+            title=f"{self.culprit}: {self.kind} at order {self.order}{self.where}.",
+            one_sided=self.kind is Kind.SUBDIFFERENTIAL,
             mode=self.taken,
         )
 
 
-def literal(value: Any) -> Input:
-    """A literal tensor from an array (or a tensor's `numpy()`), as float64, float32 or complex128.
+def excess(finding: Finding) -> float | None:
+    """The error over what is allowed; None where one of them is missing or not finite."""
+    if finding.autodiff is None or finding.difference is None or not finding.allowed:
+        return None
+    ratio = abs(finding.autodiff - finding.difference) / finding.allowed
+    return None if math.isnan(ratio) else ratio
 
-    >>> literal(np.array([1, 2]))
-    Input(shape=(2,), values=(1.0, 2.0), dtype='float64')
-    """
-    array = np.asarray(value)
-    if array.dtype not in (np.float32, np.float64, np.complex128):
-        array = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-    return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))
+
+def summary_line(found: GraphFinding, files: Iterable[Path | str]) -> dict[str, Any]:
+    """A finding as tables name it, with the files that say more: plain data, which a worker can send."""
+    line = {"operation": found.culprit, "order": found.order, "kind": found.kind.value}
+    return {**line, "files": [str(path) for path in files], "name": found.name}
+
+
+def file_name(words: str, identity: str = "") -> str:
+    """Plain words for the name of a file, ending in six digits that depend on all of the `identity` (or the words)."""
+    plain = re.sub(r"[^a-z0-9_]+", "-", words.lower())
+    return f"{plain[:80].strip('-')}-{hashlib.sha256((identity or plain).encode()).hexdigest()[:6]}"

@@ -116,6 +116,18 @@ class Graph:
         )
 
 
+def literal(value: Any) -> Input:
+    """A literal tensor from an array (or a tensor's `numpy()`), as float64, float32 or complex128.
+
+    >>> literal(np.array([1, 2]))
+    Input(shape=(2,), values=(1.0, 2.0), dtype='float64')
+    """
+    array = np.asarray(value)
+    if array.dtype not in (np.float32, np.float64, np.complex128):
+        array = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+    return Input(array.shape, tuple(array.ravel().tolist()), str(array.dtype))
+
+
 def coordinates_of(literals: Sequence[Input]) -> Array:
     """The real coordinates of literals, one after the other, shape (n,)."""
     return np.concatenate([np.empty(0), *(to_coordinates(literal.array()) for literal in literals)])

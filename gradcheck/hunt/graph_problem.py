@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,12 +14,13 @@ from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, t
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix, watched
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, forward_points
-from gradcheck.hunt.graph import Graph, split_coordinates
+from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, values_of
+from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.opspec import Distances
+from gradcheck.numerics.probing import magnitudes, probe_directions
 
 Array = np.ndarray[Any, Any]
 
@@ -42,16 +43,6 @@ class NonsmoothNodes:
         return (*self.kinks, *self.singular, *self.curvature_jumps)
 
     @property
-    def smooth(self) -> bool:
-        """Whether there are none."""
-        return not self.positions
-
-    @property
-    def twice_differentiable(self) -> bool:
-        """Whether every node has a second derivative."""
-        return not self.kinks and not self.curvature_jumps
-
-    @property
     def composed(self) -> bool:
         """Whether the derivative is a convention, at a composed kink: two kinks or more, or a singular point."""
         return len(self.kinks) > 1 or bool(self.singular)
@@ -59,20 +50,16 @@ class NonsmoothNodes:
 
 def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
     """The nodes that are not smooth, given the values at all positions."""
-    kinks, singular, curvature_jumps, elements = [], [], [], 0
+    kinks: dict[int, int] = {}
+    singular: dict[int, int] = {}
+    curvature_jumps: dict[int, int] = {}
     for position, node in graph.positions():
-        spec = CATALOGUE[node.op]
-        if spec.kinks is None and spec.singular is None and spec.curvature_jumps is None:
-            continue
-        arguments = [values[parent] for parent in node.parents]
-        if count := count_on(spec.kinks, arguments, node.attributes):
-            kinks.append(position)
-            elements += count
-        if count_on(spec.singular, arguments, node.attributes):
-            singular.append(position)
-        if count_on(spec.curvature_jumps, arguments, node.attributes):
-            curvature_jumps.append(position)
-    return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), elements)
+        spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
+        declared = (spec.kinks, kinks), (spec.singular, singular), (spec.curvature_jumps, curvature_jumps)
+        for distances, found in declared:
+            if count := count_on(distances, arguments, node.attributes):
+                found[position] = count
+    return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), sum(kinks.values()))
 
 
 def count_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> int:
@@ -90,47 +77,87 @@ FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 @dataclass(frozen=True)
 class GraphProblem(Problem):
-    """The graph's output coordinates, or, with a `cotangent` (m,), the one number <cotangent, y>.
+    """The output coordinates of a graph at its literal inputs, or, with a `cotangent` (m,), the number <cotangent, y>.
 
-    `shape` and `dtype` are those of the graph's output, `largest` is the largest magnitude at any position, `exempt`
-    are the positions that a kink rests on. A `perturbation` moves inner values. The derivatives under test are taken in
-    `mode`, those at many points by plain tapes. `taped` is an evaluation that is there already.
+    `intermediates` are the values at all positions, `taped` the evaluation that they come from. The derivatives under
+    test are taken in `mode`, those at many points by plain tapes; `given_direction` (n,) replaces the random direction
+    of second derivatives. A `perturbation` moves inner values.
     """
 
     graph: Graph
-    shape: tuple[int, ...]
-    dtype: str
-    smooth: bool
+    intermediates: tuple[Array, ...]
     cotangent: Array | None = None
-    largest: float = 0.0
-    exempt: frozenset[int] = frozenset()
-    perturbation: RandomPerturbation | None = None
+    given_direction: Array | None = None
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
+    perturbation: RandomPerturbation | None = None
+
+    @staticmethod
+    def evaluated(
+        graph: Graph, cotangent: Array | None = None, direction: Array | None = None, mode: Mode = PLAIN
+    ) -> GraphProblem:
+        """The problem of a graph under a cotangent, or under a fixed random one. Raises what an operation raises."""
+        taped = TapedEvaluation(graph) if mode == PLAIN else None
+        values = values_of(graph) if taped is None else taped.values
+        if cotangent is None:
+            count = coordinate_count(values[-1].shape, values[-1].dtype)
+            cotangent = probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+        return GraphProblem(graph, values, cotangent, direction, mode, taped)
 
     def perturbed(self, draw: int) -> GraphProblem:
         """The same function, its inner values perturbed at random."""
-        return replace(self, perturbation=RandomPerturbation(draw, self.exempt), taped=None)
+        # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.
+        exempt = frozenset().union(*map(self.graph.ancestors, self.nonsmooth_nodes.positions))
+        return replace(self, perturbation=RandomPerturbation(draw, exempt), taped=None)
+
+    @property
+    def output(self) -> Array:
+        """The value of the graph."""
+        return self.intermediates[-1]
+
+    @cached_property
+    def nonsmooth_nodes(self) -> NonsmoothNodes:
+        """The nodes that are not smooth at the inputs."""
+        return nonsmooth_nodes(self.graph, self.intermediates)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether all nodes are smooth."""
+        return not self.nonsmooth_nodes.positions
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The graph's inputs."""
-        return tuple(Source(f"input {number}", literal.array()) for number, literal in enumerate(self.graph.inputs))
+        literals = enumerate(self.graph.inputs)
+        return tuple(Source(f"input {number}", literal.array()) for number, literal in literals)
 
     @cached_property
     def point(self) -> Array:
         """The coordinates of all inputs, shape (n,)."""
-        return np.concatenate([to_coordinates(source.value) for source in self.sources])
+        return coordinates_of(self.graph.inputs)
 
     @cached_property
+    def direction(self) -> Array:
+        """The direction (n,) of second derivatives, each component of its coordinate's magnitude if it is random."""
+        if self.given_direction is not None:
+            return self.given_direction
+        drawn: Array = probe_directions(np.random.default_rng(self.point.size), 1, magnitudes(self.point))[0]
+        return drawn
+
+    @property
     def outputs(self) -> int:
         """The number of output coordinates: 1 under a cotangent."""
-        return 1 if self.cotangent is not None else coordinate_count(self.shape, self.dtype)
+        return 1 if self.cotangent is not None else coordinate_count(self.output.shape, self.output.dtype)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no derivative, for want of elements."""
+        return not self.output.size or not self.point.size
 
     @cached_property
-    def precision(self) -> float:
-        """The unit roundoff of the derivatives: that of the coarsest kernel."""
-        return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
+    def largest(self) -> float:
+        """The largest magnitude at any position."""
+        return max(float(np.max(np.abs(value), initial=0.0)) for value in self.intermediates)
 
     @property
     def terms(self) -> float:
@@ -138,103 +165,97 @@ class GraphProblem(Problem):
         return self.largest * (1.0 if self.cotangent is None else float(np.max(np.abs(self.cotangent), initial=0.0)))
 
     @cached_property
-    def roundoff(self) -> float:
-        """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
-        coarse = [CATALOGUE[node.op] for node in self.graph.nodes]
-        return max([ROUNDOFF, *(spec.rtol for spec in coarse if spec.reference is None)])
+    def precision(self) -> float:
+        """The unit roundoff of the derivatives: that of the coarsest kernel."""
+        return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
 
     @cached_property
-    def anchored(self) -> bool:
-        """Whether a reference may look at row 0 of a batch, which has to be the unperturbed point."""
-        return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
+    def roundoff(self) -> float:
+        """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
+        specs = [CATALOGUE[node.op] for node in self.graph.nodes]
+        return max([ROUNDOFF, *(spec.rtol for spec in specs if spec.reference is None)])
+
+    def _with_anchor(self, points: Array) -> Array:
+        """The points (p, n), behind the unperturbed one where a reference may look at row 0 of a batch for it."""
+        anchored = any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
+        return np.concatenate([self.point[None, :], points]) if anchored else points
 
     def values(self, points: Array) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
 
         NaN at points where the function raises, as the solution of a singular system does.
         """
-        if self.anchored:
-            points = np.concatenate([self.point[None, :], points])
         try:
-            flat = self._batch(points)
+            flat = self._batch(self._with_anchor(points))
         except tf.errors.OpError:
             flat = np.stack([self._alone(point) for point in points])
         if self.cotangent is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 flat = flat @ self.cotangent[:, None]
-        return flat[1:] if self.anchored else flat
+        return flat[len(flat) - len(points) :]
 
     def _batch(self, points: Array) -> Array:
-        batch = forward_points(self.graph, self._split(points), perturbation=self.perturbation)[-1].numpy()
-        return to_coordinates(batch).reshape(len(points), -1)
+        batch = forward(self.graph, self.tensors(points), points=True, perturbation=self.perturbation)[-1]
+        return to_coordinates(batch.numpy()).reshape(len(points), -1)
 
     def _alone(self, point: Array) -> Array:
+        rows = self._with_anchor(point[None, :])
         try:
-            if self.anchored:
-                row: Array = self._batch(np.stack([self.point, point]))[1]
+            if len(rows) > 1:
+                row: Array = self._batch(rows)[1]
                 return row
-            return to_coordinates(self._forward(self._split(point))[0].numpy())
+            return to_coordinates(self.forward(self.tensors(point))[0].numpy())
         except tf.errors.OpError:
-            return np.full(coordinate_count(self.shape, self.dtype), np.nan)
+            return np.full(coordinate_count(self.output.shape, self.output.dtype), np.nan)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
-
-        def take() -> tuple[Gradients, ...]:
-            return (gradient_matrix(self._pulled_back(cotangents, point), self.sources),)
-
-        return self._taken(take, point, (len(cotangents),))[0]
-
-    def _taken(
-        self, take: Callable[[], tuple[Gradients, ...]], point: Array | None, counts: Sequence[int]
-    ) -> tuple[Gradients, ...]:
-        """What `take` gives, so many rows each; undefined where it throws away from the graph's own point."""
         try:
-            return take()
+            return gradient_matrix(self._pulled_back(cotangents, point), self.sources)
         except FAILURES:
-            # What throws at the graph's own point is a finding; beside it, the function is not defined there.
-            if point is None and self.perturbation is None:
+            if self._on_trial(point):
                 raise
-            return tuple(Gradients.undefined(count, self.point.size) for count in counts)
+            return Gradients.undefined(len(cotangents), self.point.size)
+
+    def _on_trial(self, point: Array | None) -> bool:
+        """What throws at the graph's own point is a finding; beside it, the function is not defined there."""
+        return point is None and self.perturbation is None
 
     def _pulled_back(self, cotangents: Array, point: Array | None) -> list[list[Any]]:
-        rows = [[self._output(row)] for row in cotangents]
+        rows = [[self._weight(row)] for row in cotangents]
         if self.taped is not None and point is None and len(rows) == 1:
             gradient = self.taped.gradient(*rows[0])
             if gradient is not None:
                 return [gradient]
-        tensors = self._tensors(point)
+        tensors = self.tensors(point)
         try:
-            return pullbacks(self.mode, self._forward, tensors, rows)
+            return pullbacks(self.mode, self.forward, tensors, rows)
         except DerivativeRaisedError:
             if len(rows) == 1:
                 raise
             # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-            return [pullbacks(self.mode, self._forward, tensors, [row])[0] for row in rows]
+            return [pullbacks(self.mode, self.forward, tensors, [row])[0] for row in rows]
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
-        weight = self._output(cotangent)
         # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
-        rows = np.concatenate([self.point[None, :], points]) if self.anchored else points
+        rows, weight = self._with_anchor(points), self._weight(cotangent)
+        inputs = self.tensors(rows)
         try:
-            columns = self._columns_at(weight, rows)
+            tape, values = watched(
+                lambda given: forward(self.graph, given, points=True, perturbation=self.perturbation), inputs
+            )
+            parts = tape.gradient(values[-1], inputs, output_gradients=tf.broadcast_to(weight, values[-1].shape))
         except tf.errors.OpError:
             # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
             return np.stack([self.gradients(cotangent[None, :], point).values[0] for point in points])
-        return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
-
-    def _columns_at(self, weight: Any, points: Array) -> list[Array]:
-        inputs = self._split(points)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for tensor in inputs:
-                tape.watch(tensor)
-            batch = forward_points(self.graph, inputs, perturbation=self.perturbation)[-1]
-        parts = tape.gradient(batch, inputs, output_gradients=tf.broadcast_to(weight, batch.shape))
-        return [
-            np.zeros((len(points), source.count)) if part is None else _rows(part, len(points))
+        columns = [
+            np.zeros((len(rows), source.count))
+            if part is None
+            else to_coordinates(tf.convert_to_tensor(part).numpy()).reshape(len(rows), -1)
             for part, source in zip(parts, self.sources, strict=True)
         ]
+        return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""
@@ -244,29 +265,26 @@ class GraphProblem(Problem):
         self, cotangent: Array, directions: Array, point: Array | None = None
     ) -> tuple[Gradients, Gradients]:
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
-        weights, tensors = [self._output(cotangent)], [self._split(row) for row in directions]
-
-        def take() -> tuple[Gradients, ...]:
-            gradient, products = second_pullbacks(self.mode, self._forward, self._tensors(point), weights, tensors)
+        given = [self._weight(cotangent)], [self.tensors(row) for row in directions]
+        try:
+            gradient, products = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
             return gradient_matrix([gradient], self.sources), gradient_matrix(products, self.sources)
+        except FAILURES:
+            if self._on_trial(point):
+                raise
+            n = self.point.size
+            return Gradients.undefined(1, n), Gradients.undefined(len(directions), n)
 
-        gradient, products = self._taken(take, point, (1, len(directions)))
-        return gradient, products
-
-    def _forward(self, inputs: Sequence[Any]) -> list[Any]:
+    def forward(self, inputs: Sequence[Any]) -> list[Any]:
+        """The output for tensors of the inputs, as the one item of a list."""
         return [forward(self.graph, inputs, perturbation=self.perturbation)[-1]]
 
-    def _output(self, row: Array) -> Any:
+    def _weight(self, row: Array) -> Any:
+        """A cotangent of the problem as one of the graph's output."""
         flat = row if self.cotangent is None else row[0] * self.cotangent
-        return tf.constant(from_coordinates(flat, self.shape, self.dtype))
+        return tf.constant(from_coordinates(flat, self.output.shape, self.output.dtype))
 
-    def _tensors(self, point: Array | None) -> list[Any]:
-        return self._split(self.point if point is None else point)
-
-    def _split(self, flat: Array) -> list[Any]:
-        """The inputs at one point (n,), or with a leading dimension at points (p, n)."""
+    def tensors(self, flat: Array | None) -> list[Any]:
+        """The inputs at one point (n,; None: the graph's own), or with a leading dimension at points (p, n)."""
+        flat = self.point if flat is None else flat
         return [tf.constant(part) for part in split_coordinates(flat, self.graph.inputs)]
-
-
-def _rows(part: Any, count: int) -> Array:
-    return to_coordinates(tf.convert_to_tensor(part).numpy()).reshape(count, -1)

@@ -78,7 +78,7 @@ def drawn(count: int, number: int) -> tuple[list[Graph], float]:
     start = time.process_time()
     drawing.draw_each(graphs(order=2, known=known.excludes), number, EXAMPLES * count, keep)
     elapsed = (time.process_time() - start) / max(attempts, 1)
-    smooth = [graph for graph in found.values() if nonsmooth_nodes(graph, values_of(graph)).smooth]
+    smooth = [graph for graph in found.values() if not nonsmooth_nodes(graph, values_of(graph)).positions]
     places = np.linspace(0, len(smooth) - 1, min(count, len(smooth))).astype(int)
     return [smooth[place] for place in places], elapsed
 

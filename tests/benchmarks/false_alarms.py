@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from drawing import draw_each
@@ -50,7 +50,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
         tally.reused += max(graph.uses()) > 1
         checked = trial.run(graph)
         for order, result in checked.result.orders.items():
-            outcome = hunting.outcome(replace(checked, orders={order: checked.orders[order]}))
+            outcome = hunting.outcome(checked, order)
             tally.outcomes[order, outcome] += 1
             if outcome == Verdict.MISMATCH or (outcome == Verdict.INCONCLUSIVE and len(tally.shown) < show):
                 tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")

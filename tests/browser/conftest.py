@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from gradcheck.defects import known
-from gradcheck.hunt import evidence, examine, trial
+from gradcheck.hunt import evidence, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import Crash, Ending, FindingMade, Finished, KnownReplayed, OperationDone, Started, State
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import current
@@ -60,8 +62,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for defect in known.load(ROOT / "reports" / "known"):
         if defect.name in SHOWN:
             checked = trial.run(example_of(defect).graph, (defect.order,))
+            wrong = evidence.completed(evidence.finding_of(checked, defect.order))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
-            json, *_, page = write(evidence.completed(examine.finding_of(checked, defect.order)), folder, told)
+            json, *_, page = write(dataclasses.replace(wrong, confirmation=told), folder)
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]
@@ -69,7 +72,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return pages
 
 
-def _events(found: list[Report]) -> list[Any]:
+def _events(found: list[GraphFinding]) -> list[Any]:
     """Events of a run of made-up counts, with every colour and state in it."""
     counts: list[dict[str, int]] = [{"agree": 30}, {"agree": 3}, {"inconclusive": 9}, {"agree": 10, "mismatch": 1}]
     done = [
@@ -83,10 +86,10 @@ def _events(found: list[Report]) -> list[Any]:
         for release in ("2.20.0", "2.21.0")
         for place, defect in enumerate(known.load(ROOT / "reports" / "known"))
     ]
-    crash = Crash.of("matmul", 1, found[0].finding.graph, "killed by SIGABRT")
+    crash = Crash.of("matmul", 1, found[0].graph, "killed by SIGABRT")
     start = [Started(current(), "dev", str(seed), f"{seed}/2", ()) for seed in (1, 2)]
     end = [Finished(Ending.COMPLETED, 4000, 61.5, f"{seed}/2") for seed in (1, 2)]
-    return [*start, *done, *map(FindingMade, found), crash, *states, *end]
+    return [*start, *done, *(FindingMade(Report.of(one)) for one in found), crash, *states, *end]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gradcheck import documents
 from gradcheck.__main__ import main
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
@@ -18,7 +19,7 @@ from gradcheck.defects.region import describe
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.known_graphs import example_of
-from gradcheck.hunt.report.json_report import json_text
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Finding
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"
@@ -98,8 +99,7 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
             special,
             example.cotangent,
             example.direction,
-            path=defect.taken.path,
-            mode=defect.taken.mode,
+            defect.taken,
         )
 
     return make
@@ -113,7 +113,7 @@ def written(discovered: Callable[[str], GraphFinding], tmp_path: Path) -> Callab
         found = dataclasses.replace(discovered(name), **fields)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{found.name}.json"
-        path.write_text(json_text(found))
+        path.write_text(documents.to_text(Report.of(found)))
         return path
 
     return write

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from gradcheck import documents
 from gradcheck.hunt.events import Started, to_line
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.json_report import to_json
+from gradcheck.hunt.report.json_report import Report
 from tests.machine import MACHINE
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known" / "cumprod-zero-order1.json"
@@ -122,7 +123,7 @@ def refused(call: Any, folder: Path, *command: object) -> Any:
 
 @pytest.fixture
 def report(discovered: Callable[[str], GraphFinding]) -> Any:
-    return to_json(discovered(COMMITTED.stem))
+    return documents.plain(Report.of(discovered(COMMITTED.stem)))
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
@@ -212,7 +213,7 @@ def test_html_and_control_characters_that_a_report_may_hold_are_harmless(
     """A report may say what it likes in its texts; a terminal and a page must not obey it."""
     found = discovered(COMMITTED.stem)
     wrong = dataclasses.replace(found.findings[0], reason=f"\x1b[2J\u202e{HTML}", input=HTML)
-    data = to_json(dataclasses.replace(found, findings=(wrong,), description=f"\x1b[2J{HTML}"))
+    data = documents.plain(Report.of(dataclasses.replace(found, findings=(wrong,), description=f"\x1b[2J{HTML}")))
     (tmp_path / "reports" / "known").mkdir(parents=True)
     (tmp_path / "reports" / "x.json").write_text(json.dumps(data))
     (tmp_path / "events").mkdir()
@@ -227,7 +228,7 @@ def test_a_description_that_is_code_stays_a_text_in_the_script(
     call: Any, tmp_path: Path, discovered: Callable[[str], GraphFinding]
 ) -> None:
     code = '"""\nimport os\nos.mkdir("EXECUTED")\n"""'
-    data = to_json(dataclasses.replace(discovered(COMMITTED.stem), description=code))
+    data = documents.plain(Report.of(dataclasses.replace(discovered(COMMITTED.stem), description=code)))
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "x.jsonl").write_text(FIRST + json.dumps({"event": "finding", "report": data}) + "\n")
     assert call("merge", ".", "--into", "out").code == 0

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from gradcheck.defects import known
 from gradcheck.hunt.commands.known_add import CLOSE
-from gradcheck.hunt.finding import literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.graph import Graph, Node, literal
 from tests.commands.conftest import copied_record
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "known"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from gradcheck.hunt.events import (
     Started,
     State,
 )
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.json_report import Report
 from tests.machine import ELSEWHERE, MACHINE
@@ -51,7 +52,7 @@ def events(discovered: Callable[[str], GraphFinding]) -> list[Event]:
         done("sin", 2, agree=8, inconclusive=2),
         done("cos", 1, agree=1),
         done("cumprod", 1, mismatch=3, agree=4),
-        FindingMade(Report.of(discovered("cumprod-zero-order1"), Confirmation(1, "WRONG"))),
+        FindingMade(Report.of(replace(discovered("cumprod-zero-order1"), confirmation=Confirmation(1, "WRONG")))),
         FindingMade(Report.of(discovered("xlogy-zero-order1"))),
         Crash.of("sin", 1, SIN, "killed by SIGABRT"),
         Hang.of("cos", 2, SIN, "no end within 10 s"),
@@ -212,7 +213,7 @@ HUNT = """
     from gradcheck.hunt.graph import Graph, Input, Node
     from gradcheck.hunt.report import confirmation
     from gradcheck.hunt.report.confirmation import Confirmation
-    from gradcheck.hunt.finding import GraphFinding, literal
+    from gradcheck.hunt.finding import GraphFinding
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 

@@ -14,8 +14,7 @@ import pytest
 
 from gradcheck.__main__ import main
 from gradcheck.hunt.events import Crash, EventFile, Started
-from gradcheck.hunt.finding import literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.graph import Graph, Node, literal
 from tests.machine import MACHINE
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
-from gradcheck.hunt.finding import Example, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import Example
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.known_graphs import example_of, load
 from gradcheck.hunt.recheck import close, derivative, differences, values
 from gradcheck.result import Kind

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun, read
 from tests.reliability.conftest import TWO, Suite
 
@@ -19,7 +20,13 @@ PLANTED = "planted_wrong,sin,planted_wrong_too,exp"
 def timeless(run: HuntRun) -> Any:
     """All that a run told, but for times."""
     operations = tuple(replace(done, seconds=0.0) for done in run.operations)
-    return {done.seed for done in run.started}, operations, run.findings, run.crashes, run.hangs
+    return (
+        {done.seed for done in run.started},
+        operations,
+        [Report.of(found) for found in run.findings],
+        run.crashes,
+        run.hangs,
+    )
 
 
 def test_two_workers_and_none_find_the_same(suite: Suite, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_the_events_of_a_run_are_a_run(pytester: pytest.Pytester) -> None:
     (started,), (finished,), (finding,) = told.started, told.finished, told.findings
     assert (started.operations, started.shard) == (("sin",), "1/1")
     assert (finished.how.value, finished.examples) == ("completed", 1)
-    assert finding.finding.culprit == "sin"
+    assert finding.culprit == "sin"
     assert told.coverage.at("sin", 1, "mismatch") == 1
 
 

@@ -25,10 +25,10 @@ FINDING = """
     import types
     import pytest
     from gradcheck.result import Finding, Kind
-    from gradcheck.hunt.graph import Graph, Input, Node
+    from gradcheck.hunt.graph import Graph, Input, Node, literal
     from gradcheck.hunt.report import confirmation
     from gradcheck.hunt.report.confirmation import Confirmation
-    from gradcheck.hunt.finding import GraphFinding, literal
+    from gradcheck.hunt.finding import GraphFinding
 
     confirmation.confirm = lambda script: Confirmation(1, "WRONG")
 

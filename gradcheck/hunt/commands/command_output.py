@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gradcheck import runtime
+from gradcheck import documents, runtime
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
@@ -43,7 +42,7 @@ class CommandOutput:
         """Strict JSON: `format`, `version`, the command's own fields, `exit_code`, `next`."""
         head = {"format": f"gradcheck {self.command}", "version": VERSION}
         data = {**head, **self.data, "exit_code": self.code, "next": self.next}
-        return json.dumps(_strict(data), indent=2, allow_nan=False)
+        return json.dumps(documents.plain(data), indent=2, allow_nan=False)
 
 
 def printable(text: str) -> str:
@@ -66,16 +65,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 
 
-def _strict(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {name: _strict(value) for name, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_strict(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return repr(data)
-    return data
-
-
 def subcommand(
     commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], *, about: str, more: str, example: str
 ) -> argparse.ArgumentParser:
@@ -90,6 +79,11 @@ def subcommand(
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output, for machines")
     parser.set_defaults(run=run, prog=parser.prog)
     return parser
+
+
+def folder_option(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that names the folder of known defects."""
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
 
 
 PACKAGES = ("tensorflow", "tf-nightly", "tensorflow-cpu", "tf-nightly-cpu", "tensorflow-macos", "tensorflow-intel")

@@ -1,4 +1,7 @@
-"""A known defect from a finding: what the report says, what TensorFlow gives, what finite differences give."""
+"""`python -m gradcheck known add`: a known defect from a finding.
+
+The report says what is wrong, TensorFlow what it gives, finite differences what is right.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import math
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,7 @@ import numpy as np
 
 from gradcheck import documents, files
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.defects import known
-from gradcheck.defects.records import NAME, Defect, Releases, Values
+from gradcheck.defects.records import NAME, Defect, Releases
 from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, special
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
@@ -23,151 +25,21 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands.command_output import (
     CommandError,
     CommandOutput,
+    folder_option,
     known_defects,
     known_folder,
     subcommand,
     tensorflow,
 )
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.opspec import Choice
 from gradcheck.hunt.report import json_report
 
 CLOSE = 1e-5
-
-
-@dataclass(frozen=True)
-class DefectWording:
-    """What only a person knows of a defect; `right` is None where finite differences are to give it."""
-
-    name: str
-    title: str
-    source: str
-    upstream: str | None = None
-    right: Values | None = None
-
-
-def drafted(found: GraphFinding, words: DefectWording, release: str, *, wide: bool = False) -> Defect:
-    """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
-
-    Raises CommandError where the finding is not wrong on this TensorFlow, and where the words do not fit it.
-    """
-    from gradcheck.hunt.recheck import taken
-
-    _refuse_right(found)
-    try:
-        made = Defect(
-            name=words.name,
-            title=words.title,
-            signature=found.signature,
-            description=found.description,
-            graph=to_document(found.graph),
-            cotangent=to_tensor(found.cotangent),
-            direction=tuple(map(to_tensor, found.direction)),
-            right=tuple(part or () for part in _right(found, words.right)),
-            source=words.source,
-            given=taken(found.example),
-            regions=(_region(found, wide),),
-            releases=Releases(release.partition("-")[0], None),
-            upstream=words.upstream,
-        )
-        read = known.from_json(documents.plain(made))
-        known_graphs.check(read)
-    except DocumentError as error:
-        raise CommandError(f"no file that could be read: {error}; correct the option of that name") from None
-    assert isinstance(read, Defect)
-    return read
-
-
-def name_of(found: GraphFinding) -> str:
-    """The usual name of a defect's file: how it was taken, operation, what is special, order."""
-    here = special([found.values[parent].array() for parent in _culprit(found).parents])
-    taken = [] if found.taken == PLAIN else [str(found.taken)]
-    words = [*taken, found.culprit, *([] if here is None else [SPECIAL[here[0]]]), f"order{found.order}"]
-    return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
-
-
-def with_values(found: GraphFinding) -> GraphFinding:
-    """The finding with the values that its graph has, and their description, whatever the file says.
-
-    Raises CommandError where they cannot be computed.
-    """
-    from gradcheck.hunt.admission import admit
-
-    try:
-        at = admit(found.graph)
-    except Exception as error:
-        raise CommandError(f"{found.name}: cannot run: {error}; correct the report first") from None
-    description = describe([at[parent] for parent in _culprit(found).parents])
-    return replace(found, values=tuple(literal(value) for value in at), description=description)
-
-
-def _refuse_right(found: GraphFinding) -> None:
-    from gradcheck.hunt.recheck import of_report
-
-    seen = of_report(found)
-    if seen.state is State.CANNOT_TELL:
-        raise CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
-    if seen.state is State.FIXED:
-        raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
-
-
-def _culprit(found: GraphFinding) -> Node:
-    return found.graph.nodes[found.position - len(found.graph.inputs)]
-
-
-def _region(found: GraphFinding, wide: bool) -> Region:
-    node = _culprit(found)
-    if wide:
-        return Region(node.op, "always", (found.order,))
-    arguments = [found.values[parent].array() for parent in node.parents]
-    region = narrowest(node.op, node.attributes, arguments, found.order)
-    offered = CATALOGUE[node.op].attributes(*(argument.shape for argument in arguments))
-    limited = any(not isinstance(kind, Choice) or len(kind.values) > 1 for kind in offered.values())
-    if region.condition == "always" and not limited:
-        raise CommandError(
-            f"{found.name}: nothing is special about the arguments of {node.op}, so that the whole operation would be "
-            f"left out at order {found.order}; give --wide if that is meant, or find a more special example"
-        )
-    return region
-
-
-def _right(found: GraphFinding, given: Values | None) -> Values:
-    """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
-
-    from gradcheck.hunt.recheck import STEP, close, differences, values
-
-    one, other = (values(differences(found.example, step=step)) for step in (STEP, STEP / 4))
-    shown = [list(part or ()) for part in one]
-    if given is not None:
-        if not close(given, one, CLOSE):
-            raise CommandError(f"--right was {[list(part or ()) for part in given]}; finite differences give {shown}")
-        return given
-    if not close(one, other, CLOSE):
-        raise CommandError(
-            f"{found.name}: finite differences are too rough here, {shown}; give what is right with --right JSON"
-        )
-    return tuple(
-        tuple(shared_digits(x, y) for x, y in zip(a or (), b or (), strict=True))
-        for a, b in zip(one, other, strict=True)
-    )
-
-
-def shared_digits(one: float, other: float) -> float:
-    """A number to the digits, at most twelve, that two estimates of it share.
-
-    >>> shared_digits(8.99999999997, 9.00000000001), shared_digits(1e-12, -1e-13)
-    (9.0, 0.0)
-    """
-    gap = max(2 * abs(one - other), 1e-12)
-    if abs(one) <= gap:
-        return 0.0
-    digits = min(12, max(1, math.floor(math.log10(abs(one) / gap))))
-    return float(np.format_float_scientific(one, precision=digits - 1))
-
-
+Numbers = tuple[tuple[float, ...], ...]
 MORE = """The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
 derivative that is called right is taken from finite differences (or from --right, which has to agree with them).
 Generation leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its
@@ -194,20 +66,28 @@ def add(commands: Any) -> None:
     parser.add_argument("--right", metavar="JSON", help="the right derivative, a list of numbers for each input")
     parser.add_argument("--name", help="the name of the file (from the operation, the special value and the order)")
     parser.add_argument("--wide", action="store_true", help="leave out the whole operation at this order")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
+    folder_option(parser)
 
 
 def run(options: argparse.Namespace) -> CommandOutput:
     """Adds the defect of a finding, once everything about it has been compared."""
-    found, folder = _report(options.finding), known_folder(options.folder)
+    try:
+        found = json_report.read(options.finding)
+    except (ValueError, OSError) as error:
+        raise CommandError(f"{error}; name a finding's JSON") from None
+    folder = known_folder(options.folder)
     release, found = tensorflow(), with_values(found)
-    name = name_of(found) if options.name is None else options.name
-    path = _new(folder, name)
-    words = DefectWording(name, options.title, options.source, options.upstream, _numbers(options.right))
+    name = _usual_name(found) if options.name is None else options.name
+    if not NAME.fullmatch(name):
+        raise CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
+    path = folder / f"{name}.json"
+    if path.exists() or path.is_symlink():
+        raise CommandError(f"{path}: already there; choose another name with --name")
+    given = _numbers(options.right)
     here = [one for one in known_defects(folder) if one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
-    made = drafted(found, words, release, wide=options.wide)
+    made = _drafted(found, name, given, release.partition("-")[0], options)
     if known_graphs.match(found, defects=[made]) is None:
         raise CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
     data = documents.plain(made)
@@ -217,7 +97,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
         raise CommandError(f"{folder}: cannot be written to ({error}); name another with --folder DIR") from None
     lines = (
         f"added {path}",
-        f"left out of generation: {_told(made.regions[0])}",
+        f"left out of generation: {_in_words(made.regions[0])}",
         f"right: {data['right']}",
         f"given: {data['given'] or 'nothing'}",
     )
@@ -226,32 +106,130 @@ def run(options: argparse.Namespace) -> CommandOutput:
     return CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
 
 
-def _report(path: Path) -> GraphFinding:
+def with_values(found: GraphFinding) -> GraphFinding:
+    """The finding with the values that its graph has, and their description, whatever the file says.
+
+    Raises CommandError where they cannot be computed.
+    """
+    from gradcheck.hunt.admission import admit
+
     try:
-        return json_report.read(path).finding
-    except (ValueError, OSError) as error:
-        raise CommandError(f"{error}; name a finding's JSON") from None
+        values = tuple(map(literal, admit(found.graph)))
+    except Exception as error:
+        raise CommandError(f"{found.name}: cannot run: {error}; correct the report first") from None
+    found = replace(found, values=values)
+    return replace(found, description=describe(_arguments(found)))
 
 
-def _new(folder: Path, name: str) -> Path:
-    if not NAME.fullmatch(name):
-        raise CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
-    path = folder / f"{name}.json"
-    if path.exists() or path.is_symlink():
-        raise CommandError(f"{path}: already there; choose another name with --name")
-    return path
+def shared_digits(one: float, other: float) -> float:
+    """A number to the digits, at most twelve, that two estimates of it share.
+
+    >>> shared_digits(8.99999999997, 9.00000000001), shared_digits(1e-12, -1e-13)
+    (9.0, 0.0)
+    """
+    gap = max(2 * abs(one - other), 1e-12)
+    if abs(one) <= gap:
+        return 0.0
+    digits = min(12, max(1, math.floor(math.log10(abs(one) / gap))))
+    return float(np.format_float_scientific(one, precision=digits - 1))
 
 
-def _numbers(text: str | None) -> Values | None:
-    if text is None:
-        return None
+def _drafted(
+    found: GraphFinding,
+    name: str,
+    given: Numbers | None,
+    release: str,
+    options: argparse.Namespace,
+) -> Defect:
+    """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
+
+    Raises CommandError where the finding is not wrong on this TensorFlow, and where the options do not fit it.
+    """
+    from gradcheck.hunt.recheck import of_report, taken
+
+    seen = of_report(found)
+    if seen.state is State.CANNOT_TELL:
+        raise CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
+    if seen.state is State.FIXED:
+        raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
     try:
-        return tuple(tuple(float(x) for x in part) for part in documents.parse(text))
+        made = Defect(
+            name=name,
+            title=options.title,
+            signature=found.signature,
+            description=found.description,
+            graph=to_document(found.graph),
+            cotangent=to_tensor(found.cotangent),
+            direction=tuple(map(to_tensor, found.direction)),
+            right=_right(found, given),
+            source=options.source,
+            given=taken(found.example),
+            regions=(_region(found, options.wide),),
+            releases=Releases(release, None),
+            upstream=options.upstream,
+        )
+        read = documents.convert(documents.plain(made), Defect)
+        known_graphs.check(read)
+    except DocumentError as error:
+        raise CommandError(f"no file that could be read: {error}; correct the option of that name") from None
+    return read
+
+
+def _arguments(found: GraphFinding) -> list[Any]:
+    """The culprit's arguments."""
+    return [found.values[parent].array() for parent in dict(found.graph.positions())[found.position].parents]
+
+
+def _usual_name(found: GraphFinding) -> str:
+    """The name of a defect's file: how the derivative was taken, operation, what is special, order."""
+    here = special(_arguments(found))
+    taken = [] if found.taken == PLAIN else [str(found.taken)]
+    words = [*taken, found.culprit, *([] if here is None else [SPECIAL[here[0]]]), f"order{found.order}"]
+    return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
+
+
+def _region(found: GraphFinding, wide: bool) -> Region:
+    if wide:
+        return Region(found.culprit, "always", (found.order,))
+    node, arguments = dict(found.graph.positions())[found.position], _arguments(found)
+    region = narrowest(node.op, node.attributes, arguments, found.order)
+    offered = CATALOGUE[node.op].attributes(*(argument.shape for argument in arguments))
+    limited = any(not isinstance(kind, Choice) or len(kind.values) > 1 for kind in offered.values())
+    if region.condition == "always" and not limited:
+        raise CommandError(
+            f"{found.name}: nothing is special about the arguments of {node.op}, so that the whole operation would be "
+            f"left out at order {found.order}; give --wide if that is meant, or find a more special example"
+        )
+    return region
+
+
+def _right(found: GraphFinding, given: Numbers | None) -> Numbers:
+    """The derivative from differences at two steps, to the digits that they share; or the one given, if it agrees."""
+    from gradcheck.hunt.recheck import STEP, close, differences, values
+
+    one, other = (
+        tuple(part or () for part in values(differences(found.example, step=step))) for step in (STEP, STEP / 4)
+    )
+    shown = list(map(list, one))
+    if given is not None:
+        if not close(given, one, CLOSE):
+            raise CommandError(f"--right was {list(map(list, given))}; finite differences give {shown}")
+        return given
+    if not close(one, other, CLOSE):
+        raise CommandError(
+            f"{found.name}: finite differences are too rough here, {shown}; give what is right with --right JSON"
+        )
+    return tuple(tuple(map(shared_digits, a, b)) for a, b in zip(one, other, strict=True))
+
+
+def _numbers(text: str | None) -> Numbers | None:
+    try:
+        return None if text is None else tuple(tuple(map(float, part)) for part in documents.parse(text))
     except (TypeError, ValueError):
         raise CommandError(f"--right was {text!r}; expected a list of numbers for each input, as [[9, 0, 0]]") from None
 
 
-def _told(region: Region) -> str:
+def _in_words(region: Region) -> str:
     attrs = f" with {', '.join(f'{name}={value!r}' for name, value in region.attrs.items())}" if region.attrs else ""
     ranks = f" of rank {region.ranks[0]}" if region.ranks else ""
     where = f"argument {region.argument}{ranks}"

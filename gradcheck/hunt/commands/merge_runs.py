@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,29 +58,24 @@ def run(options: argparse.Namespace) -> CommandOutput:
         raise CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
         ) from None
+    findings = runs.summary_lines(merged)
     data = {
         "into": str(into),
         "files": [path.relative_to(into).as_posix() for path in written],
-        "findings": [
-            {**one, "name": report.finding.name}
-            for one, report in zip(runs.findings(merged), merged.findings, strict=True)
-        ],
+        "findings": findings,
         "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.crashes],
         "hangs": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.hangs],
         "missing_shards": missing,
         "remarks": remarks,
     }
-    step = f"python -m gradcheck {'replay' if merged.findings else 'coverage'} {shlex.quote(str(into))}"
-    return CommandOutput("merge", _lines(merged, remarks, into), data, step, 1 if missing else 0)
-
-
-def _lines(merged: HuntRun, remarks: Sequence[str], into: Path) -> tuple[str, ...]:
-    counts = [len(merged.findings), len(merged.crashes), len(merged.hangs)]
-    return (
-        *table(merged.coverage, runs.findings(merged)).split("\n"),
+    counts = f"{len(findings)} findings, {len(merged.crashes)} crashes, {len(merged.hangs)} hangs"
+    lines = (
+        *table(merged.coverage, findings).split("\n"),
         *(f"note: {remark}" for remark in remarks),
-        "{} findings, {} crashes, {} hangs; read {}".format(*counts, into / "index.html"),
+        f"{counts}; read {into / 'index.html'}",
     )
+    step = f"python -m gradcheck {'replay' if findings else 'coverage'} {shlex.quote(str(into))}"
+    return CommandOutput("merge", lines, data, step, 1 if missing else 0)
 
 
 def one_run(together: HuntRun) -> HuntRun:
@@ -110,7 +104,7 @@ def _refuse_forged(merged: HuntRun) -> None:
     tensorflow()
     from gradcheck.hunt.recheck import output_of
 
-    for found in (report.finding for report in merged.findings):
+    for found in merged.findings:
         try:
             output_of(found.example)
         except Exception as error:
@@ -123,7 +117,7 @@ def _written(merged: HuntRun, into: Path) -> list[Path]:
     from gradcheck.hunt.report.writer import write, write_run
 
     into.mkdir(parents=True, exist_ok=True)
-    paths = [path for report in merged.findings for path in write(report.finding, into, report.confirmation)]
+    paths = [path for found in merged.findings for path in write(found, into)]
     paths += write_run(merged, into, runs.left_out())
     (into / EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in merged.events())

@@ -7,7 +7,7 @@ import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from gradcheck.hunt.commands.command_output import (
     table,
     tensorflow,
 )
+from gradcheck.hunt.commands.known_add import with_values
 from gradcheck.hunt.events import State, Stopped
-from gradcheck.hunt.finding import GraphFinding, literal
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import RerunOutcome, rerun
@@ -63,6 +63,11 @@ class Replayed:
     known: str | None = None
     changed: bool = False
 
+    @property
+    def text(self) -> str:
+        """The message, with the known defect that a report is an example of."""
+        return f"{self.message}, known: {self.known}" if self.source == "report" and self.known else self.message
+
 
 def add(commands: Any) -> None:
     """Adds the command."""
@@ -89,15 +94,17 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> CommandOutput:
     """Replays the findings that are named."""
-    stopped = _all_stopped(options.findings)
+    places = [path / EVENTS for path in options.findings if any((path / EVENTS).glob("*.jsonl"))]
+    run_of = {place: runs.read([place]) for place in places}
+    stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]
     paths = _files(options.findings, stopped=bool(stopped))
     release = tensorflow()
     defects = [one for one in known_defects() if one.covers(release)]
     seen = [_replayed(path, defects, release) for path in paths]
-    seen += [_stopped(place, one, options.limit) for place, one in stopped]
+    seen += [_rerun(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
-    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", _message(one), one.file) for one in seen]
+    rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", one.text, one.file) for one in seen]
     return CommandOutput(
         "replay",
         (*table(rows), f"{total}, TensorFlow {release}"),
@@ -111,23 +118,14 @@ def run(options: argparse.Namespace) -> CommandOutput:
     )
 
 
-def _all_stopped(given: Sequence[Path]) -> list[tuple[Path, Stopped]]:
-    """The crashes and hangs among the events in the folders."""
-    places = [path / EVENTS for path in given if any((path / EVENTS).glob("*.jsonl"))]
-    return [
-        (place, one) for place in places for found in [runs.read([place])] for one in (*found.crashes, *found.hangs)
-    ]
-
-
-def _stopped(place: Path, one: Stopped, limit: float) -> Replayed:
+def _rerun(place: Path, one: Stopped, limit: float) -> Replayed:
     """Runs a graph that ended or held up its process once more, in a process of its own and in its mode."""
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
         recorder = ProcessRecorder(Path(folder, "graph.json"))
         recorder.before(one.operation, one.order, one.taken, one.graph)
-        again = rerun(recorder.path, limit)
+        outcome, message = rerun(recorder.path, limit)
         recorder.remove()
-    state = RERUNS[again.outcome]
-    return Replayed(str(place), state, again.message, one.kind, one.name, one.operation, one.order, one.kind)
+    return Replayed(str(place), RERUNS[outcome], message, one.kind, one.name, one.operation, one.order, one.kind)
 
 
 def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
@@ -149,37 +147,27 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     """What became of the finding, the known defect or the documented behaviour in a file."""
     try:
         found: Known | Report = documents.read(path, Known | Report, "a finding")  # type: ignore[arg-type]  # a union is no type
-        if isinstance(found, Report):
-            return _report(path, found.finding, defects)
-        known_graphs.check(found)
+        if not isinstance(found, Report):
+            known_graphs.check(found)
     except (ValueError, OSError) as error:
         return Replayed(str(path), State.CANNOT_TELL, str(error).removeprefix(f"{path}: "))
-    from gradcheck.hunt.recheck import of_known
+    from gradcheck.hunt.recheck import of_known, of_report
 
-    seen, name = of_known(found), found.name if found.covers(release) else None
-    about: tuple[str | None, int | None] = (None, None)
-    if isinstance(found, Defect):
-        about = (found.signature.operation, found.order)
-    state = seen.state
-    return Replayed(str(path), state, seen.message, "known", found.name, *about, found.kind, name, seen.changed)
-
-
-def _report(path: Path, found: GraphFinding, defects: Sequence[Defect]) -> Replayed:
-    from gradcheck.hunt.admission import admit
-    from gradcheck.hunt.recheck import of_report
-
-    seen, name = of_report(found), None
+    if not isinstance(found, Report):
+        seen, known = of_known(found), found.name if found.covers(release) else None
+        operation, order = (found.operation, found.order) if isinstance(found, Defect) else (None, None)
+        return Replayed(
+            str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, known, seen.changed
+        )
+    one = found.finding
+    seen, match = of_report(one), None
     if seen.state is not State.CANNOT_TELL:
         # The values in the file are whatever somebody wrote; those of the graph are not.
-        values = tuple(literal(value) for value in admit(found.graph))
-        match = known_graphs.match(replace(found, values=values), defects=defects)
-        name = None if match is None else match.name
-    about = (found.signature.operation, found.order, found.signature.kind)
-    return Replayed(str(path), seen.state, seen.message, "report", found.name, *about, name, seen.changed)
-
-
-def _message(one: Replayed) -> str:
-    return one.message if one.source != "report" or one.known is None else f"{one.message}, known: {one.known}"
+        match = known_graphs.match(with_values(one), defects=defects)
+    known = None if match is None else match.name
+    return Replayed(
+        str(path), seen.state, seen.message, "report", one.name, one.culprit, one.order, one.kind, known, seen.changed
+    )
 
 
 def _next(seen: Sequence[Replayed]) -> str:
@@ -194,7 +182,7 @@ def _next(seen: Sequence[Replayed]) -> str:
                 steps.setdefault(1, f"python -m gradcheck known add {file} --title TEXT --source TEXT")
             case "still wrong", "crash" | "hang":
                 steps.setdefault(2, runs.hunt([str(one.operation)]))
-            case "cannot run", _:
+            case "cannot tell", None:
                 steps.setdefault(3, f"correct {file} or take it away, then python -m gradcheck replay")
             case "fixed", "report" | "known":
                 steps.setdefault(4, f"rm {file}")

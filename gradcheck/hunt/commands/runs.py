@@ -12,6 +12,7 @@ from gradcheck.defects import known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands.command_output import CommandError, release
 from gradcheck.hunt.events import Started
+from gradcheck.hunt.finding import summary_line
 from gradcheck.hunt.report import run
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.running.configuration import EVENTS
@@ -25,12 +26,20 @@ def read(folders: Sequence[Path]) -> HuntRun:
 
     Raises CommandError where a folder is missing, has no events or has something else among them.
     """
-    places = [_events(folder) for folder in folders]
-    unique = {place.resolve(): place for place in places}
+    places = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise CommandError(f"{folder}: no such folder; name the folder of a run's reports")
+        place = folder / EVENTS if (folder / EVENTS).is_dir() else folder
+        if not any(place.glob("*.jsonl")):
+            raise CommandError(
+                f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
+            )
+        places[place.resolve()] = place
     try:
-        for path in (path for place in unique.values() for path in place.glob("*.jsonl")):
+        for path in (path for place in places.values() for path in place.glob("*.jsonl")):
             files.refuse_unusual(path, LARGEST)
-        return run.read(*unique.values())
+        return run.read(*places.values())
     except (ValueError, OSError) as error:
         raise CommandError(f"{error}; take the file away, or name another folder") from None
 
@@ -43,17 +52,9 @@ def left_out() -> dict[tuple[str, int], str]:
         raise CommandError(str(error)) from None
 
 
-def findings(found: HuntRun) -> list[dict[str, Any]]:
+def summary_lines(found: HuntRun) -> list[dict[str, Any]]:
     """The findings of a run, as the table of its coverage takes them."""
-    return [
-        {
-            "operation": report.finding.culprit,
-            "order": report.finding.order,
-            "kind": report.finding.signature.kind.value,
-            "files": [f"{report.finding.name}.json"],
-        }
-        for report in found.findings
-    ]
+    return [summary_line(one, [f"{one.name}.json"]) for one in found.findings]
 
 
 def missing_shards(started: Iterable[Started]) -> list[str]:
@@ -70,14 +71,3 @@ def hunt(operations: Iterable[str]) -> str:
     names = [name for name in dict.fromkeys(operations) if not name.startswith("(")][:SHOWN]
     chosen = f" {shlex.quote('--gradcheck-ops=' + ','.join(names))}" if names else ""
     return f"python -m pytest tests/properties --hypothesis-profile=dev{chosen}"
-
-
-def _events(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise CommandError(f"{folder}: no such folder; name the folder of a run's reports")
-    place = folder / EVENTS if (folder / EVENTS).is_dir() else folder
-    if not any(place.glob("*.jsonl")):
-        raise CommandError(
-            f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
-        )
-    return place

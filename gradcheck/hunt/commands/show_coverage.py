@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> CommandOutput:
     missing = runs.missing_shards(found.started)
     notes = [*found.remarks, *(f"shard {shard} is missing" for shard in missing)]
     lines = [
-        *table(found.coverage, runs.findings(found)).split("\n"),
+        *table(found.coverage, runs.summary_lines(found)).split("\n"),
         f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
         f"hardly tested: {len(hardly)}",
-        *_rows(hardly),
+        *(f"  {line}" for line in aligned([_row(one) for one in hardly])),
         f"left out, as known to be wrong everywhere: {len(out)}",
         *(f"note: {note}" for note in notes),
     ]
@@ -76,9 +76,5 @@ def _gap(one: Reach) -> dict[str, Any]:
     return {"operation": one.operation, "order": one.order, **counts, "reason": one.reason}
 
 
-def _rows(hardly: list[Reach]) -> list[str]:
-    rows = [
-        (one.operation, f"order {one.order}", f"{one.compared} compared of {one.attempts}", one.reason)
-        for one in hardly
-    ]
-    return [f"  {line}" for line in aligned(rows)] if rows else []
+def _row(one: Reach) -> tuple[str, ...]:
+    return one.operation, f"order {one.order}", f"{one.compared} compared of {one.attempts}", one.reason

@@ -32,42 +32,38 @@ class Box:
     x: float
     y: float
     width: float
-
-
-@dataclass(frozen=True)
-class NodeBox:
-    """A position, drawn: a rectangle around the middle `x`, with its lines of text and their ordinates."""
-
-    mark: str
-    x: float
-    left: float
-    top: float
-    width: float
-    lines: list[tuple[str, float]]
-    height: int = HIGH
+    height = HIGH
 
     @property
-    def rounding(self) -> int:
-        """The radius of the corners."""
-        return HIGH // 2 if self.mark == "input" else 8
+    def top(self) -> float:
+        """The ordinate at which edges arrive."""
+        return self.y - HIGH / 2
+
+    @property
+    def bottom(self) -> float:
+        """The ordinate from which edges leave."""
+        return self.y + HIGH / 2
 
 
 @dataclass(frozen=True)
 class GraphDrawing:
-    """A graph as its template draws it; `edges` are the paths of SVG."""
+    """A graph as its template draws it: of each position its mark, box and lines of text; `edges` are paths of SVG."""
 
     label: str
     width: int
     height: int
-    nodes: list[NodeBox]
+    nodes: list[tuple[str, Box, tuple[str, str]]]
     edges: list[str]
 
 
 def drawing(found: GraphFinding) -> GraphDrawing:
     """The graph; the culprit, and nodes whose own derivative is wrong, are marked by colour and by a word."""
     graph = found.graph
-    wrong = {node.position for node in found.nodes if node.verdict.startswith(Verdict.MISMATCH)}
-    marks = [_kind(position, found, wrong) for position in range(graph.size)]
+    marks = ["input" if position < len(graph.inputs) else "operation" for position in range(graph.size)]
+    for node in found.nodes:
+        if node.verdict == Verdict.MISMATCH:
+            marks[node.position] = "wrong"
+    marks[found.position] = "culprit"
     texts = [(first, second + WORDS.get(mark, "")) for (first, second), mark in zip(labels(graph), marks, strict=True)]
     places = layout(graph, [LETTER * max(map(len, text)) + 24 for text in texts])
     boxes = [places[position] for position in range(graph.size)]
@@ -75,8 +71,8 @@ def drawing(found: GraphFinding) -> GraphDrawing:
     return GraphDrawing(
         f"graph of {len(graph.inputs)} inputs and {len(graph.nodes)} operations; culprit: {found.culprit}",
         round(max(box.x + box.width / 2 for box in places.values()) + MARGIN),
-        round(max(box.y for box in boxes) + HIGH / 2 + MARGIN),
-        [_node(box, text, mark) for box, text, mark in zip(boxes, texts, marks, strict=True)],
+        round(max(box.bottom for box in boxes) + MARGIN),
+        list(zip(marks, boxes, texts, strict=True)),
         [
             _edge([places[key] for key in way(parent, position, depths)], number, len(node.parents))
             for position, node in graph.positions()
@@ -116,7 +112,15 @@ def layout(graph: Graph, widths: Sequence[float]) -> dict[Key, Box]:
         for row in rows[:: 1 if sweep % 2 else -1]:
             middles = {key: number / max(len(each) - 1, 1) for each in rows for number, key in enumerate(each)}
             row.sort(key=lambda key: sum(middles[other] for other in joined[key]) / max(len(joined[key]), 1))
-    return _placed(rows, widths)
+    sizes = [[widths[key] if isinstance(key, int) else THIN for key in row] for row in rows]
+    totals = [sum(row) + GAP_X * (len(row) - 1) for row in sizes]
+    boxes = {}
+    for number, (row, wide, total) in enumerate(zip(rows, sizes, totals, strict=True)):
+        x, y = MARGIN + (max(totals) - total) / 2, MARGIN + HIGH / 2 + number * (HIGH + GAP_Y)
+        for key, width in zip(row, wide, strict=True):
+            boxes[key] = Box(x + width / 2, y, width)
+            x += width + GAP_X
+    return boxes
 
 
 def layers(graph: Graph) -> list[int]:
@@ -134,42 +138,13 @@ def way(parent: int, position: int, depths: Sequence[int]) -> list[Key]:
     return [parent, *((parent, position, row) for row in range(depths[parent] + 1, depths[position])), position]
 
 
-def _placed(rows: Sequence[Sequence[Key]], widths: Sequence[float]) -> dict[Key, Box]:
-    sizes = [[widths[key] if isinstance(key, int) else THIN for key in row] for row in rows]
-    totals = [sum(row) + GAP_X * (len(row) - 1) for row in sizes]
-    boxes = {}
-    for number, (row, wide, total) in enumerate(zip(rows, sizes, totals, strict=True)):
-        x, y = MARGIN + (max(totals) - total) / 2, MARGIN + HIGH / 2 + number * (HIGH + GAP_Y)
-        for key, width in zip(row, wide, strict=True):
-            boxes[key] = Box(x + width / 2, y, width)
-            x += width + GAP_X
-    return boxes
-
-
-def _kind(position: int, found: GraphFinding, wrong: set[int]) -> str:
-    if position == found.position:
-        return "culprit"
-    if position in wrong:
-        return "wrong"
-    return "input" if position < len(found.graph.inputs) else "operation"
-
-
-def _node(box: Box, text: tuple[str, str], mark: str) -> NodeBox:
-    lines = [(text[0], round(box.y - 4, 1)), (text[1], round(box.y + 13, 1))]
-    left, top = round(box.x - box.width / 2, 1), round(box.y - HIGH / 2, 1)
-    return NodeBox(mark, round(box.x, 1), left, top, round(box.width, 1), lines)
-
-
 def _edge(places: Sequence[Box], number: int, count: int) -> str:
     """A line from the first place down to the `number`-th of `count` entries of the last one."""
     end = places[-1]
     entry = end.x + (number - (count - 1) / 2) * min(18, end.width / (count + 1))
-    path = f"M{places[0].x:.1f} {places[0].y + HIGH / 2:.1f}"
+    path = f"M{places[0].x:.1f} {places[0].bottom:.1f}"
     for above, below in pairwise(places):
-        x = entry if below is end else below.x
-        top, bottom = above.y + HIGH / 2, below.y - HIGH / 2
-        middle = (top + bottom) / 2
-        path += f"C{above.x:.1f} {middle:.1f} {x:.1f} {middle:.1f} {x:.1f} {bottom:.1f}"
-        path += "" if below is end else f"V{below.y + HIGH / 2:.1f}"
-    tip = end.y - HIGH / 2
-    return path + f"M{entry - 4:.1f} {tip - 7:.1f}L{entry:.1f} {tip:.1f}L{entry + 4:.1f} {tip - 7:.1f}"
+        x, middle = entry if below is end else below.x, (above.bottom + below.top) / 2
+        path += f"C{above.x:.1f} {middle:.1f} {x:.1f} {middle:.1f} {x:.1f} {below.top:.1f}"
+        path += "" if below is end else f"V{below.bottom:.1f}"
+    return path + f"M{entry - 4:.1f} {end.top - 7:.1f}L{entry:.1f} {end.top:.1f}L{entry + 4:.1f} {end.top - 7:.1f}"

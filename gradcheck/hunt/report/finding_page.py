@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradcheck.autodiff.coordinates import coordinate_count, element_of, is_complex
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.drawing import drawing
-from gradcheck.hunt.report.rendering import excess, number, render
+from gradcheck.hunt.report.rendering import number, render
 from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import expression, variables
-from gradcheck.result import Finding, Kind, Verdict
+from gradcheck.result import Kind, Verdict
 
 SHOWN = 12
+WIDEST = 32
 INPUT = re.compile(r"input (\d{1,3})")
 ORDINAL = {1: "first", 2: "second"}
+COLOURS = {Verdict.AGREE: "right", Verdict.MISMATCH: "wrong", Verdict.INCONCLUSIVE: "doubt"}
 COMPLAINT = {
     Kind.RAISES: "throws, although the function is computed",
     Kind.SHAPE: "has the wrong shape or dtype",
@@ -38,37 +39,7 @@ Sentence = list[tuple[str, bool]]
 """Parts of a sentence, and whether each is code."""
 
 
-@dataclass(frozen=True)
-class NodeRow:
-    """A node's own derivative, as tables show it: with its variable and its source text."""
-
-    check: NodeCheck
-    name: str
-    text: str
-    is_culprit: bool
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in a word."""
-        return self.check.verdict.partition(": ")[0]
-
-    @property
-    def detail(self) -> str:
-        """What was raised, where anything was."""
-        return self.check.verdict.partition(": ")[2]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether the node is wrong by itself."""
-        return self.verdict == Verdict.MISMATCH
-
-    @property
-    def colour(self) -> str:
-        """The kind of its badge."""
-        return "right" if self.verdict == Verdict.AGREE else "wrong" if self.is_wrong else "doubt"
-
-
-def sentence(found: GraphFinding, confirmation: Confirmation | None = None) -> Sentence:
+def sentence(found: GraphFinding) -> Sentence:
     """The verdict, with the names of operations and of registered gradients as code.
 
     >>> from gradcheck.hunt.graph import Node
@@ -83,34 +54,34 @@ def sentence(found: GraphFinding, confirmation: Confirmation | None = None) -> S
     taken = "" if found.taken == PLAIN else f", taken as {found.taken},"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     parts = [(f"In {release}, the {ORDINAL[found.order]} derivative of ", False), (found.culprit, True)]
-    parts.append((f"{found.where}{taken} {COMPLAINT[found.signature.kind]}", False))
+    parts.append((f"{found.where}{taken} {COMPLAINT[found.kind]}", False))
     for place, name in enumerate(functions):
         before = ", " if place else "; its backward pass uses the gradient registered for "
         parts += [(before, False), (name, True)]
     sure = ""
-    if confirmation is not None:
-        sure = " A fresh process confirms it." if confirmation.confirmed else " A fresh process did not confirm it."
+    if found.confirmation is not None:
+        sure = f" A fresh process {'confirms' if found.confirmation.confirmed else 'did not confirm'} it."
     return [*parts, (f".{sure}", False)]
 
 
-def markdown(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
+def markdown(found: GraphFinding) -> str:
     """The Markdown report: verdict, graph with values, comparison, every node's own derivative, script, environment."""
-    return render("finding.md.j2", **view(found, confirmation))
+    return render("finding.md.j2", **_view(found))
 
 
-def issue_form(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
+def issue_form(found: GraphFinding) -> str:
     """The fields of TensorFlow's issue form with their answers, in its order; what only a person can know says so.
 
     The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
     """
-    values = {**view(found, confirmation), "verdict": sentence(found), "machine": found.environment}
+    view = _view(replace(found, confirmation=None))  # the sentence is for somebody who has not run it yet
     ordinal = ORDINAL[found.order].capitalize()
-    return render("issue_form.txt.j2", **values, ordinal=ordinal, ask="(please fill in)")
+    return render("issue_form.txt.j2", **{**view, "found": found}, ordinal=ordinal, ask="(please fill in)")
 
 
-def text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
+def text(found: GraphFinding) -> str:
     """The full finding for a terminal: verdict, graph, comparison and script."""
-    lines = ["".join(part for part, _ in sentence(found, confirmation)), ""]
+    lines = ["".join(part for part, _ in sentence(found)), ""]
     lines += [*(f"  {line}" for line in graph_lines(found)), ""]
     for wrong in found.findings:
         lines.append(
@@ -122,59 +93,38 @@ def text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
     return "\n".join(lines)
 
 
-def properties(found: GraphFinding, confirmation: Confirmation | None = None) -> tuple[tuple[str, str], ...]:
+def properties(found: GraphFinding) -> tuple[tuple[str, str], ...]:
     """Pairs of name and value for pytest's record_property, all texts; what a finding has no value for is left out."""
-    worst, signature = found.findings[0], found.signature
+    first = found.findings[0]
     pairs = {
         "name": found.name,
-        "operation": signature.operation,
-        "order": signature.order,
-        "kind": signature.kind,
+        "operation": found.culprit,
+        "order": found.order,
+        "kind": found.kind,
         "description": found.description,
-        "path": signature.path,
-        "mode": signature.mode,
-        "element": worst.element,
-        "autodiff": worst.autodiff,
-        "difference": worst.difference,
-        "bound": worst.bound,
-        "allowed": worst.allowed,
-        "cause": None if worst.diagnosis is None else worst.diagnosis.cause,
-        "remedy": None if worst.diagnosis is None else worst.diagnosis.remedy,
-        "tensorflow": None if found.environment is None else found.environment.tensorflow,
-        "confirmed": None if confirmation is None else str(confirmation.confirmed).lower(),
+        "path": found.taken.path,
+        "mode": found.taken.mode,
+        **{name: getattr(first, name) for name in ("element", "autodiff", "difference", "bound", "allowed")},
+        "cause": first.diagnosis and first.diagnosis.cause,
+        "remedy": first.diagnosis and first.diagnosis.remedy,
+        "tensorflow": found.environment and found.environment.tensorflow,
+        "confirmed": found.confirmation and str(found.confirmation.confirmed).lower(),
     }
     return tuple((f"gradcheck.{name}", str(value)) for name, value in pairs.items() if value is not None)
 
 
-def view(found: GraphFinding, confirmation: Confirmation | None) -> dict[str, Any]:
-    """What the templates of a finding have in common."""
-    names, places = variables(found.graph), element_names(found.graph)
-    first = len(found.graph.inputs)
+def _view(found: GraphFinding) -> dict[str, Any]:
+    """What the templates of a finding have in common; a node comes with its variable and its source text."""
+    names, places, nodes = variables(found.graph), element_names(found.graph), dict(found.graph.positions())
     return {
         "found": found,
-        "confirmation": confirmation,
-        "kind": found.signature.kind,
-        "verdict": sentence(found, confirmation),
+        "verdict": sentence(found),
         "graph_text": "\n".join(graph_lines(found)),
         "compared": any(wrong.difference is not None for wrong in found.findings),
         "elements": [(places[element.coordinate], element) for element in found.elements],
         "named": lambda place: element_name(found.graph, place),
-        "nodes": [
-            NodeRow(
-                node,
-                names[node.position],
-                expression(found.graph.nodes[node.position - first], names),
-                node.position == found.position,
-            )
-            for node in found.nodes
-        ],
+        "nodes": [(node, names[node.position], expression(nodes[node.position], names)) for node in found.nodes],
     }
-
-
-def worst(found: GraphFinding) -> Finding:
-    """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
-    same = [wrong for wrong in found.findings if wrong.kind is found.findings[0].kind]
-    return max(same, key=lambda wrong: excess(wrong) or 0.0)
 
 
 def graph_lines(found: GraphFinding) -> list[str]:
@@ -217,13 +167,7 @@ def element_names(graph: Graph) -> list[str]:
     return names
 
 
-WIDEST = 32
-CELL = 30
-Fact = tuple[str, object, str]
-"""The name of a number, its value and its colour."""
-
-
-def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
+def finding_page(found: GraphFinding) -> str:
     """The page as text: verdict, graph, comparison, step-size curve, blame, cause, scripts and environment."""
     curve = None
     if found.curve is not None:
@@ -231,17 +175,19 @@ def finding_page(found: GraphFinding, confirmation: Confirmation | None = None) 
         curve = plot(element_names(found.graph)[element.coordinate], found.curve, element)
     return render(
         "finding.html.j2",
-        **view(found, confirmation),
+        **_view(found),
         facts=list(_facts(found)),
         graph=drawing(found),
         maps=list(heat_maps(found)),
         curve=curve,
-        issue=issue_form(found, confirmation),
+        issue=issue_form(found),
+        colours=COLOURS,
     )
 
 
-def _facts(found: GraphFinding) -> Iterator[Fact]:
-    wrong = worst(found)
+def _facts(found: GraphFinding) -> Iterator[tuple[str, object, str]]:
+    """The numbers on top of the page: name, value and colour."""
+    wrong = found.worst
     if wrong.difference is None:
         yield "what TensorFlow does", wrong.reason, "wrong"
         return
@@ -258,24 +204,12 @@ def _facts(found: GraphFinding) -> Iterator[Fact]:
 
 
 @dataclass(frozen=True)
-class HeatCell:
-    """An element in a heat map, drawn around the point (x, y); `level` is its colour."""
-
-    x: int
-    y: int
-    level: int
-    text: str
-    title: str
-
-
-@dataclass(frozen=True)
 class HeatMap:
-    """The error over the allowed error of each element of an input."""
+    """The error over the allowed error of each element of an input: the level of its colour, its text, its title."""
 
     name: str
-    width: int
-    height: int
-    cells: list[HeatCell]
+    columns: int
+    cells: list[tuple[int, str, str]]
 
 
 def heat_maps(found: GraphFinding) -> Iterator[HeatMap]:
@@ -287,27 +221,18 @@ def heat_maps(found: GraphFinding) -> Iterator[HeatMap]:
         start += count
         if len(own) > 1 and any(own):
             last = value.shape[-1] * (2 if is_complex(value.dtype) else 1)
-            yield _heat_map(name, own, min(last, WIDEST))
+            yield HeatMap(name, min(last, WIDEST), [_cell(element) for element in own])
 
 
-def _heat_map(name: str, elements: Sequence[ElementCheck | None], columns: int) -> HeatMap:
-    rows = math.ceil(len(elements) / columns)
-    cells = [
-        _cell(element, CELL * (place % columns) + CELL // 2, CELL * (place // columns) + CELL // 2)
-        for place, element in enumerate(elements)
-    ]
-    return HeatMap(name, CELL * columns, CELL * rows, cells)
-
-
-def _cell(element: ElementCheck | None, x: int, y: int) -> HeatCell:
+def _cell(element: ElementCheck | None) -> tuple[int, str, str]:
     if element is None:
-        return HeatCell(x, y, 0, "", "not compared by itself")
+        return 0, "", "not compared by itself"
     if element.verdict == Verdict.INCONCLUSIVE:
-        return HeatCell(x, y, 0, "?", "inconclusive")
+        return 0, "?", "inconclusive"
     ratio = element.excess
     title = f"error {ratio:.3g} times the allowed one"
     if not math.isfinite(ratio):
-        return HeatCell(x, y, 4, "∞", title)
+        return 4, "∞", title
     if ratio <= 1:
-        return HeatCell(x, y, 1, "✓", title)
-    return HeatCell(x, y, 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", title)
+        return 1, "✓", title
+    return 2 if ratio <= 1e3 else 3 if ratio <= 1e9 else 4, f"{math.floor(math.log10(ratio)):+d}", title

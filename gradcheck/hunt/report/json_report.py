@@ -2,106 +2,67 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import dataclasses
+import operator
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
 from gradcheck import documents
 from gradcheck.autodiff.coordinates import coordinate_count
+from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.graph_document import MAX_NODES, ComputedTensor, GraphDocument, Tensor
 from gradcheck.defects.records import Signature
-from gradcheck.documents import MAX_ITEMS, MAX_WORDS, Count, Description, Document, DocumentError, Order, Real
+from gradcheck.documents import MAX_ITEMS, MAX_WORDS, Count, Description, Document, DocumentError, Real
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph_json import from_document, to_computed, to_document, to_input, to_tensor
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
-from gradcheck.result import Cause, Diagnosis, Finding, Kind, Place, Verdict
+from gradcheck.result import Finding
 
-FORMAT = "gradcheck report"
+T = TypeVar("T")
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 
 
-class PlaceDocument(Document, frozen=True):
-    """A `Place`: a line of somebody's code, and the operation that it runs."""
+def document_type(hint: Any) -> Any:
+    """The strict type of document that a record is written as.
 
-    file: Words
-    line: int
-    code: Words
-    operation: Words | None = None
-
-
-class DiagnosisDocument(Document, frozen=True):
-    """A `Diagnosis`: why a gradient was lost."""
-
-    cause: Cause
-    evidence: Words
-    remedy: Words
-    place: PlaceDocument | None = None
-    lost: Real | None = None
-
-
-class FindingDocument(Document, frozen=True):
-    """A `Finding`: one derivative that is wrong, at its worst element."""
-
-    kind: Kind
-    order: Order
-    input: Words
-    index: tuple[int, ...] | None
-    output: int | None
-    autodiff: Real | None
-    difference: Real | None
-    bound: Real | None
-    allowed: Real | None
-    reason: Words
-    diagnosis: DiagnosisDocument | None = None
-    also: Words = ""
+    A dataclass becomes a Document of the same fields, in which numbers may also be "nan", "inf" and "-inf", and texts
+    have a limit.
+    """
+    if dataclasses.is_dataclass(hint):
+        hints = get_type_hints(hint)
+        fields = [
+            (one.name, document_type(hints[one.name]), *([] if one.default is dataclasses.MISSING else [one.default]))
+            for one in dataclasses.fields(hint)
+        ]
+        name = f"{hint.__name__}Document"  # type: ignore[union-attr]  # a class, not an instance
+        return msgspec.defstruct(name, fields, bases=(Document,), namespace={"__doc__": hint.__doc__}, frozen=True)
+    parts = [document_type(part) for part in get_args(hint)]
+    if isinstance(hint, UnionType):
+        return reduce(operator.or_, parts)
+    if get_origin(hint) is tuple:
+        return tuple.__class_getitem__(tuple(parts))
+    return {float: Real, str: Words}.get(hint, hint)
 
 
-class NodeCheckDocument(Document, frozen=True):
-    """A `NodeCheck`: a node's own derivative, at its worst element."""
-
-    position: Count
-    verdict: Words
-    autodiff: Real | None = None
-    difference: Real | None = None
-    bound: Real | None = None
-
-
-class ElementDocument(Document, frozen=True):
-    """An `ElementCheck`: one coordinate of the derivative as the trial compared it."""
-
-    coordinate: Count
-    verdict: Verdict
-    autodiff: Real
-    difference: Real
-    bound: Real
-    allowed: Real
+if TYPE_CHECKING:
+    FindingDocument = Finding
+    NodeCheckDocument = NodeCheck
+    ElementDocument = ElementCheck
+    CurveDocument = StepCurve
+else:
+    FindingDocument, NodeCheckDocument = document_type(Finding), document_type(NodeCheck)
+    ElementDocument, CurveDocument = document_type(ElementCheck), document_type(StepCurve)
 
 
-class CurveDocument(Document, frozen=True):
-    """A `StepCurve`: difference quotients of one coordinate of the derivative."""
-
-    coordinate: Count
-    steps: tuple[Real, ...]
-    quotients: tuple[Real, ...]
-
-
-RECORDS: dict[type[Document], type[Any]] = {
-    PlaceDocument: Place,
-    DiagnosisDocument: Diagnosis,
-    FindingDocument: Finding,
-    NodeCheckDocument: NodeCheck,
-    ElementDocument: ElementCheck,
-    CurveDocument: StepCurve,
-}
-NUMBERS = ("lost", "autodiff", "difference", "bound", "allowed", "steps", "quotients")
-
-
-class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True, dict=True):
-    """A finding as its JSON report holds it, with what its script did in a fresh process if it was run.
+class Report(Document, frozen=True, tag_field="format", tag="gradcheck report", kw_only=True, dict=True):
+    """A finding as its JSON report holds it.
 
     `values` are left out (empty) where they have more than 4,096 elements together. Raises DocumentError where its
     parts do not fit one another.
@@ -124,26 +85,19 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
     confirmation: Confirmation | None
 
     @staticmethod
-    def of(found: GraphFinding, confirmation: Confirmation | None = None) -> Report:
+    def of(found: GraphFinding) -> Report:
         """The report of a finding; raises DocumentError for one that could not be read back."""
         few = sum(len(value.values) for value in found.values) <= MAX_ITEMS
-        findings = documents.convert(documents.plain(found.findings), tuple[FindingDocument, ...])
-        return Report(
-            name=found.name,
-            signature=found.signature,
-            description=found.description,
-            position=found.position,
-            graph=to_document(found.graph),
-            cotangent=to_tensor(found.cotangent),
-            direction=tuple(map(to_tensor, found.direction)),
-            findings=findings,
-            values=tuple(map(to_computed, found.values)) if few else (),
-            nodes=documents.convert(documents.plain(found.nodes), tuple[NodeCheckDocument, ...]),
-            elements=documents.convert(documents.plain(found.elements), tuple[ElementDocument, ...]),
-            curve=None if found.curve is None else documents.convert(documents.plain(found.curve), CurveDocument),
-            environment=found.environment,
-            confirmation=confirmation,
-        )
+        same = ("name", "signature", "description", "position", "findings", "nodes", "elements", "curve")
+        data = {
+            "format": "gradcheck report",
+            "graph": to_document(found.graph),
+            "cotangent": to_tensor(found.cotangent),
+            "direction": tuple(map(to_tensor, found.direction)),
+            "values": tuple(map(to_computed, found.values)) if few else (),
+            **{name: getattr(found, name) for name in (*same, "environment", "confirmation")},
+        }
+        return documents.convert(documents.plain(data), Report)
 
     def __post_init__(self) -> None:
         graph, first, last = self.graph, len(self.graph.inputs), self.graph.size - 1
@@ -153,6 +107,8 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
             raise DocumentError("$.signature.operation", self.signature.operation, "the operation at the position")
         if self.signature.kind != self.findings[0].kind:
             raise DocumentError("$.signature.kind", self.signature.kind, "the first finding's kind")
+        if any(wrong.order not in (1, 2) for wrong in self.findings):
+            raise DocumentError("$.findings", Description("another order"), "one of 1, 2")
         shapes = [(value.shape, value.dtype) for value in graph.inputs] if self.signature.order == 2 else []
         if [(vector.shape, vector.dtype) for vector in self.direction] != shapes:
             given = Description("another number, shape or dtype")
@@ -178,54 +134,33 @@ class Report(Document, frozen=True, tag_field="format", tag=FORMAT, kw_only=True
     def finding(self) -> GraphFinding:
         """The finding itself."""
         return GraphFinding(
-            from_document(self.graph, "$.graph"),
-            self.signature.order,
-            _records(self.findings),
-            self.signature.operation,
-            self.position,
-            self.description,
-            to_input(self.cotangent),
-            tuple(map(to_input, self.direction)),
-            self.environment,
-            tuple(map(to_input, self.values)),
-            _records(self.nodes),
-            _records(self.elements),
-            _records(self.curve),
-            self.signature.path,
-            self.signature.mode,
+            graph=from_document(self.graph, "$.graph"),
+            order=self.signature.order,
+            findings=_records(self.findings, tuple[Finding, ...]),
+            culprit=self.signature.operation,
+            position=self.position,
+            description=self.description,
+            cotangent=to_input(self.cotangent),
+            direction=tuple(map(to_input, self.direction)),
+            taken=Mode(self.signature.path, self.signature.mode),
+            environment=self.environment,
+            values=tuple(map(to_input, self.values)),
+            nodes=_records(self.nodes, tuple[NodeCheck, ...]),
+            elements=_records(self.elements, tuple[ElementCheck, ...]),
+            curve=None if self.curve is None else _records(self.curve, StepCurve),
+            confirmation=self.confirmation,
         )
 
 
-def json_text(found: GraphFinding, confirmation: Confirmation | None = None) -> str:
-    """The report as strict JSON; numbers that JSON does not know are the texts "nan", "inf" and "-inf"."""
-    return documents.to_text(Report.of(found, confirmation))
-
-
-def to_json(found: GraphFinding, confirmation: Confirmation | None = None) -> dict[str, Any]:
-    """The same as plain dictionaries, lists, numbers and texts."""
-    data: dict[str, Any] = documents.plain(Report.of(found, confirmation))
-    return data
-
-
-def from_json(data: Any) -> Report:
-    """The report of parsed JSON; raises DocumentError for whatever is not exactly one."""
-    return documents.convert(data, Report)
-
-
-def read(path: Path) -> Report:
-    """The report in a file that `writer.write` wrote.
+def read(path: Path) -> GraphFinding:
+    """The finding in a file that `writer.write` wrote.
 
     Raises OSError where the file cannot be read, and ValueError, which names the file, the place in it, what was given
     and what is expected, for anything but a report.
     """
-    return documents.read(path, Report, "a report of this project")
+    return documents.read(path, Report, "a report of this project").finding
 
 
-def _records(document: Any, name: str = "") -> Any:
-    """The records that documents of them stand for, with numbers for those that JSON does not know."""
-    if isinstance(document, tuple):
-        return tuple(_records(part, name) for part in document)
-    if type(document) in RECORDS:
-        names = type(document).__struct_fields__
-        return RECORDS[type(document)](**{each: _records(getattr(document, each), each) for each in names})
-    return float(document) if name in NUMBERS and document is not None else document
+def _records(document: Any, kind: type[T]) -> T:
+    """The records that documents of them stand for; all but strict, so that "nan" becomes a number."""
+    return msgspec.convert(msgspec.to_builtins(document), kind, strict=False)

@@ -8,7 +8,6 @@ Markdown give back markup of their own.
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gradcheck.result import Finding
+from gradcheck.hunt.finding import excess
 
 UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MARKS = re.compile(r"([\\`*\[\]#|~]|(?<!\w)_|_(?!\w))")
@@ -26,14 +25,6 @@ SPACES = re.compile(r"\s+")
 def render(template: str, **values: Any) -> str:
     """The text that a template makes of these values; raises jinja2.UndefinedError where it needs another one."""
     return ENVIRONMENTS[template.split(".")[-2]].get_template(template).render(values)
-
-
-def excess(finding: Finding) -> float | None:
-    """The error over what is allowed; None where one of them is missing or not finite."""
-    if finding.autodiff is None or finding.difference is None or not finding.allowed:
-        return None
-    ratio = abs(finding.autodiff - finding.difference) / finding.allowed
-    return None if math.isnan(ratio) else ratio
 
 
 def number(value: complex | None, digits: int | None = 6) -> str:

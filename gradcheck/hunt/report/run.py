@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from gradcheck.hunt.events import (
     from_line,
     to_line,
 )
+from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Kind, Verdict
 
@@ -69,37 +71,37 @@ def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None)
     asked = {name for started in run.started for name in started.operations} or set(CATALOGUE)
     done = {(each.operation, each.order): each for each in run.operations}
     known = left_out or {}
-    return tuple(
-        _reach(name, order, done.get((name, order)), known.get((name, order)), name in asked and order in spec.orders)
-        for name, spec in CATALOGUE.items()
-        for order in (1, 2)
-    )
 
-
-def _reach(name: str, order: int, done: OperationDone | None, defect: str | None, asked: bool) -> Reach:
-    if done is None:
-        if defect is not None:
-            return Reach(name, order, Grade.KNOWN, reason=f"left out: {defect}")
-        if not asked:
-            reason = "not asked for" if order in CATALOGUE[name].orders else "has no derivative of this order"
-            return Reach(name, order, Grade.NONE, reason=reason)
+    def reach(name: str, order: int) -> Reach:
+        pair = name, order
+        if pair in done:
+            return _graded(done[pair])
+        if pair in known:
+            return Reach(name, order, Grade.KNOWN, reason=f"left out: {known[pair]}")
+        if order not in CATALOGUE[name].orders:
+            return Reach(name, order, Grade.NONE, reason="has no derivative of this order")
+        if name not in asked:
+            return Reach(name, order, Grade.NONE, reason="not asked for")
         return Reach(name, order, Grade.RED, reason="never reached")
+
+    return tuple(reach(name, order) for name in CATALOGUE for order in (1, 2))
+
+
+def _graded(done: OperationDone) -> Reach:
     compared = sum(done.counts.get(outcome, 0) for outcome in (Verdict.AGREE, KINK, Verdict.MISMATCH))
     lost = sum(done.counts.get(outcome, 0) for outcome in (Verdict.INCONCLUSIVE, COMPOSED))
-    grade, reason = _grade(done, compared, lost)
-    return Reach(name, order, grade, compared, lost, done.attempts, done.rejected, done.resolution, reason)
-
-
-def _grade(done: OperationDone, compared: int, lost: int) -> tuple[Grade, str]:
     if not compared:
-        return Grade.RED, "never compared"
-    if lost > MOST * (compared + lost):
-        return Grade.YELLOW, "mostly inconclusive"
-    if done.rejected > MOST * done.attempts:
-        return Grade.YELLOW, "mostly rejected"
-    if compared < ENOUGH:
-        return Grade.YELLOW, f"fewer than {ENOUGH} comparisons"
-    return Grade.GREEN, ""
+        grade, reason = Grade.RED, "never compared"
+    elif lost > MOST * (compared + lost):
+        grade, reason = Grade.YELLOW, "mostly inconclusive"
+    elif done.rejected > MOST * done.attempts:
+        grade, reason = Grade.YELLOW, "mostly rejected"
+    elif compared < ENOUGH:
+        grade, reason = Grade.YELLOW, f"fewer than {ENOUGH} comparisons"
+    else:
+        grade, reason = Grade.GREEN, ""
+    resolution = done.resolution
+    return Reach(done.operation, done.order, grade, compared, lost, done.attempts, done.rejected, resolution, reason)
 
 
 E = TypeVar("E")
@@ -115,7 +117,7 @@ class HuntRun:
 
     started: tuple[Started, ...] = ()
     operations: tuple[OperationDone, ...] = ()
-    findings: tuple[Report, ...] = ()
+    findings: tuple[GraphFinding, ...] = ()
     crashes: tuple[Crash, ...] = ()
     hangs: tuple[Hang, ...] = ()
     known: tuple[KnownReplayed, ...] = ()
@@ -131,18 +133,20 @@ class HuntRun:
         return coverage
 
     @property
-    def ranked(self) -> tuple[Report, ...]:
+    def ranked(self) -> tuple[GraphFinding, ...]:
         """The findings, the most severe kind first."""
         kinds = list(Kind)
-        return tuple(sorted(self.findings, key=lambda report: kinds.index(report.finding.signature.kind)))
+        return tuple(sorted(self.findings, key=lambda found: kinds.index(found.kind)))
 
     def events(self) -> Iterator[Event]:
         """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""
-        for report in (self.started, self.operations):
-            yield from report
-        yield from (FindingMade(report) for report in self.findings)
-        for events in (self.crashes, self.hangs, self.known, self.finished):
-            yield from events
+        yield from self.started
+        yield from self.operations
+        yield from (FindingMade(Report.of(found)) for found in self.findings)
+        yield from self.crashes
+        yield from self.hangs
+        yield from self.known
+        yield from self.finished
 
 
 def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
@@ -183,52 +187,50 @@ def read_file(path: Path) -> tuple[list[Event], list[str]]:
 
 def merge(events: Iterable[Event]) -> HuntRun:
     """The run of these events, in whatever order they come."""
-    by_kind: dict[str, list[Any]] = {}
+    kinds: dict[type[Any], list[Any]] = defaultdict(list)
     for event in events:
-        by_kind.setdefault(event.kind, []).append(event)
-    findings: Sequence[FindingMade] = by_kind.get("finding", [])
+        kinds[type(event)].append(event)
+    found = _least(kinds[FindingMade], lambda event: event.report.name, _size)
     return HuntRun(
-        started=tuple(sorted({to_line(event): event for event in by_kind.get("started", [])}.values(), key=to_line)),
-        operations=_added(by_kind.get("operation", [])),
-        findings=tuple(made.report for made in _least(findings, lambda e: e.report.finding.name, _size)),
-        crashes=_least(by_kind.get("crash", []), lambda event: event.name, _size),
-        hangs=_least(by_kind.get("hang", []), lambda event: event.name, _size),
-        known=_least(by_kind.get("known", []), lambda event: (event.name, event.release), _worst),
-        finished=tuple(sorted(by_kind.get("finished", []), key=to_line)),
+        started=tuple(sorted(set(kinds[Started]), key=to_line)),
+        operations=_added(kinds[OperationDone]),
+        findings=tuple(event.report.finding for event in found),
+        crashes=_least(kinds[Crash], lambda event: event.name, _size),
+        hangs=_least(kinds[Hang], lambda event: event.name, _size),
+        known=_least(kinds[KnownReplayed], lambda event: (event.name, event.release), _worst),
+        finished=tuple(sorted(kinds[Finished], key=to_line)),
     )
 
 
 def _added(events: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
     """One event an operation and order: numbers are added up, the worst resolution stays."""
-    groups: dict[tuple[str, int], list[OperationDone]] = {}
-    for event in events:
-        groups.setdefault((event.operation, event.order), []).append(event)
-    return tuple(_sum(name, order, group) for (name, order), group in sorted(groups.items()))
 
+    def pair(event: OperationDone) -> tuple[str, int]:
+        return event.operation, event.order
 
-def _sum(operation: str, order: int, group: Sequence[OperationDone]) -> OperationDone:
-    counts: Counter[str] = Counter()
-    for event in group:
-        counts.update(event.counts)
-    return OperationDone(
-        operation,
-        order,
-        dict(sorted(counts.items())),
-        attempts=sum(event.attempts for event in group),
-        rejected=sum(event.rejected for event in group),
-        seconds=sum(sorted(event.seconds for event in group)),
-        resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
-    )
+    added = []
+    for (operation, order), together in groupby(sorted(events, key=pair), pair):
+        group, counts = list(together), Counter[str]()
+        for event in group:
+            counts.update(event.counts)
+        added.append(
+            OperationDone(
+                operation,
+                order,
+                dict(sorted(counts.items())),
+                attempts=sum(event.attempts for event in group),
+                rejected=sum(event.rejected for event in group),
+                seconds=sum(sorted(event.seconds for event in group)),
+                resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
+            )
+        )
+    return tuple(added)
 
 
 def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], Any]) -> tuple[E, ...]:
     """The least event of each name, by name."""
-    found: dict[Any, E] = {}
-    for event in events:
-        kept = found.get(name(event))
-        if kept is None or size(event) < size(kept):
-            found[name(event)] = event
-    return tuple(found[key] for key in sorted(found))
+    ordered = sorted(events, key=lambda event: (name(event), size(event)))
+    return tuple(next(group) for _, group in groupby(ordered, name))
 
 
 def _size(event: FindingMade | Crash | Hang) -> tuple[int, int, str]:

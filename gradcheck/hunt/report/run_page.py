@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
-from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.finding_page import Sentence, sentence, worst
-from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.report.rendering import counted, excess, number, render
+from gradcheck.hunt.report.finding_page import sentence
+from gradcheck.hunt.report.rendering import counted, render
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
 
 LeftOut = Mapping[tuple[str, int], str]
@@ -34,41 +31,20 @@ SHOWN = 40
 FINEST, COARSEST = -16, 0
 
 
-@dataclass(frozen=True)
-class FindingItem:
-    """A finding in the list of a run."""
-
-    found: GraphFinding
-    verdict: Sentence
-
-    @staticmethod
-    def of(report: Report) -> FindingItem:
-        """The item of a report."""
-        return FindingItem(report.finding, sentence(report.finding, report.confirmation))
-
-    @property
-    def ratio(self) -> float | None:
-        """The error over the allowed one."""
-        return excess(worst(self.found))
-
-    @property
-    def facts(self) -> list[str]:
-        """What stands below the sentence."""
-        facts = [f"order {self.found.order}", counted(len(self.found.graph.nodes), "operation")]
-        return facts + ([f"error {number(self.ratio, 3)} times the allowed one"] if self.ratio else [])
-
-
 def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it. Imports no TensorFlow."""
-    reached, known = reaches(run, left_out), list(_known(run))
+    reached, releases = reaches(run, left_out), sorted({each.release for each in run.known}, key=_version)
+    states = {(each.name, each.release): each for each in run.known}
+    known = {name: [states.get((name, release)) for release in releases] for name in sorted({n for n, _ in states})}
+    changed = [name for name, row in known.items() if any(each and each.state is not State.STILL for each in row)]
     return render(
         "run.html.j2",
         **_view(run, reached),
         facts=list(_facts(run, reached)),
-        releases=_releases(run),
-        changed=[(name, states) for name, states, same in known if not same],
-        unchanged=[(name, states) for name, states, same in known if same],
-        families=list(_families(reached)),
+        releases=releases,
+        changed=[(name, known[name]) for name in changed],
+        unchanged=[(name, row) for name, row in known.items() if name not in changed],
+        families=_families(reached),
         resolutions=list(_resolutions(reached)),
         machines=sorted({each.environment.rows() for each in run.started}),
         signs=SIGNS,
@@ -76,6 +52,7 @@ def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
         colours=COLOURS,
         shown=SHOWN,
         cell_title=_cell_title,
+        counted=counted,
     )
 
 
@@ -131,7 +108,7 @@ def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
     return {
         "run": run,
         "headline": headline(run),
-        "findings": [FindingItem.of(report) for report in run.ranked],
+        "findings": [(found, sentence(found)) for found in run.ranked],
         "stopped": [*run.crashes, *run.hangs],
         "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
     }
@@ -151,29 +128,16 @@ def _facts(run: HuntRun, reached: Sequence[Reach]) -> Iterator[tuple[str, object
         yield "examples a second", f"{speed:.3g}", ""
 
 
-def _releases(run: HuntRun) -> list[str]:
-    return sorted({each.release for each in run.known}, key=_version)
-
-
-def _known(run: HuntRun) -> Iterator[tuple[str, list[KnownReplayed | None], bool]]:
-    """Every known defect with its state on each release, and whether it is still there on all that were tried."""
-    states = {(each.name, each.release): each for each in run.known}
-    for name in sorted({each.name for each in run.known}):
-        row = [states.get((name, release)) for release in _releases(run)]
-        yield name, row, all(each is None or each.state is State.STILL for each in row)
-
-
 def _version(release: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in release.split("."))
 
 
-def _families(reached: Sequence[Reach]) -> Iterator[tuple[str, list[list[Reach]]]]:
+def _families(reached: Sequence[Reach]) -> dict[str, list[list[Reach]]]:
     """The families of the catalogue, each with the orders of its operations."""
-    pairs = [list(pair) for _, pair in groupby(reached, key=lambda each: each.operation)]
     families: dict[str, list[list[Reach]]] = {}
-    for pair in pairs:
-        families.setdefault(CATALOGUE[pair[0].operation].family, []).append(pair)
-    yield from families.items()
+    for operation, orders in groupby(reached, key=lambda each: each.operation):
+        families.setdefault(CATALOGUE[operation].family, []).append(list(orders))
+    return families
 
 
 def _cell_title(each: Reach) -> str:
@@ -183,13 +147,10 @@ def _cell_title(each: Reach) -> str:
 
 def _resolutions(reached: Sequence[Reach]) -> Iterator[tuple[int, int, int]]:
     """How many pairs of operation and order have a resolution of up to 1e-12, 1e-11, …, and the bar's length."""
-    counts = Counter(_decade(each.resolution) for each in reached if each.resolution is not None)
+    given = (each.resolution for each in reached if each.resolution is not None)
+    decades = (math.ceil(math.log10(value)) if value > 0 else FINEST for value in given)
+    counts = Counter(min(max(decade, FINEST), COARSEST) for decade in decades)
     if counts:
         largest = max(counts.values())
         for decade in range(min(counts), max(counts) + 1):
             yield decade, counts[decade], round(100 * counts[decade] / largest)
-
-
-def _decade(value: float) -> int:
-    """The power of ten that a resolution lies below."""
-    return min(max(math.ceil(math.log10(value)) if value > 0 else FINEST, FINEST), COARSEST)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gradcheck import files
+from gradcheck import documents, files
 from gradcheck.hunt.finding import GraphFinding
-from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page, markdown
-from gradcheck.hunt.report.json_report import json_text
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.run_page import LeftOut, run_page, summary
 
@@ -18,7 +17,7 @@ class ReportError(OSError):
     """A report could not be written; names the folder and what to do. `finding_page.text` still has all of it."""
 
 
-def write(finding: GraphFinding, folder: Path | str, confirmation: Confirmation | None = None) -> tuple[Path, ...]:
+def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
     """Writes `<name>` .json, .md, .py and .html into a folder, made if it is missing, and returns their paths.
 
     Files of an earlier run with the same signature are replaced, in one step each (a temporary file, then
@@ -26,10 +25,10 @@ def write(finding: GraphFinding, folder: Path | str, confirmation: Confirmation 
     the folder cannot be made or written to.
     """
     contents = {
-        ".json": json_text(finding, confirmation),
-        ".md": markdown(finding, confirmation),
+        ".json": documents.to_text(Report.of(finding)),
+        ".md": markdown(finding),
         ".py": finding.script,
-        ".html": finding_page(finding, confirmation),
+        ".html": finding_page(finding),
     }
     named = {finding.name + suffix: text for suffix, text in contents.items()}
     return _written(Path(folder), named, f"the report {finding.name}")

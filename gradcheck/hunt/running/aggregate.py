@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
 
 from gradcheck import files
+from gradcheck.documents import Document
+from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.running.configuration import RunConfiguration
 
+if TYPE_CHECKING:
+    from gradcheck.hunt.events import Crash, Hang, Journal
+    from gradcheck.hunt.report.run import HuntRun
+
 NAME = "schedule.json"
-FORMAT = "gradcheck schedule"
-VERSION = 1
 LIMIT = 10_000_000
+STALE = 3600.0
+
+
+class Schedule(Document, frozen=True, kw_only=True):
+    """For each test, the number of the last run that finished it."""
+
+    format: Literal["gradcheck schedule"] = "gradcheck schedule"
+    version: Literal[1]
+    last_runs: dict[str, Annotated[int, msgspec.Meta(gt=0)]]
 
 
 def load(path: Path) -> dict[str, int]:
@@ -26,17 +40,12 @@ def load(path: Path) -> dict[str, int]:
     Raises ValueError, which says what to do, for anything else in its place.
     """
     try:
-        data = json.loads(files.read(path, LIMIT))
+        return msgspec.json.decode(files.read(path, LIMIT), type=Schedule).last_runs
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(_refusal(path, str(error))) from None
-    if not isinstance(data, dict) or (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-        raise ValueError(_refusal(path, ascii(data)[:80]))
-    runs = data.get("last_runs")
-    if not isinstance(runs, dict) or not all(type(run) is int and run > 0 for run in runs.values()):
-        raise ValueError(_refusal(path, ascii(runs)[:80]))
-    return runs
+        advice = "Delete the file; no test then comes before another"
+        raise ValueError(f"{path}: not a schedule of this project: {error}. {advice}") from None
 
 
 def save(path: Path, finished: Iterable[str]) -> None:
@@ -46,34 +55,9 @@ def save(path: Path, finished: Iterable[str]) -> None:
     """
     runs = load(path)
     latest = max(runs.values(), default=0) + 1
-    data = {"format": FORMAT, "version": VERSION, "last_runs": {**runs, **dict.fromkeys(finished, latest)}}
+    content = msgspec.json.encode(Schedule(version=1, last_runs={**runs, **dict.fromkeys(finished, latest)}))
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def _refusal(path: Path, given: str) -> str:
-    return f"{path}: not a schedule of this project: {given}. Delete the file; no test then comes before another"
-
-
-if TYPE_CHECKING:
-    from gradcheck.hunt.coverage import Coverage
-    from gradcheck.hunt.events import Crash, Hang, Journal
-    from gradcheck.hunt.finding import GraphFinding
-    from gradcheck.hunt.report.run import HuntRun
-
-STALE = 3600.0
-
-
-def summary_line(found: GraphFinding, files: Iterable[Path]) -> dict[str, Any]:
-    """A finding as the terminal names it, with the files that say more: plain data, which a worker can send."""
-    signature = found.signature
-    return {
-        "operation": signature.operation,
-        "order": signature.order,
-        "kind": signature.kind.value,
-        "name": found.name,
-        "files": [str(path) for path in files],
-    }
+    files.replace(path, msgspec.json.format(content, indent=1).decode() + "\n")
 
 
 @dataclass
@@ -122,21 +106,21 @@ class Aggregate:
     def __init__(self, configuration: RunConfiguration) -> None:
         self.configuration = configuration
         self.progress = Progress(configuration.deadline)
+        self.coverage = Coverage()
         self.findings: dict[str, dict[str, Any]] = {}
         self.crashes: dict[str, Crash | Hang] = {}
         self.remarks: dict[str, None] = {}
         self.cut_short = False
         self.page: Path | None = None
-        self._outcomes: list[list[Any]] = []
         self._finished: set[str] = set()
         self._journal: Journal | None = None
 
     def add(self, nodeid: str, sent: dict[str, Any], *, skipped: bool) -> None:
         """What a hunting test sent when it ended; `skipped` if the time was over first."""
         self.cut_short |= skipped
-        outcomes = sent.get("outcomes", [])
-        self._outcomes += outcomes
-        self.progress.examples += sum(count for *_, count in outcomes)
+        for operation, order, outcome, count in sent.get("outcomes", []):
+            self.coverage.outcomes[operation, order, outcome] += count
+            self.progress.examples += count
         self.findings.update({finding["name"]: finding for finding in sent.get("findings", [])})
         self.progress.findings = len(self.findings)
         if sent.get("problem"):
@@ -144,36 +128,22 @@ class Aggregate:
         if not skipped:
             self._finished.add(nodeid)
 
-    @property
-    def coverage(self) -> Coverage:
-        """The counts of all processes."""
-        from gradcheck.hunt.coverage import Coverage
-
-        coverage = Coverage()
-        for operation, order, outcome, count in self._outcomes:
-            coverage.outcomes[operation, order, outcome] += count
-        return coverage
-
     def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
         """Makes crashes and hangs of what dead processes recorded, and takes the records away."""
         from gradcheck.hunt.running.crashes import crash_report
 
         for path in records:
             report = crash_report(path, self.configuration.limit, returncode)
-            if report is not None and report.event is not None:
-                self.crashes[report.event.name] = report.event
+            if isinstance(report, str):
+                self.remarks[report] = None
+            elif report is not None:
+                self.crashes[report.name] = report
                 journal = self._opened()
-                journal.write(report.event)
+                journal.write(report)
                 if journal.problem:
                     self.remarks[journal.problem] = None
                     continue
-            elif report is not None:
-                self.remarks[report.remark] = None
             path.unlink(missing_ok=True)
-
-    def worker_died(self, worker: str, returncode: int | None) -> None:
-        """A worker's process has ended before it was told to."""
-        self.report_crashes([self.configuration.record(worker)], returncode)
 
     def recover(self) -> None:
         """Looks into what runs before this one left when they were killed."""
@@ -191,30 +161,30 @@ class Aggregate:
         if not self._began:
             return
         from gradcheck.hunt.events import Ending, Finished
+        from gradcheck.hunt.finding import summary_line
 
         self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.configuration.shard)))
         with suppress(OSError, ValueError):  # the page says why
-            for report in self._run.findings:
-                name = report.finding.name
-                files = sorted(self.configuration.folder.glob(f"{name}.*"))
-                self.findings.setdefault(name, summary_line(report.finding, files))
+            for found in self._run.findings:
+                written = sorted(self.configuration.folder.glob(f"{found.name}.*"))
+                self.findings.setdefault(found.name, summary_line(found, written))
 
     def close(self) -> None:
         """Ends the journal, writes the run's page, and remembers which tests were finished."""
         if self._journal is not None:
             self._journal.close()
         try:
-            self.page = self._written() if self._began else None
+            if self._began:
+                self.page = self._written_page()
         except (OSError, ValueError) as error:
             self.remarks[f"the page of the run was not written: {error}"] = None
-        if self.configuration.minutes is None:
-            return
         try:
-            save(self.configuration.folder / NAME, self._finished)
+            if self.configuration.minutes is not None:
+                save(self.configuration.folder / NAME, self._finished)
         except (OSError, ValueError) as error:
             self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 
-    def _written(self) -> Path:
+    def _written_page(self) -> Path:
         from gradcheck.hunt.known_graphs import left_out
         from gradcheck.hunt.report.writer import write_run
 
@@ -229,9 +199,9 @@ class Aggregate:
         return read(self.configuration.events, pattern=self.configuration.pattern)
 
     def _opened(self) -> Journal:
-        from gradcheck.hunt.events import journal
+        from gradcheck.hunt.events import Journal
 
-        self._journal = self._journal or journal(self.configuration, "main")
+        self._journal = self._journal or Journal(self.configuration, "main")
         return self._journal
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gradcheck.hunt.coverage import table
 from gradcheck.hunt.running.aggregate import Aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration
 
@@ -55,7 +56,8 @@ class Controller:
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """A worker that died has left what it was running."""
         if error:
-            self.aggregate.worker_died(node.gateway.id, _returncode(node))
+            record = self.aggregate.configuration.record(node.gateway.id)
+            self.aggregate.report_crashes([record], _returncode(node))
 
     def pytest_keyboard_interrupt(self) -> None:
         """Ctrl-C."""
@@ -78,11 +80,12 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The table and what else is to be said, if properties ran."""
         aggregate = self.aggregate
-        findings = [self._near(finding) for _, finding in sorted(aggregate.findings.items())]
+        findings = [
+            {**finding, "files": [self._relative(path) for path in finding["files"]]}
+            for _, finding in sorted(aggregate.findings.items())
+        ]
         if not (aggregate.coverage or findings or aggregate.crashes or aggregate.remarks or aggregate.page):
             return
-        from gradcheck.hunt.coverage import table
-
         terminalreporter.section("gradcheck")
         terminalreporter.write_line(table(aggregate.coverage, findings))
         for name, event in sorted(aggregate.crashes.items()):
@@ -103,9 +106,6 @@ class Controller:
             f"{why}: all that was found is in {self._relative(str(configuration.folder))}. To go on: {command} "
             f"(examples that failed are tried first)"
         )
-
-    def _near(self, finding: dict[str, Any]) -> dict[str, Any]:
-        return {**finding, "files": [self._relative(path) for path in finding["files"]]}
 
     def _relative(self, path: str) -> str:
         with contextlib.suppress(ValueError):  # another drive

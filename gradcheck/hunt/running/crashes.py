@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -21,7 +20,7 @@ STARTING = 120.0
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
-class RerunOutcome(str, Enum):
+class RerunOutcome(Enum):
     """How a fresh process came through a graph."""
 
     CRASHED = "crashed"
@@ -30,29 +29,24 @@ class RerunOutcome(str, Enum):
     NOT_RUN = "not run"
 
 
-@dataclass(frozen=True)
-class Rerun:
-    """What became of a graph in a fresh process, and in words."""
+def rerun(path: Path, limit: float) -> tuple[RerunOutcome, str]:
+    """Runs the graph of a record again, in its mode, for at most `limit` seconds (and two minutes to start).
 
-    outcome: RerunOutcome
-    message: str
-
-
-def rerun(path: Path, limit: float) -> Rerun:
-    """Runs the graph of a record again, in its mode, for at most `limit` seconds (and two minutes to start)."""
+    What became of it, and in words.
+    """
     command = [sys.executable, "-m", "gradcheck.hunt.running.crashes", str(path), str(limit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=STARTING + limit)
     except subprocess.TimeoutExpired:
-        return Rerun(RerunOutcome.HUNG, f"no end within {STARTING + limit:g} s")
+        return RerunOutcome.HUNG, f"no end within {STARTING + limit:g} s"
     at = (done.stdout.split("\n")[:-1] or ["the start"])[-1]
     if done.returncode < 0:
-        return Rerun(RerunOutcome.CRASHED, f"{killed(done.returncode)} at {at}")
+        return RerunOutcome.CRASHED, f"{killed(done.returncode)} at {at}"
     if done.returncode == 1 and "Timeout (" in done.stderr:
-        return Rerun(RerunOutcome.HUNG, f"no end within {limit:g} s at {at}")
+        return RerunOutcome.HUNG, f"no end within {limit:g} s at {at}"
     if done.returncode or at != ENDED:
-        return Rerun(RerunOutcome.NOT_RUN, f"it could not be run: {done.stderr.strip()[-300:]}")
-    return Rerun(RerunOutcome.ENDED, "it came to its end")
+        return RerunOutcome.NOT_RUN, f"it could not be run: {done.stderr.strip()[-300:]}"
+    return RerunOutcome.ENDED, "it came to its end"
 
 
 def killed(returncode: int) -> str:
@@ -83,16 +77,9 @@ def run(example: RunningExample) -> None:
     print(ENDED, flush=True)
 
 
-@dataclass(frozen=True)
-class CrashReport:
-    """What is to be reported: an event, or only a remark where the graph is not to blame."""
-
-    event: Crash | Hang | None
-    remark: str = ""
-
-
-def crash_report(path: Path, limit: float, returncode: int | None) -> CrashReport | None:
-    """Looks into what a dead process recorded; None where it was running nothing.
+def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Hang | str | None:
+    """Looks into what a dead process recorded: an event, a remark where the graph is not to blame, or None if there
+    was nothing running.
 
     `returncode` is the process's, None where it is not known. The graph is run again, for at most `limit` seconds,
     unless its process was ended by its watchdog. A process that somebody else may have killed (SIGKILL, as for want of
@@ -101,24 +88,23 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> CrashRepor
     example = read(path)
     if example is None:
         return None
+
+    def event(kind: type[Crash] | type[Hang], message: str) -> Crash | Hang:
+        return kind.of(example.operation, example.order, example.graph, message, example.mode)
+
     if returncode == 1 and time.time() - example.since >= (1 - 2 * SLACK) * limit:
-        return CrashReport(_event(Hang, example, f"no end within {limit:g} s"))
-    again = rerun(path, limit)
+        return event(Hang, f"no end within {limit:g} s")
+    outcome, message = rerun(path, limit)
     how = "" if returncode is None else killed(returncode)
-    if again.outcome in (RerunOutcome.HUNG, RerunOutcome.CRASHED):
-        kind = Hang if again.outcome is RerunOutcome.HUNG else Crash
-        return CrashReport(_event(kind, example, f"{how}; in a fresh process: {again.message}".lstrip("; ")))
+    if outcome in (RerunOutcome.HUNG, RerunOutcome.CRASHED):
+        kind = Hang if outcome is RerunOutcome.HUNG else Crash
+        return event(kind, f"{how}; in a fresh process: {message}".lstrip("; "))
     if returncode is not None and returncode < 0 and returncode not in OUTSIDE:
-        return CrashReport(_event(Crash, example, f"{how}; not again in a fresh process: {again.message}"))
-    return CrashReport(
-        None,
+        return event(Crash, f"{how}; not again in a fresh process: {message}")
+    return (
         f"a process ended ({how or 'it is not known how'}) on an example of {example.operation} at order "
-        f"{example.order} ({example.mode}); run again, {again.message}",
+        f"{example.order} ({example.mode}); run again, {message}"
     )
-
-
-def _event(kind: type[Crash] | type[Hang], example: RunningExample, message: str) -> Crash | Hang:
-    return kind.of(example.operation, example.order, example.graph, message, example.mode)
 
 
 def main() -> int:

@@ -7,19 +7,21 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
-from gradcheck.hunt.events import Ending, FindingMade, Finished, OperationDone, journal
-from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
+from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_page import properties, text
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.writer import ReportError, write
-from gradcheck.hunt.running.aggregate import summary_line
 from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 
@@ -32,7 +34,7 @@ class Worker:
     def __init__(self, configuration: RunConfiguration, name: str, stderr: int) -> None:
         self.configuration = configuration
         self.coverage = Coverage()
-        self.journal = journal(configuration, name)
+        self.journal = Journal(configuration, name)
         self.monitor = Monitor(
             [Watchdog(configuration.limit, stderr)],
             deadline=configuration.deadline,
@@ -64,21 +66,22 @@ class Worker:
             monitor.install(self._monitor_before)
         seconds = time.monotonic() - self._test_began
         new = self.coverage.outcomes - self._counted
-        subjects = sorted({(operation, order) for operation, order, _ in new})
-        for operation, order in subjects:
-            counts = {what: count for (*subject, what), count in sorted(new.items()) if subject == [operation, order]}
+        self._outcomes = [[*key, count] for key, count in sorted(new.items())]
+        groups = {pair: list(rows) for pair, rows in groupby(self._outcomes, itemgetter(0, 1))}
+        for (operation, order), rows in groups.items():
+            counts = {what: count for _, _, what, count in rows}
+            rejected = counts.pop(INVALID, 0)
             self.journal.write(
                 OperationDone(
                     operation,
                     order,
-                    {what: count for what, count in counts.items() if what != INVALID},
-                    attempts=sum(counts.values()),
-                    rejected=counts.get(INVALID, 0),
-                    seconds=seconds / len(subjects),
+                    counts,
+                    attempts=sum(counts.values()) + rejected,
+                    rejected=rejected,
+                    seconds=seconds / len(groups),
                     resolution=self.monitor.resolutions.get((operation, order)),
                 )
             )
-        self._outcomes = [[*key, count] for key, count in sorted(new.items())]
         self.monitor.rest()
 
     def send(self) -> dict[str, Any]:
@@ -104,17 +107,22 @@ class Worker:
 
         What cannot be written is said in the text; the finding is all in it.
         """
-        confirmation = _confirmation(finding) if confirmed else None
-        lines = [text(finding, confirmation), confirmation.output if confirmation else ""]
+        if confirmed:
+            try:
+                confirmation = confirm(finding.script)
+            except OSError as error:  # such as a full disk
+                confirmation = Confirmation(None, f"not run again: {error}")
+            finding = replace(finding, confirmation=confirmation)
+        lines = [text(finding), finding.confirmation.output if finding.confirmation else ""]
         files: tuple[Path, ...] = ()
         try:
-            self.journal.write(FindingMade(Report.of(finding, confirmation)))
-            files = write(finding, self.configuration.folder, confirmation)
+            self.journal.write(FindingMade(Report.of(finding)))
+            files = write(finding, self.configuration.folder)
             lines += ["", *(f"written: {path}" for path in files)]
         except Exception as error:  # whatever a report cannot hold, the finding is not lost
             lines += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
         self._findings.append(summary_line(finding, files))
-        return "\n".join(lines), properties(finding, confirmation)
+        return "\n".join(lines), properties(finding)
 
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
@@ -138,10 +146,3 @@ class Worker:
             self._recorder.remove()
             with contextlib.suppress(OSError):
                 os.rmdir(self._recorder.path.parent)
-
-
-def _confirmation(finding: GraphFinding) -> Confirmation:
-    try:
-        return confirm(finding.script)
-    except OSError as error:  # such as a full disk
-        return Confirmation(None, f"not run again: {error}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -17,11 +16,21 @@ from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.tapes import model
 from gradcheck.hunt.tapes.operations import OPERATIONS
 from gradcheck.hunt.tapes.program_forms import to_python
+from gradcheck.hunt.tapes.program_run import ProgramRun
 from gradcheck.hunt.tapes.recording import VALUE, Prediction
 from gradcheck.hunt.tapes.tape import RaisedError
 from gradcheck.numerics.sampling import CONFIRM
 
 Array = np.ndarray[Any, Any]
+
+MARGIN = 10.0
+"""A wrong value lies outside of both intervals by this factor, as everywhere in this project."""
+
+NOT_VECTORIZED = "Encountered an exception while vectorizing the"
+"""Jacobians document a ValueError where pfor cannot vectorize them, which the model does not predict; one case is a
+tf.cond in a graph that a persistent tape records as well."""
+
+INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -47,138 +56,85 @@ def callable_of(operation: str) -> Callable[..., Any]:
     return made
 
 
-def run(program: form.Program) -> Observed:
+def run(program: Program) -> Observed:
     """Run a program on variables of its own, eagerly or as one tf.function."""
-    state = _State(program.traced)
+    execution, raised = TensorFlowRun(program.traced), list[BaseException]()
     for variable in program.variables:
-        state.values[variable.name] = tf.Variable(variable.literal.array(), trainable=variable.trainable)
+        execution.values[variable.name] = tf.Variable(variable.literal.array(), trainable=variable.trainable)
 
     def everything() -> list[list[Any]]:
         try:
-            state.run_all(program.body)
+            execution.run_all(program.body)
         except Exception as error:  # whatever TensorFlow raises is what the program came to
-            state.raised = error
-        return [list(parts.values()) for parts in state.derivatives]
+            raised[:] = [error]
+        return [list(parts.values()) for parts in execution.derivatives]
 
     with np.errstate(all="ignore"):
         results = (tf.function(everything, autograph=False) if program.traced else everything)()
     derivatives = tuple(
         {path: None if part is None else np.asarray(part) for path, part in zip(parts, values, strict=True)}
-        for parts, values in zip(state.derivatives, results, strict=True)
+        for parts, values in zip(execution.derivatives, results, strict=True)
     )
-    return Observed(derivatives, state.raised)
+    return Observed(derivatives, raised[0] if raised else None)
 
 
-@dataclass(eq=False)
-class _State:
-    traced: bool
-    values: dict[str, Any] = field(default_factory=dict)
-    tapes: dict[str, Any] = field(default_factory=dict)
-    derivatives: list[dict[str, Any]] = field(default_factory=list)
-    raised: BaseException | None = None
+class TensorFlowRun(ProgramRun):
+    """A program that TensorFlow runs."""
 
-    def run_all(self, body: tuple[form.Statement, ...]) -> None:
-        for statement in body:
-            self._run(statement)
+    def __init__(self, traced: bool) -> None:
+        super().__init__(
+            traced, lambda one: tf.GradientTape(persistent=one.persistent, watch_accessed_variables=one.accessed)
+        )
 
-    def _run(self, statement: form.Statement) -> None:
+    def run(self, statement: form.Statement) -> None:
         match statement:
-            case form.Open() | form.Resume() | form.Stop():
-                with self._block(statement):
-                    self.run_all(statement.body)
-            case form.Loop(count, body):
-                for _ in range(count):
-                    self.run_all(body)
             case form.Constant(name, literal):
                 self.values[name] = tf.constant(literal.array())
             case form.Apply():
-                self.values[statement.name] = _applied(statement, self.values)
+                _apply(statement, self.values)
             case form.Assign(name, method, value):
                 getattr(self.values[name], method)(self.values[value])
-            case form.Watch(tape, name):
-                self.tapes[tape].watch(self.values[name])
-            case form.Reset(tape):
-                self.tapes[tape].reset()
-            case form.Derive():
-                self._derive(statement)
-            case form.Branch():
-                self._branch(statement)
-            case form.Call():
-                self._call(statement)
+            case form.Derive(name, tape, method, targets, sources, zeros):
+                unconnected = tf.UnconnectedGradients.ZERO if zeros else tf.UnconnectedGradients.NONE
+                derive, ends, starts = getattr(self.tapes[tape], method), self._nested(targets), self._nested(sources)
+                result = tf.nest.flatten(derive(ends, starts, unconnected_gradients=unconnected))
+                self.derivatives.append(dict(zip(sources.paths(name), result, strict=True)))
+                self.values.update(self.derivatives[-1])
+            case form.Branch(name, condition, threshold, then, otherwise):
+                test = tf.reduce_sum(self.values[condition]) > threshold
+                if self.traced:
+                    branches = [self._function(body, (name,)) for body in (then, otherwise)]
+                    (self.values[name],) = tf.cond(test, *branches)
+                else:
+                    self.run_all(then if test else otherwise)
+            case form.Call(_, names, arguments, body):
+                function = tf.function(self._function(body, names, arguments), autograph=False)
+                results = function(*(self.values[argument] for argument in arguments))
+                self.values.update(zip(names, results, strict=True))
+            case _:
+                super().run(statement)
 
-    @contextmanager
-    def _block(self, statement: form.Open | form.Resume | form.Stop) -> Iterator[None]:
-        with ExitStack() as stack:
-            if isinstance(statement, form.Stop):
-                stack.enter_context(self.tapes[statement.tape].stop_recording())
-            elif isinstance(statement, form.Resume):
-                stack.enter_context(self.tapes[statement.tape])
-            else:
-                for tape in statement.tapes:
-                    made = tf.GradientTape(persistent=tape.persistent, watch_accessed_variables=tape.accessed)
-                    self.tapes[tape.name] = stack.enter_context(made)
-            yield
-
-    def _derive(self, statement: form.Derive) -> None:
-        derive = getattr(self.tapes[statement.tape], statement.method)
-        unconnected = tf.UnconnectedGradients.ZERO if statement.zeros else tf.UnconnectedGradients.NONE
-        targets, sources = (self._handed(one) for one in (statement.targets, statement.sources))
-        result = derive(targets, sources, unconnected_gradients=unconnected)
-        parts = dict(zip(statement.sources.paths(statement.name), _taken(result, statement.sources), strict=True))
-        self.values.update(parts)
-        self.derivatives.append(parts)
-
-    def _handed(self, structure: form.Structure) -> Any:
+    def _nested(self, structure: form.Structure) -> Any:
         values = [self.values[name] for name in structure.names]
         if structure.form == "dict":
             return dict(zip(form.KEYS, values, strict=False))
         return values if structure.form == "list" else values[0]
 
-    def _branch(self, statement: form.Branch) -> None:
-        if not self.traced:
-            chosen = tf.reduce_sum(self.values[statement.condition]) > statement.threshold
-            self.run_all(statement.then if chosen else statement.otherwise)
-            return
-        test = tf.reduce_sum(self.values[statement.condition]) > statement.threshold
-        branches = [self._body(body, (statement.name,)) for body in (statement.then, statement.otherwise)]
-        (self.values[statement.name],) = tf.cond(test, *branches)
-
-    def _call(self, statement: form.Call) -> None:
-        body = self._body(statement.body, statement.names, statement.arguments)
-        arguments = [self.values[name] for name in statement.arguments]
-        results = tf.function(body, autograph=False)(*arguments)
-        self.values.update(zip(statement.names, results, strict=True))
-
-    def _body(
-        self, statements: tuple[form.Apply, ...], names: tuple[str, ...], arguments: tuple[str, ...] = ()
+    def _function(
+        self, body: Sequence[form.Apply], names: Sequence[str], arguments: Sequence[str] = ()
     ) -> Callable[..., list[Any]]:
-        def body(*given: Any) -> list[Any]:
+        def function(*given: Any) -> list[Any]:
             local = {**self.values, **dict(zip(arguments, given, strict=True))}
-            for inner in statements:
-                local[inner.name] = _applied(inner, local)
+            for statement in body:
+                _apply(statement, local)
             return [local[name] for name in names]
 
-        return body
+        return function
 
 
-def _applied(statement: form.Apply, values: dict[str, Any]) -> Any:
-    return callable_of(statement.operation)(*(values[name] for name in statement.arguments))
-
-
-def _taken(result: Any, structure: form.Structure) -> list[Any]:
-    if structure.form == "dict":
-        return [result[key] for key, _ in zip(form.KEYS, structure.names, strict=False)]
-    return list(result) if structure.form == "list" else [result]
-
-
-MARGIN = 10.0
-"""A wrong value lies outside of both intervals by this factor, as everywhere in this project."""
-
-NOT_VECTORIZED = "Encountered an exception while vectorizing the"
-"""Jacobians document a ValueError where pfor cannot vectorize them, which the model does not predict; one case is a
-tf.cond in a graph that a persistent tape records as well."""
-
-INCONCLUSIVE = "inconclusive"
+def _apply(statement: form.Apply, values: dict[str, Any]) -> None:
+    function = callable_of(statement.operation)
+    values[statement.name] = function(*(values[name] for name in statement.arguments))
 
 
 @dataclass
@@ -202,16 +158,16 @@ def examine(program: Program) -> None:
 
 def compare(program: Program) -> PredictionComparison:
     """Run a program with the model and with TensorFlow, and compare every derivative and the exception."""
-    return compare_runs(model.run(program), run(program))
-
-
-def compare_runs(predicted: model.Model, observed: Observed) -> PredictionComparison:
-    """The same for runs that were made before."""
+    predicted, observed = model.run(program), run(program)
     found = PredictionComparison()
-    if predicted.active.traced and predicted.raised is None and NOT_VECTORIZED in str(observed.raised):
+    if program.traced and predicted.raised is None and NOT_VECTORIZED in str(observed.raised):
         found.outcomes["raises ValueError, not vectorized"] += 1
         return found
-    _compare_raised(predicted.raised, observed.raised, found)
+    if predicted.raised is not None and observed.raised is not None:
+        found.outcomes[f"raises {predicted.raised.kind}"] += 1
+    if not _as_predicted(predicted.raised, observed.raised):
+        text = "nothing" if observed.raised is None else f"{type(observed.raised).__name__}: {observed.raised}"
+        found.differences.append(f"raised {text}; predicted {predicted.raised or 'nothing'}")
     if len(predicted.derivatives) != len(observed.derivatives):
         found.differences.append(f"{len(observed.derivatives)} derivatives, {len(predicted.derivatives)} predicted")
     for predictions, values in zip(predicted.derivatives, observed.derivatives, strict=False):
@@ -222,25 +178,18 @@ def compare_runs(predicted: model.Model, observed: Observed) -> PredictionCompar
     return found
 
 
-def _compare_raised(predicted: RaisedError | None, observed: BaseException | None, found: PredictionComparison) -> None:
-    if predicted is None and observed is None:
-        return
+def _as_predicted(predicted: RaisedError | None, observed: BaseException | None) -> bool:
     if predicted is None or observed is None:
-        text = "" if observed is None else f"{type(observed).__name__}: {observed}"
-        found.differences.append(f"raised {text or 'nothing'}; predicted {predicted or 'nothing'}")
-        return
-    found.outcomes[f"raises {predicted.kind}"] += 1
-    if type(observed).__name__ != predicted.kind or predicted.message not in str(observed):
-        found.differences.append(f"raised {type(observed).__name__}: {observed}; predicted {predicted}")
+        return predicted is observed
+    return type(observed).__name__ == predicted.kind and predicted.message in str(observed)
 
 
 def _compare(prediction: Prediction, given: Array | None) -> tuple[str, str | None]:
     """How one derivative ended, and what is wrong with it, if anything."""
     kind, tensor = prediction.kind, prediction.tensor
-    if (given is None) != (tensor is None):
-        return kind, f"is {'None' if given is None else given.tolist()}; {kind} was predicted"
     if given is None or tensor is None:
-        return kind, None
+        agrees = given is None and tensor is None
+        return kind, None if agrees else f"is {None if given is None else given.tolist()}; {kind} was predicted"
     expected = tensor.shape, tensor.value.dtype
     if kind == VALUE:
         expected = prediction.recorded.shape, prediction.recorded.source.value.dtype

@@ -35,20 +35,26 @@ class ModelTensor:
         return tuple(self.value.shape)
 
     @property
+    def followed(self) -> ModelTensor:
+        """What tapes follow: the tensor itself (of a variable, its handle)."""
+        return self
+
+    @property
     def floating(self) -> bool:
-        """Whether a tape follows it."""
+        """Whether a derivative passes."""
         return bool(self.value.dtype.kind == "f")
 
 
 @dataclass(eq=False)
 class ModelVariable:
-    """A variable: a handle that tapes watch, and a value that changes."""
+    """A variable: a handle that tapes follow, and a value that changes."""
 
-    handle: ModelTensor
+    followed: ModelTensor
     trainable: bool
     value: Array
 
 
+Value: TypeAlias = ModelTensor | ModelVariable
 Compute: TypeAlias = Callable[..., ModelTensor]
 Cotangents: TypeAlias = "tuple[ModelTensor | None, ...]"
 Backward: TypeAlias = "Callable[[Compute, TapeEntry, tuple[ModelTensor, ...]], Cotangents]"

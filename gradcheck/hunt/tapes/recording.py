@@ -38,12 +38,8 @@ class TapeRecord:
     def entries_behind(self, targets: Sequence[ModelTensor]) -> list[TapeEntry]:
         """All entries on which `targets` depend, each after those that it depends on."""
         found: dict[TapeEntry, None] = {}
-        visited: set[ModelTensor] = set()
 
         def visit(tensor: ModelTensor) -> None:
-            if tensor in visited:
-                return
-            visited.add(tensor)
             entry = self.entries.get(tensor)
             if entry is not None and entry not in found:
                 for parent in entry.inputs:
@@ -119,14 +115,14 @@ class ActiveTapes:
             return value
         self.access(value)
         result = ModelTensor(value.value)
-        self._record(TapeEntry(READ, (value.handle,), (result,)))
+        self._record(TapeEntry(READ, (value.followed,), (result,)))
         return result
 
     def access(self, variable: ModelVariable) -> None:
         """Reading or assigning a trainable variable makes tapes watch it."""
         for record in self.records:
             if record.accessed and variable.trainable:
-                record.watch(variable.handle)
+                record.watch(variable.followed)
 
     def _record(self, entry: TapeEntry) -> None:
         for record in self.records:
@@ -200,23 +196,6 @@ class Prediction:
     kind: str
     tensor: ModelTensor | None
     recorded: RecordedDerivative
-
-    @classmethod
-    def of_gradient(
-        cls, found: ModelTensor | None, zeros: ModelTensor | None, recorded: RecordedDerivative
-    ) -> Prediction:
-        """The prediction for what the reverse pass found, or for the zeros that were asked for."""
-        if found is not None:
-            return cls(VALUE, found, recorded)
-        return cls(NONE, None, recorded) if zeros is None else cls(ZEROS, zeros, recorded)
-
-    @classmethod
-    def of_jacobian(cls, connected: bool, zeros: Any, recorded: RecordedDerivative) -> Prediction:
-        """The same for a Jacobian; `zeros` is the dtype of those that were asked for."""
-        if not connected and zeros is None:
-            return cls(NONE, None, recorded)
-        kind, dtype = (VALUE, np.float64) if connected else (ZEROS, zeros)
-        return cls(kind, ModelTensor(np.zeros(recorded.shape, dtype), opaque=True), recorded)
 
     def opaque(self) -> Prediction:
         """The same prediction; the derivatives of this derivative are not predicted."""

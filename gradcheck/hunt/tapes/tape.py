@@ -6,7 +6,9 @@ Rules of tensorflow/python/eager/backprop.py (class GradientTape) and tensorflow
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
 
 from gradcheck.hunt.tapes.operations import (
     ADD_N,
@@ -14,13 +16,13 @@ from gradcheck.hunt.tapes.operations import (
     ZEROS_LIKE,
     Compute,
     ModelTensor,
-    ModelVariable,
     NoGradientError,
+    Value,
     first_row,
     ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, RecordedDerivative, TapeRecord
+from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS, ActiveTapes, Prediction, RecordedDerivative, TapeRecord
 
 
 class RaisedError(Exception):
@@ -74,9 +76,6 @@ def _sum(cotangents: dict[ModelTensor, list[ModelTensor]], tensor: ModelTensor, 
     return parts[0]
 
 
-Value = ModelTensor | ModelVariable
-
-
 class ModelTape:
     """One tape; `record` is None before the first `with` and after a non-persistent tape gave its derivative."""
 
@@ -85,7 +84,15 @@ class ModelTape:
         self.record: TapeRecord | None = None
         self.recording = False
 
-    def push(self) -> None:
+    def __enter__(self) -> ModelTape:
+        self._push()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.recording:
+            self._pop()
+
+    def _push(self) -> None:
         """Start, or go on recording. Raises RaisedError while it records."""
         if self.recording:
             raise RaisedError("ValueError", "Tape is still recording")
@@ -93,7 +100,7 @@ class ModelTape:
         self.active.records.append(self.record)
         self.recording = True
 
-    def pop(self) -> None:
+    def _pop(self) -> None:
         """Pause. Raises RaisedError unless it records."""
         if not self.recording or self.record is None:
             raise RaisedError("ValueError", "Tape is not recording.")
@@ -101,34 +108,26 @@ class ModelTape:
         self.recording = False
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """`with tape:`"""
-        self.push()
-        yield
-        if self.recording:
-            self.pop()
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """`with tape.stop_recording():`, after which a tape that gave its derivative inside starts a new record."""
+    def stop_recording(self) -> Iterator[None]:
+        """A block, after which a tape that gave its derivative inside starts a new record."""
         if self.record is None:
             raise RaisedError("RuntimeError", "Trying to stop recording a tape which is not recording.")
-        self.pop()
+        self._pop()
         yield
-        self.push()
+        self._push()
 
     def reset(self) -> None:
         """Forget everything."""
-        self.pop()
+        self._pop()
         self.record = None
-        self.push()
+        self._push()
 
     def watch(self, value: Value) -> None:
         """Follow a tensor, or every read of a variable; TensorFlow ignores it while no tape at all records."""
         if self.record is None:
             raise RaisedError("AttributeError", "'NoneType' object has no attribute '_tape'")
         if self.active.records:
-            self.record.watch(followed(value))
+            self.record.watch(value.followed)
 
     def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
         """What gradient, jacobian or batch_jacobian gives for each source. Raises RaisedError."""
@@ -144,73 +143,54 @@ class ModelTape:
             raise RaisedError("StagingError" if traces else "LookupError", str(error)) from error
 
     def _gradient(self, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
-        ends, starts = [followed(t) for t in targets], [followed(s) for s in sources]
+        ends, starts = tuple(one.followed for one in targets), [one.followed for one in sources]
         found, record = self._reverse(ends, starts)
-        return [
-            Prediction.of_gradient(
-                tensor,
-                self._zeros(source) if zeros and tensor is None else None,
-                RecordedDerivative(record, tuple(ends), start, "gradient"),
-            )
-            for tensor, source, start in zip(found, sources, starts, strict=True)
-        ]
+        predictions = []
+        for part, source, start in zip(found, sources, starts, strict=True):
+            kind = VALUE if part is not None else ZEROS if zeros else NONE
+            if kind == ZEROS:
+                # Zeros are an operation on the source, which other tapes see; in a graph they are a constant.
+                tensor = self.active.read(source)
+                part = zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
+            predictions.append(Prediction(kind, part, RecordedDerivative(record, ends, start, "gradient")))
+        return predictions
 
-    def _zeros(self, source: Value) -> ModelTensor:
-        """Zeros for an unconnected source: eagerly an operation on it, which other tapes see; a constant in a graph."""
-        tensor = self.active.read(source)
-        return zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
+    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+        """The target is read, and its rows are taken, while the tape records; the first stands for all rows."""
+        starts, batch = [source.followed for source in sources], method == "batch_jacobian"
+        if batch:
+            _refuse_batches(target.followed.shape, starts[0].shape)
+        # TensorFlow asks the shape of a variable by reading it, which other tapes see.
+        self.active.read(sources[0] if batch else target)
+        with nullcontext() if self.recording else self:
+            flat = self.active.apply(IDENTITY, self.active.read(target))
+            first = self.active.apply(first_row(len(flat.shape), batch), flat)
+        found, record = self._reverse([first], starts)
+        predictions = []
+        for part, start in zip(found, starts, strict=True):
+            recorded = RecordedDerivative(record, (flat,), start, method)
+            kind, dtype = VALUE, np.dtype(np.float64)
+            if part is None:
+                # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
+                kind = ZEROS if zeros or batch else NONE
+                dtype = start.value.dtype if zeros else flat.value.dtype
+            tensor = None if kind == NONE else ModelTensor(np.zeros(recorded.shape, dtype), opaque=True)
+            predictions.append(Prediction(kind, tensor, recorded))
+        return predictions
 
     def _reverse(
-        self, targets: list[ModelTensor], sources: list[ModelTensor]
+        self, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor]
     ) -> tuple[list[ModelTensor | None], TapeRecord]:
         """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
         record = self.record
         if record is None:
             raise _used_up("gradient")
         if self.recording and not self.persistent:
-            self.pop()
+            self._pop()
         found = gradient(record, targets, sources, self.active.apply)
         if not self.persistent:
             self.record = None
         return found, record
-
-    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Prediction]:
-        """The target is read, and its rows are taken, while the tape records; the first stands for all rows."""
-        starts = [followed(source) for source in sources]
-        batch = method == "batch_jacobian"
-        if batch:
-            _refuse_batches(followed(target).shape, starts[0].shape)
-        # TensorFlow asks the shape of a variable by reading it, which other tapes see.
-        self.active.read(sources[0] if batch else target)
-        with self._recording():
-            flat = self.active.apply(IDENTITY, self.active.read(target))
-        with self._recording():
-            one = self.active.apply(first_row(len(flat.shape), batch), flat)
-        found, record = self._reverse([one], starts)
-        # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
-        unasked = flat.value.dtype if batch else None
-        return [
-            Prediction.of_jacobian(
-                tensor is not None,
-                start.value.dtype if zeros else unasked,
-                RecordedDerivative(record, (flat,), start, method),
-            )
-            for tensor, start in zip(found, starts, strict=True)
-        ]
-
-    @contextmanager
-    def _recording(self) -> Iterator[None]:
-        if self.recording:
-            yield
-            return
-        self.push()
-        yield
-        self.pop()
-
-
-def followed(value: Value) -> ModelTensor:
-    """The tensor that tapes follow: a variable's handle."""
-    return value.handle if isinstance(value, ModelVariable) else value
 
 
 def _refuse_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:

@@ -17,8 +17,8 @@ from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import CONDITIONS, SPECIAL, Region, special
 from gradcheck.documents import plain
 from gradcheck.hunt import known_graphs
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.result import Finding, Kind
 from tests import forging
 

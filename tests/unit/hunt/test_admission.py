@@ -11,8 +11,7 @@ from hypothesis import given
 from gradcheck.defects.known import load
 from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.evaluation import values_of
-from gradcheck.hunt.finding import literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_document
 
 COMMITTED = Path(__file__).parents[3] / "reports" / "known"

@@ -22,7 +22,7 @@ from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
 from gradcheck.hunt.catalogue.control_flow import times_the_sine
 from gradcheck.hunt.catalogue.language import traced
-from gradcheck.hunt.evaluation import forward_points, single
+from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import OpSpec
 
@@ -59,7 +59,7 @@ def over(spec: OpSpec, example: Any, points: list[Array], *, reference: bool) ->
         for position, value in enumerate(example.arguments)
     )
     graph = Graph(inputs, (Node.of(spec.name, *range(spec.arity), **example.attributes),))
-    return np.asarray(forward_points(graph, [tf.constant(p) for p in points], reference=reference)[-1].numpy())
+    return np.asarray(forward(graph, [tf.constant(p) for p in points], points=True, reference=reference)[-1].numpy())
 
 
 def largest(values: Array) -> float:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.reverse import WrongShapeError
-from gradcheck.hunt.finding import Example, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import Example
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.recheck import derivative, differences
 
 STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))

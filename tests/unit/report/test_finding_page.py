@@ -3,14 +3,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import markupsafe
 import pytest
 from msgspec import structs
 
-from gradcheck.hunt.finding import ElementCheck
+from gradcheck.hunt.finding import ElementCheck, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import finding_page, heat_maps, issue_form, properties
@@ -23,7 +22,7 @@ NASTY = "</code></pre></style><script>alert(1)</script><img src=x onerror=alert(
 
 
 def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Parsed) -> None:
-    page = parsed(finding_page(report.finding, report.confirmation))
+    page = parsed(finding_page(report.finding))
     for part in (
         "cumprod : non-finite at order 1",
         "the first derivative of cumprod (zero in argument 0) is not finite at a point where the function is smooth",
@@ -49,7 +48,7 @@ def test_everything_that_was_asked_for_is_on_the_page(report: Report, parsed: Pa
 
 
 def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Parsed) -> None:
-    text = finding_page(report.finding, report.confirmation)
+    text = finding_page(report.finding)
     page = parsed(text)
     assert {"script", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in page.elements} == set()
     attributes = [(name, value) for _, found in page.elements for name, value in found.items()]
@@ -61,8 +60,8 @@ def test_the_page_needs_no_network_and_runs_nothing(report: Report, parsed: Pars
     assert "script-src" not in policy
 
 
-def nasty(report: Report) -> SimpleNamespace:
-    """The report with a text that would break out of HTML wherever a text can stand (no such file is read)."""
+def nasty(report: Report) -> GraphFinding:
+    """The finding with a text that would break out of HTML wherever a text can stand (no such file is read)."""
     found = report.finding
     assert found.environment is not None
     why = found.findings[0].diagnosis
@@ -72,18 +71,14 @@ def nasty(report: Report) -> SimpleNamespace:
     why = dataclasses.replace(why, evidence=NASTY, remedy=NASTY, place=place)
     wrong = dataclasses.replace(found.findings[0], input=NASTY, reason=NASTY, diagnosis=why, also=NASTY)
     machine = structs.replace(found.environment, tensorflow=NASTY, processor=NASTY, seed=NASTY)
-    nodes = tuple(dataclasses.replace(node, verdict=f"mismatch: {NASTY}") for node in found.nodes)
-    changed = dataclasses.replace(
-        found, culprit=NASTY, description=NASTY, findings=(wrong,), environment=machine, nodes=nodes
-    )
-    return SimpleNamespace(finding=changed, confirmation=Confirmation(1, NASTY))
+    nodes = tuple(dataclasses.replace(node, detail=NASTY) for node in found.nodes)
+    changed = dataclasses.replace(found, culprit=NASTY, description=NASTY, findings=(wrong,), nodes=nodes)
+    return dataclasses.replace(changed, environment=machine, confirmation=Confirmation(1, NASTY))
 
 
 def test_nothing_that_comes_from_outside_can_act(report: Report, parsed: Parsed) -> None:
-    evil = nasty(report)
-    text = finding_page(evil.finding, evil.confirmation)
-    unheard = dataclasses.replace(report.finding, culprit="unheard of")
-    plain = finding_page(unheard, report.confirmation)
+    text = finding_page(nasty(report))
+    plain = finding_page(dataclasses.replace(report.finding, culprit="unheard of"))
     assert "<script" not in text
     assert "<img" not in text
     assert "\u202e" not in text
@@ -118,30 +113,35 @@ def test_a_finding_without_more_than_its_graph_has_a_page(report: Report, parsed
         assert missing not in page.text
 
 
-def cells(*elements: ElementCheck, report: Report, shape: tuple[int, ...]) -> list[tuple[int, int, int, str]]:
-    """The cells of the heat map of an input of this shape, of which these elements were compared."""
+def cells(
+    *elements: ElementCheck, report: Report, parsed: Parsed, shape: tuple[int, ...]
+) -> list[tuple[int, int, int, str]]:
+    """The cells of the heat map of an input of this shape, of which these elements were compared: x, y, level, text."""
     count = math.prod(shape)
     graph = Graph((Input(shape, (1.0,) * count),), (Node.of("sin", 0),))
     found = dataclasses.replace(report.finding, graph=graph, elements=elements, curve=None, nodes=(), values=())
     (heat,) = heat_maps(found)
-    assert render("heat_map.svg.j2", map=heat).count("<rect") == count
-    return [(cell.x, cell.y, cell.level, cell.text) for cell in heat.cells]
+    page = parsed(render("heat_map.svg.j2", map=heat))
+    places = [(int(text["x"]), int(text["y"]) - 4) for text in page.named("text")]
+    assert places == [(int(rect["x"]) + 14, int(rect["y"]) + 14) for rect in page.named("rect")]
+    assert len(places) == count
+    return [(*place, level, text) for place, (level, text, _) in zip(places, heat.cells, strict=True)]
 
 
-def test_heat_maps_have_a_cell_an_element(report: Report) -> None:
+def test_heat_maps_have_a_cell_an_element(report: Report, parsed: Parsed) -> None:
     unknown = ElementCheck(0, Verdict.INCONCLUSIVE, 0.0, math.nan, math.nan, math.nan)
     ratios = [0.0, 1.0, 2.0, 1e5, 1e12, math.inf, math.nan]
     checks = [ElementCheck(place, Verdict.MISMATCH, ratio, 0.0, 0.1, 1.0) for place, ratio in enumerate(ratios, 2)]
-    drawn = cells(unknown, *checks, report=report, shape=(9,))
+    drawn = cells(unknown, *checks, report=report, parsed=parsed, shape=(9,))
     assert [level for _, _, level, _ in drawn] == [0, 0, 1, 1, 2, 3, 4, 4, 4]
     assert [text for _, _, _, text in drawn] == ["?", "", "✓", "✓", "+0", "+5", "+12", "∞", "∞"]
 
 
-def test_a_map_of_many_elements_breaks_into_rows(report: Report) -> None:
+def test_a_map_of_many_elements_breaks_into_rows(report: Report, parsed: Parsed) -> None:
     right = ElementCheck(0, Verdict.AGREE, 0.0, 0.0, 0.1, 1.0)
-    places = {(x, y) for x, y, _, _ in cells(right, report=report, shape=(2, 3))}
+    places = {(x, y) for x, y, _, _ in cells(right, report=report, parsed=parsed, shape=(2, 3))}
     assert places == {(x, y) for x in (15, 45, 75) for y in (15, 45)}
-    assert max(x for x, _, _, _ in cells(right, report=report, shape=(2, 50))) == 15 + 31 * 30
+    assert max(x for x, _, _, _ in cells(right, report=report, parsed=parsed, shape=(2, 50))) == 15 + 31 * 30
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -161,7 +161,7 @@ def test_the_worst_of_several_inputs_is_the_one_shown_on_top(report: Report, par
 
 
 def test_the_issue_form_has_every_field_of_tensorflows(report: Report) -> None:
-    text = issue_form(report.finding, report.confirmation)
+    text = issue_form(report.finding)
     fields = (
         ("Title", "First derivative of cumprod: non-finite (zero in argument 0)"),
         ("Issue type", "Bug"),
@@ -180,13 +180,13 @@ def test_the_issue_form_has_every_field_of_tensorflows(report: Report) -> None:
 
 
 def test_the_properties_are_pairs_of_texts(report: Report) -> None:
-    pairs = dict(properties(report.finding, report.confirmation))
+    pairs = dict(properties(report.finding))
     assert pairs["gradcheck.name"] == report.finding.name
     assert pairs["gradcheck.kind"] == "non-finite"
     assert pairs["gradcheck.autodiff"] == "nan"
     assert pairs["gradcheck.cause"] == "wrong custom gradient"
     assert pairs["gradcheck.confirmed"] == "true"
-    bare = dict(properties(dataclasses.replace(report.finding, environment=None)))
+    bare = dict(properties(dataclasses.replace(report.finding, environment=None, confirmation=None)))
     assert "gradcheck.tensorflow" not in bare
     assert "gradcheck.confirmed" not in bare
     assert all(isinstance(value, str) for value in bare.values())

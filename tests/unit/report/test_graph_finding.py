@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.region import describe
-from gradcheck.hunt.finding import GraphFinding, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.result import Finding, Kind
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -29,8 +30,8 @@ def test_the_name_depends_on_the_signature_only() -> None:
     [
         {"culprit": "reduce_prod"},
         {"order": 2},
-        {"path": "forward"},
-        {"mode": "tf.function"},
+        {"taken": Mode("forward")},
+        {"taken": Mode(mode="tf.function")},
         {"findings": (dataclasses.replace(WRONG, kind=Kind.MISSING),)},
     ],
 )

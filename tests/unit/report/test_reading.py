@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gradcheck.hunt.report.json_report import Report, from_json, json_text, read, to_json
+from gradcheck import documents
+from gradcheck.hunt.report.json_report import Report, read
 from gradcheck.hunt.report.writer import write
 
 
@@ -27,17 +28,13 @@ def changed(data: Any, path: str, value: Any) -> Any:
 
 
 def test_what_is_written_is_read_back(report: Report, tmp_path: Path) -> None:
-    path = write(report.finding, tmp_path, report.confirmation)[0]
+    path = write(report.finding, tmp_path)[0]
     back = read(path)
-    assert json_text(back.finding, back.confirmation) == path.read_text() == json_text(*parts(report))
-    assert back.finding.graph == report.finding.graph
-    assert back.finding.findings[0].diagnosis == report.finding.findings[0].diagnosis
-    assert back.confirmation == report.confirmation
-    assert back.finding.script == report.finding.script
-
-
-def parts(report: Report) -> tuple[Any, Any]:
-    return report.finding, report.confirmation
+    assert documents.to_text(Report.of(back)) == path.read_text() == documents.to_text(report)
+    assert back.graph == report.finding.graph
+    assert back.findings[0].diagnosis == report.finding.findings[0].diagnosis
+    assert back.confirmation == report.finding.confirmation
+    assert back.script == report.finding.script
 
 
 @pytest.mark.parametrize(
@@ -88,9 +85,9 @@ def parts(report: Report) -> tuple[Any, Any]:
     ],
 )
 def test_a_forged_report_is_refused(report: Report, path: str, value: Any, complaint: str) -> None:
-    data = changed(json.loads(json_text(*parts(report))), path, value)
+    data = changed(json.loads(documents.to_text(report)), path, value)
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        from_json(data)
+        documents.convert(data, Report)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,7 @@ def test_a_damaged_file_is_refused_and_named(
     report: Report, tmp_path: Path, forge: Callable[[str], str], complaint: str
 ) -> None:
     path = tmp_path / "report.json"
-    path.write_text(forge(json_text(*parts(report))))
+    path.write_text(forge(documents.to_text(report)))
     with pytest.raises(ValueError, match=re.escape(complaint)) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path}: not a report of this project: ")
@@ -125,22 +122,22 @@ def test_a_refused_report_has_no_effect(report: Report, monkeypatch: pytest.Monk
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("something was executed")
 
-    data = json.loads(json_text(*parts(report)))
+    data = json.loads(documents.to_text(report))
     data["graph"]["nodes"][1]["attrs"]["exclusive"] = "__import__('os').system('touch /tmp/forged')"
     before = set(sys.modules)
     for name in ("builtins.eval", "builtins.exec", "os.system", "subprocess.Popen"):
         monkeypatch.setattr(name, forbidden)
     with pytest.raises(ValueError, match="plain word"):
-        from_json(data)
+        documents.convert(data, Report)
     assert set(sys.modules) == before
 
 
 def test_values_of_many_elements_are_left_out(report: Report) -> None:
     import dataclasses
 
-    from gradcheck.hunt.finding import literal
+    from gradcheck.hunt.graph import literal
 
     large = dataclasses.replace(report.finding, values=(*report.finding.values[:2], literal([0.5] * 5000)))
-    data = to_json(large)
+    data = documents.plain(Report.of(large))
     assert data["values"] == []
-    assert from_json(data).finding.values == ()
+    assert documents.convert(data, Report).finding.values == ()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 import gradcheck.hunt.report
-from gradcheck.hunt.report.rendering import ENVIRONMENTS, code, counted, escape, excess, fenced, number, visible
+from gradcheck.hunt.finding import excess
+from gradcheck.hunt.report.rendering import ENVIRONMENTS, code, counted, escape, fenced, number, visible
 from gradcheck.result import Finding, Kind
 
 TEMPLATES = sorted((Path(gradcheck.hunt.report.__file__).parent / "templates").iterdir())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -69,7 +70,7 @@ def test_a_finding_is_there_once_as_its_smallest_graph(started: Started, report:
     big = Report.of(replace(found, graph=larger, values=(), elements=(), curve=None))
     for order in ([report, big, report], [big, report]):
         run = merge(map(FindingMade, order))
-        assert [each.finding.graph for each in run.findings] == [found.graph]
+        assert [each.graph for each in run.findings] == [found.graph]
 
 
 def test_the_order_of_the_processes_does_not_matter(started: Started, report: Report) -> None:
@@ -77,7 +78,7 @@ def test_the_order_of_the_processes_does_not_matter(started: Started, report: Re
         started,
         structs.replace(started, seed="8"),
         FindingMade(report),
-        FindingMade(Report.of(replace(report.finding, mode="tf.function"))),
+        FindingMade(Report.of(replace(report.finding, taken=Mode(mode="tf.function")))),
         *(OperationDone("sin", 1, {"agree": n}, n, 0, 0.1 * n, 10.0**-n) for n in range(9)),
         Crash.of("sin", 1, SIN, "killed by SIGABRT"),
         Crash.of("sin", 1, SIN, "killed by SIGSEGV"),
@@ -199,7 +200,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run([sys.executable, "-c", source], check=False, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     run = read(tmp_path)
-    assert [found.finding.name for found in run.findings] == [report.finding.name]
+    assert [found.name for found in run.findings] == [report.finding.name]
     assert run.finished == ()
 
 

@@ -113,9 +113,9 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
 
 def test_findings_link_to_their_pages(run: HuntRun, parsed: Parsed) -> None:
     links = [place["href"] for place in parsed(run_page(run)).named("a")]
-    assert links == [f"{report.finding.name}.html" for report in run.ranked]
+    assert links == [f"{found.name}.html" for found in run.ranked]
     assert all(re.fullmatch(r"[a-z0-9_-]+\.html", link) for link in links)
-    assert run.ranked[0].finding.signature.kind is Kind.RAISES
+    assert run.ranked[0].kind is Kind.RAISES
 
 
 def test_the_map_has_two_cells_an_operation_with_a_word_for_each_colour(run: HuntRun, parsed: Parsed) -> None:

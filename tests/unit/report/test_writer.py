@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from gradcheck.hunt.finding import GraphFinding, NodeCheck, literal
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.finding import GraphFinding, NodeCheck
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_json
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import markdown, sentence, text
 from gradcheck.hunt.report.writer import ReportError, write
-from gradcheck.result import Finding, Kind
+from gradcheck.result import Finding, Kind, Verdict
 from tests.machine import MACHINE
 
 GRAPH = Graph((Input((3,), (0.0, 2.0, 3.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -31,12 +31,16 @@ FOUND = GraphFinding(
     literal(np.ones(3)),
     environment=MACHINE,
     values=(literal([0.0, 2.0, 3.0]), literal([0.0, 0.0, 0.0])),
-    nodes=(NodeCheck(1, "mismatch", 0.0, 9.0, 2e-12),),
+    nodes=(NodeCheck(1, Verdict.MISMATCH, 0.0, 9.0, 2e-12),),
 )
 
 
+def confirmed(output: str) -> GraphFinding:
+    return dataclasses.replace(FOUND, confirmation=Confirmation(1, output))
+
+
 def test_four_files_with_the_stable_name(tmp_path: Path) -> None:
-    paths = write(FOUND, tmp_path / "new" / "reports", Confirmation(1, "x[0] 0 9 <- wrong\nWRONG"))
+    paths = write(confirmed("x[0] 0 9 <- wrong\nWRONG"), tmp_path / "new" / "reports")
     assert [path.name for path in paths] == [FOUND.name + suffix for suffix in (".json", ".md", ".py", ".html")]
     assert sorted(os.listdir(tmp_path / "new" / "reports")) == sorted(path.name for path in paths)
     assert paths[2].read_text() == FOUND.script
@@ -65,7 +69,7 @@ def test_numbers_that_json_does_not_know_are_texts(tmp_path: Path) -> None:
 
 
 def test_the_markdown_says_it_in_one_sentence_first() -> None:
-    report = markdown(FOUND, Confirmation(1, "WRONG"))
+    report = markdown(confirmed("WRONG"))
     assert report.splitlines()[2] == (
         "In TensorFlow 2.21.0, the first derivative of `cumprod` (zero in argument 0) has a wrong value; its "
         "backward pass uses the gradient registered for `Cumprod`. A fresh process confirms it."
@@ -85,7 +89,7 @@ def test_what_comes_from_outside_cannot_act() -> None:
     evil = dataclasses.replace(WRONG, input="<img src=x>|`", reason="</td><script>alert(1)</script>\n# title [a](b)")
     machine = structs.replace(MACHINE, processor="`|<b>\n```")
     output = "```\n# not a title\n<script>"
-    report = markdown(dataclasses.replace(FOUND, findings=(evil,), environment=machine), Confirmation(1, output))
+    report = markdown(dataclasses.replace(confirmed(output), findings=(evil,), environment=machine))
     outside, fenced = report.partition("````text\n")[::2]
     assert fenced.startswith(output)
     assert "<script>" not in outside
@@ -97,7 +101,10 @@ def test_what_comes_from_outside_cannot_act() -> None:
 
 
 def test_a_mismatch_that_was_not_confirmed_says_so() -> None:
-    assert "A fresh process did not confirm it." in sentence(FOUND, Confirmation(0, "RIGHT"))[-1][0]
+    assert (
+        "A fresh process did not confirm it."
+        in sentence(dataclasses.replace(FOUND, confirmation=Confirmation(0, "RIGHT")))[-1][0]
+    )
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -136,7 +143,7 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
 
     monkeypatch.setattr("gradcheck.files.os.fsync", refuse)
     with pytest.raises(ReportError, match="No space left"):
-        write(FOUND, tmp_path, Confirmation(1, "other"))
+        write(confirmed("other"), tmp_path)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".json", ".md", ".py"]
     assert (tmp_path / f"{FOUND.name}.json").read_text() == before
 

@@ -1,0 +1,204 @@
+"""`python -m gradcheck known list | check | fixed`: what has been triaged, and whether TensorFlow is as recorded."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck import documents, files
+from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
+from gradcheck.documents import MAX_TEXT
+from gradcheck.hunt.commands import known_add
+from gradcheck.hunt.commands.command_output import (
+    CommandError,
+    CommandOutput,
+    folder_option,
+    known_folder,
+    known_records,
+    release,
+    subcommand,
+    table,
+    tensorflow,
+)
+from gradcheck.hunt.events import State
+
+if TYPE_CHECKING:
+    from gradcheck.hunt.recheck import Recheck
+
+ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
+LIST = """Nothing is computed; `here` is what the files have of the installed release.
+
+exit codes: 0, or 2 if a file cannot be read."""
+CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
+CHECK = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
+program of tapes.
+
+{State.STILL}: as recorded; {GONE}: the same; {State.FIXED}: right now, though the file says otherwise;
+{CHANGED}: wrong, but not as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one;
+{State.CANNOT_TELL}: it raises, or is inconclusive.
+
+exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told."""
+FIXED = """Writes the first release without the defect into its file. Without --release that is the installed one,
+which is asked first. A release that the installed TensorFlow contradicts is refused.
+
+exit codes: 0 marked; 2 nothing was written."""
+
+
+def add(commands: Any) -> None:
+    """Adds the commands."""
+    group: argparse.ArgumentParser = commands.add_parser(
+        "known",
+        help=ABOUT,
+        description=f"{ABOUT[0].upper()}{ABOUT[1:]}.",
+        epilog="example:\n  python -m gradcheck known list",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    inner = group.add_subparsers(metavar="COMMAND", required=True)
+    parser = subcommand(
+        inner,
+        "list",
+        run_list,
+        about="list the known defects, and whether the installed TensorFlow has them",
+        more=LIST,
+        example="python -m gradcheck known list",
+    )
+    folder_option(parser)
+    known_add.add(inner)
+    parser = subcommand(
+        inner,
+        "check",
+        run_check,
+        about="check the known defects on the installed TensorFlow",
+        more=CHECK,
+        example="python -m gradcheck known check cumprod-zero-order1",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
+    folder_option(parser)
+    parser = subcommand(
+        inner,
+        "fixed",
+        run_fixed,
+        about="mark a known defect as fixed in a release",
+        more=FIXED,
+        example="python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0",
+    )
+    parser.add_argument("name", metavar="NAME", help="the name of the defect")
+    parser.add_argument("--release", help="the first release without the defect (the installed one)")
+    folder_option(parser)
+
+
+def run_list(options: argparse.Namespace) -> CommandOutput:
+    """Lists the known defects, and the documented behaviour that tapes do not keep."""
+    records, installed = known_records(known_folder(options.folder)), release()
+    tape_defects = [one for one in records if isinstance(one, TapeDefect)]
+    defects = [one for one in records if one not in tape_defects]
+    rows = [_row(one, installed) for one in (*defects, *tape_defects)]
+    kinds: list[tuple[str, Sequence[Known]]] = [("known defects", defects)]
+    kinds += [("cases of documented behaviour that tapes do not keep", tape_defects)] if tape_defects else []
+    totals = [
+        f"{len(group)} {what}, {sum(one.covers(installed) for one in group)} of them in TensorFlow {installed}"
+        for what, group in kinds
+    ]
+    data = {
+        "tensorflow": installed,
+        "defects": [_fields(one, installed, ("operation", "order", "kind", "description")) for one in defects],
+        "tape_defects": [_fields(one, installed, ("documented", "given")) for one in tape_defects],
+    }
+    return CommandOutput("known list", (*table(rows), *totals), data, "python -m gradcheck known check")
+
+
+def _row(one: Known, installed: str) -> tuple[str, ...]:
+    releases = f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+    return one.name, one.kind, releases, "here" if one.covers(installed) else "-", one.title
+
+
+def _fields(one: Known, installed: str, own: Sequence[str]) -> dict[str, Any]:
+    fields = {name: getattr(one, name) for name in ("name", "title", *own)}
+    return {**fields, "from": one.since, "until": one.until, "here": one.covers(installed), "upstream": one.upstream}
+
+
+def run_check(options: argparse.Namespace) -> CommandOutput:
+    """Checks the defects that are named."""
+    folder = known_folder(options.folder)
+    records = _named(known_records(folder), options.names)
+    installed = tensorflow()
+    from gradcheck.hunt.recheck import of_known
+
+    seen = [of_known(one) for one in records]
+    states = [_state(one, here, installed) for one, here in zip(records, seen, strict=True)]
+    rows = [(state, one.name, here.message) for one, here, state in zip(records, seen, states, strict=True)]
+    data: dict[str, Any] = {"tensorflow": installed, "defects": [], "tape_defects": []}
+    for one, (state, name, message) in zip(records, rows, strict=True):
+        told = {"name": name, "state": state, "message": message, "title": one.title, "upstream": one.upstream}
+        data["tape_defects" if isinstance(one, TapeDefect) else "defects"].append(told)
+    odd = [(state, name) for state, name, _ in rows if state not in (State.STILL, GONE)]
+    total = f"{len(rows) - len(odd)} of {len(rows)} as recorded, TensorFlow {installed}"
+    code = 2 if State.CANNOT_TELL in states else 1 if odd else 0
+    return CommandOutput("known check", (*table(rows), total), data, _next(odd, folder), code)
+
+
+def _state(one: Known, seen: Recheck, installed: str) -> str:
+    if seen.state is State.CANNOT_TELL:
+        return State.CANNOT_TELL
+    if seen.state is State.FIXED:
+        return State.FIXED if one.covers(installed) else GONE
+    if one.covers(installed):
+        return CHANGED if seen.changed else State.STILL
+    return EARLIER if version_of(installed) < version_of(one.since) else BACK
+
+
+def _next(odd: Sequence[tuple[str, str]], folder: Path) -> str:
+    """What to do about the first that is fixed, or else about the first that is not as recorded."""
+    if not odd:
+        return "python -m pytest tests/properties"
+    state, name = min(odd, key=lambda one: one[0] != State.FIXED)
+    if state == State.FIXED:
+        return f"python -m gradcheck known fixed {name}"
+    return f"look at {folder / name}.json and correct it ({state})"
+
+
+def _named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
+    """The records of these names, in their order, or all; raises CommandError for a name that none has."""
+    known = {one.name: one for one in records}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 3)
+            meant = f"did you mean {' or '.join(near)}?" if near else "python -m gradcheck known list has the names"
+            raise CommandError(f"{name}: no known defect of this name; {meant}")
+    return [known[name] for name in names] or records
+
+
+def run_fixed(options: argparse.Namespace) -> CommandOutput:
+    """Marks the defect that is named."""
+    folder = known_folder(options.folder)
+    (found,) = _named(known_records(folder), [options.name])
+    if options.release is not None and not RELEASE.fullmatch(options.release):
+        raise CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
+    installed = tensorflow()
+    until = installed.partition("-")[0] if options.release is None else options.release
+    if version_of(until) <= version_of(found.since):
+        raise CommandError(f"release {until} is not after {found.since}, from which {found.name} is recorded")
+    if version_of(installed) >= version_of(until):
+        from gradcheck.hunt.recheck import of_known
+
+        seen = of_known(found)
+        if seen.state is not State.FIXED:
+            state = "is still wrong" if seen.state is State.STILL else "cannot be checked"
+            raise CommandError(
+                f"{found.name} {state} on TensorFlow {installed} ({seen.message}); name a later release with --release"
+            )
+    path = folder / f"{found.name}.json"
+    try:
+        data = documents.parse(files.read(path, MAX_TEXT))
+        data["releases"]["until"] = until
+        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+    lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
+    data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
+    test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
+    return CommandOutput("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
