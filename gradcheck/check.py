@@ -155,7 +155,7 @@ class _Inspection:
         except DerivativeRaisedError as error:
             result = broken(number, Kind.RAISES, "the inputs", str(error))
             (finding,) = result.findings
-            answer = self._diagnosis.error(number)
+            answer = self._diagnosis(number).error()
             return replace(result, findings=(replace(finding, diagnosis=answer),))
         except WrongShapeError as error:
             return broken(number, Kind.SHAPE, error.source, str(error))
@@ -163,15 +163,14 @@ class _Inspection:
     def _first(self) -> OrderResult:
         tables = first_order(self._problem, self.tolerance, self.probes)
         notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(1, tables, self.function.sources, notes=notes, explain=self._diagnosis.first)
+        return summarise(1, tables, self.function.sources, notes=notes, explain=self._diagnosis(1).explained)
 
     def _second(self) -> OrderResult:
         tables = second_order(self._problem, self.tolerance, self.probes)
-        return summarise(2, tables, self.function.sources, explain=self._diagnosis.second)
+        return summarise(2, tables, self.function.sources, explain=self._diagnosis(2).explained)
 
-    @property
-    def _diagnosis(self) -> CheckDiagnosis:
-        return CheckDiagnosis(self.function, self.gradient)
+    def _diagnosis(self, order: int) -> CheckDiagnosis:
+        return CheckDiagnosis(self.function, self.gradient, order)
 
     @cached_property
     def _problem(self) -> Function:

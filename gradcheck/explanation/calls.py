@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -206,24 +206,19 @@ def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
             message = str(error).strip().splitlines() or [""]
             return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
-    if all(part is None or hasattr(part, "_numpy") for part in parts) and len(taken) == len(code.record.derivatives):
-        return _with_results(code, dict(enumerate(taken))), None
-    found, disagreement = _compared(code.record, returned)
-    return _with_results(code, found), disagreement
-
-
-def _with_results(code: Code, results: Mapping[int, Results]) -> Code:
-    """The code with other results of some of its derivatives, by their numbers."""
+    found, disagreement = dict(enumerate(taken)), None
+    if len(found) != len(code.record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
+        found, disagreement = _returned(code.record, returned)
     events = [
-        replace(event, results=results[event.number])
-        if isinstance(event, DerivativeCall) and event.error is None and event.number in results
+        replace(event, results=found.get(event.number, event.results))
+        if isinstance(event, DerivativeCall) and event.error is None
         else event
         for event in code.record.events
     ]
-    return replace(code, record=replace(code.record, events=tuple(events)))
+    return replace(code, record=replace(code.record, events=events)), disagreement
 
 
-def _compared(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:
+def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:
     """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
     if len(eager) != len(traced):

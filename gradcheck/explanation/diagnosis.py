@@ -51,7 +51,7 @@ def diagnose(
     of_tape, of_any = path_breaks(events, path, call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
     breaks = of_tape if wider_tape_helps else of_any
-    return rules.first(WrongGradient(code.record, call, name, origin, lost, path, breaks, wider_tape_helps))
+    return rules.first_diagnosis(WrongGradient(code.record, call, name, origin, lost, path, breaks, wider_tape_helps))
 
 
 def diagnose_finding(
@@ -152,7 +152,7 @@ def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diag
         return None
     call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
     origin = SourceOrigin(tensor, None)
-    return rules.first(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps=False))
+    return rules.first_diagnosis(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps=False))
 
 
 def graph_record(graph: Any) -> CodeRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,9 +32,9 @@ def differentiable(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype == tf.variant)
 
 
-def gradient_passes(operation: RecordedOperation, tensor: Any, numbers: set[int]) -> bool:
-    """Whether a gradient comes from outputs of the operation (by their `numbers`) back to one of its inputs."""
-    outputs = [operation.outputs[n] for n in numbers if differentiable(operation.outputs[n])]
+def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[int]) -> bool:
+    """Whether a gradient comes back to one of its inputs from those outputs that depend on the source."""
+    outputs = [output for output in operation.outputs if key(output) in dependent and differentiable(output)]
     if not outputs or not (differentiable(tensor) or tensor.dtype == tf.resource):
         return False
     if operation.name in DERIVATIVES:
@@ -194,7 +194,7 @@ class _TapeModel:
             return
         passed = False
         for name, tensor in {key(one): one for one in event.inputs if key(one) in self.path.dependent}.items():
-            if name in self.connected and recorded and self._passes(event, tensor):
+            if name in self.connected and recorded and gradient_passes(event, tensor, self.path.dependent):
                 passed = True
             elif name in self.connected or name == self.path.source:
                 self.breaks.append(PathBreak(event, recorded, unwatched=name not in self.connected))
@@ -207,9 +207,3 @@ class _TapeModel:
             self.makers.update(dict.fromkeys(made, event))
         elif event.backward is not None:
             self.connected -= made
-
-    def _passes(self, event: RecordedOperation, tensor: Any) -> bool:
-        numbers = {n for n, output in enumerate(event.outputs) if key(output) in self.path.dependent}
-        if not numbers and any(key(handle) in self.path.dependent for handle in event.states_written):
-            return False
-        return gradient_passes(event, tensor, numbers)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
-from gradcheck.explanation.user_code import Line
+from gradcheck.explanation.user_code import Line, place_of
+from gradcheck.result import Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 """Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
@@ -22,21 +23,12 @@ def key(tensor: Any) -> int:
 
 
 @dataclass(frozen=True)
-class CustomGradientCall:
-    """A call of a function under tf.custom_gradient."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class RecordedOperation:
     """One operation: its name, tensors and attributes, the line that ran it, and the tapes that recorded it.
 
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
-    gradient of an operation that brings its own, `custom_gradient` the call that made it one, if any. `derivative` is
-    the number of the derivative that was being taken.
+    gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
+    made it one, if any. `derivative` is the number of the derivative that was being taken.
     """
 
     number: int
@@ -48,7 +40,12 @@ class RecordedOperation:
     tapes: frozenset[int] = frozenset()
     derivative: int | None = None
     backward: Callable[..., Any] | None = None
-    custom_gradient: CustomGradientCall | None = None
+    custom_gradient: partial[Any] | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """The line that ran it."""
+        return place_of(self.line, self.name)
 
     @property
     def states_written(self) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,6 @@ from gradcheck.autodiff.state import VariableSnapshot, state_restored
 from gradcheck.explanation.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.explanation.record import (
     CodeRecord,
-    CustomGradientCall,
     DerivativeCall,
     Event,
     HostRead,
@@ -49,15 +49,8 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
                 result = call_user_code(f, inputs)
             except Exception as raised:
                 error = raised
-    return CodeRecord(
-        events=tuple(recorder.events),
-        inputs=leaves,
-        result=result,
-        error=error,
-        covering=recorder.covering,
-        calls_functions=recorder.calls_functions,
-        variables=recorder.variables,
-    )
+    seen = recorder.covering, recorder.calls_functions, recorder.variables
+    return CodeRecord(tuple(recorder.events), leaves, result, error, *seen)
 
 
 class CodeRecorder:
@@ -75,7 +68,7 @@ class CodeRecorder:
         self.calls_functions = False
         self._tapes: list[Any] = []
         self._known: dict[int, Any] = {}
-        self._custom_gradients: list[CustomGradientCall] = []
+        self._custom_gradients: list[partial[Any]] = []
         self._thread = threading.get_ident()
         self._paused = False
 
@@ -261,12 +254,12 @@ class CodeRecorder:
         """Tapes are given an operation with a gradient of its own."""
         if not self.ignores():
             call = self._custom_gradients[-1] if self._custom_gradients else None
-            custom = call if call is not None and call.function.__name__ == name else None
+            custom = call if call is not None and call.func.__name__ == name else None
             self._note_operation(name, inputs, outputs, backward=backward_function, custom_gradient=custom)
         return original(name, outputs, inputs, backward_function, *args, **kwargs)
 
     def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
-        self._custom_gradients.append(CustomGradientCall(f, args, kwargs))
+        self._custom_gradients.append(partial(f, *args, **kwargs))
         try:
             return original(f, args, kwargs)
         finally:

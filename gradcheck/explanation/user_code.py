@@ -57,8 +57,8 @@ def line_of(frame: FrameType | None) -> Line | None:
 def file_owner(filename: str) -> str:
     """Whose file it is: "keras", "library" or "user"."""
     path = os.path.abspath(filename)
-    for name, folders in _libraries():
-        if path.startswith(folders):
+    for folder, name in _libraries():
+        if path.startswith(folder):
             return name
     standard = path.startswith(STANDARD) and not any(part in path for part in INSTALLED)
     generated = filename.startswith("<frozen") or "__autograph_generated_file" in path
@@ -66,13 +66,12 @@ def file_owner(filename: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found = []
-    for module, name in (("tensorflow", "library"), ("numpy", "library"), ("keras", "keras"), ("tf_keras", "keras")):
-        spec = find_spec(module)
-        folders = tuple(os.path.abspath(path) + os.sep for path in (spec and spec.submodule_search_locations) or ())
-        found.append((name, folders))
-    return tuple(found)
+def _libraries() -> list[tuple[str, str]]:
+    """The folders of libraries with whose they are."""
+    owners = {"tensorflow": "library", "numpy": "library", "keras": "keras", "tf_keras": "keras"}
+    specs = [(find_spec(module), owner) for module, owner in owners.items()]
+    folders = [(path, owner) for spec, owner in specs for path in (spec and spec.submodule_search_locations) or ()]
+    return [(os.path.abspath(path) + os.sep, owner) for path, owner in folders]
 
 
 def place_of(line: Line | None, operation: str | None = None) -> Place | None:
@@ -122,23 +121,18 @@ def _leaves(node: ast.expr) -> list[str]:
 
 def start_of_function(line: Line) -> int:
     """The first line of the innermost function around a line; the line itself where there is none."""
-    around = [node.lineno for node in _functions(line[0]) if node.lineno <= line[1] <= (node.end_lineno or 0)]
+    tree = Source.for_filename(line[0]).tree
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
+    around = [node.lineno for node in functions if node.lineno <= line[1] <= (node.end_lineno or 0)]
     return max(around, default=line[1])
 
 
 def definition_of(function: Callable[..., Any]) -> Line:
     """The line on which a function is defined, below its decorators."""
     code = inspect.unwrap(function).__code__
-    below = {
-        node.decorator_list[0].lineno: node.lineno
-        for node in _functions(code.co_filename)
-        if not isinstance(node, ast.Lambda) and node.decorator_list
-    }
-    return code.co_filename, below.get(code.co_firstlineno, code.co_firstlineno)
-
-
-def _functions(filename: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]:
-    """All functions in a file; none where it cannot be read."""
-    tree = Source.for_filename(filename).tree
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
+    number = code.co_firstlineno
+    texts = enumerate(linecache.getlines(code.co_filename)[number - 1 :], number)
+    decorated = linecache.getline(code.co_filename, number).lstrip().startswith("@")
+    below = (at_line for at_line, text in texts if text.lstrip().startswith(("def ", "async def ")))
+    return code.co_filename, next(below, number) if decorated else number

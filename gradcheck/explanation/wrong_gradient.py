@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gradcheck.explanation.paths import DependencyPath, PathBreak
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, RecordedOperation, SourceOrigin, TapeChange
-from gradcheck.explanation.user_code import place_of
-from gradcheck.result import Place
+from gradcheck.explanation.user_code import at
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,13 @@ class LostPart:
             return "TensorFlow sees no path"
         at = f" at {self.element}" if self.element else ""
         if self.given is None:
-            return f"all of it is lost, {number(self.size)}{at}"
-        return f"{number(self.size)} of {number(self.expected)} is lost{at}"
+            return f"all of it is lost, {self.size:.4g}{at}"
+        return f"{self.size:.4g} of {self.expected:.4g} is lost{at}"
 
     @property
     def remedied(self) -> str:
         """What a tape around everything gives, as a sentence ends."""
-        return "" if self.covering is None else f"; a tape around the whole computation gives {number(self.covering)}"
+        return "" if self.covering is None else f"; a tape around the whole computation gives {self.covering:.4g}"
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,8 @@ class WrongGradient:
         changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
         return [event for event in changes if event.tape == self.call.tape]
 
-
-def place(operation: RecordedOperation) -> Place | None:
-    """The line that ran an operation."""
-    return place_of(operation.line, operation.name)
-
-
-def number(value: float) -> str:
-    """A number as people read it."""
-    return f"{value:.4g}"
+    @property
+    def opening(self) -> str:
+        """Where the call's tape was opened, as a participle."""
+        opened = self.tape_changes("opened")
+        return f"opened{at(opened[0].line)}" if opened else "never opened"

@@ -25,7 +25,7 @@ def check(record: Known) -> None:
     if isinstance(record, TapeDefect):
         program_forms.checked(record.program, "$.program")
         return
-    check_operation(record.operation, "$.signature.operation")
+    check_operation(record.signature.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")
     for i, region in enumerate(record.regions):
         _check_region(region, f"$.regions[{i}]")
@@ -45,9 +45,8 @@ def _check_region(region: Region, place: str) -> None:
 def example_of(defect: Defect) -> Example:
     """The derivative that a known defect is about; raises DocumentError where its graph is none of the catalogue's."""
     direction = tuple(map(to_input, defect.direction))
-    return Example(
-        from_document(defect.graph, "$.graph"), defect.order, to_input(defect.cotangent), direction, defect.taken
-    )
+    graph, about = from_document(defect.graph, "$.graph"), defect.signature
+    return Example(graph, about.order, to_input(defect.cotangent), direction, about.taken)
 
 
 def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> Defect | None:

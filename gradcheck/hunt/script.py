@@ -14,7 +14,7 @@ import numpy as np
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.hunt import mode_script
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
 
@@ -220,9 +220,9 @@ def to_python(
 
 
 def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
-    """The sources of the functions among the forms, and of the functions that they call, in the order of definition."""
+    """The sources of all functions that forms are or call, directly or not, in the order of definition."""
     found: list[Callable[..., Any]] = []
-    waiting = [form for form in forms if form is not None and not isinstance(form, str)]
+    waiting = [function for form in forms if form is not None for function in _called(form)]
     while waiting:
         function = inspect.unwrap(waiting.pop())
         if function not in found:
@@ -231,6 +231,12 @@ def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
             waiting += [value for value in known if callable(value) and inspect.isfunction(inspect.unwrap(value))]
     for function in sorted(found, key=lambda each: (each.__module__, each.__code__.co_firstlineno)):
         yield inspect.getsource(function)
+
+
+def _called(form: Form) -> list[Callable[..., Any]]:
+    if not isinstance(form, str):
+        return [form]
+    return [FUNCTIONS[word] for word in re.findall(r"(?<![.\w])\w+", form) if word in FUNCTIONS]
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:

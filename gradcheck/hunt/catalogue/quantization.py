@@ -6,15 +6,16 @@ where it really is, and moves from there as the function whose derivative the gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import float32, tf
-from gradcheck.hunt.opspec import REALS, Array, Distances, Interval, OpSpec, ranked
+from gradcheck.hunt.catalogue.distances import at
+from gradcheck.hunt.catalogue.language import float32, operation, tf
+from gradcheck.hunt.catalogue.shapes import ranked
+from gradcheck.hunt.opspec import REALS, Array, Interval
 
-_quantization: Callable[..., OpSpec] = partial(OpSpec, family="quantization")
+_quantization = partial(operation, "quantization")
 
 
 def fake_quantized(x: tf.Tensor) -> tf.Tensor:
@@ -49,10 +50,6 @@ def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Ten
     return here + moved - tf.clip_by_value(x[:1], bottom, top)
 
 
-def _ends(low: float, high: float) -> Distances:
-    return lambda x: np.minimum(np.abs(x - low), np.abs(x - high))
-
-
 def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
     step = (high + below) / 2
     count = np.round(below / step)
@@ -72,32 +69,33 @@ QUANTIZATION = (
     _quantization(
         "fake_quant_with_min_max_args",
         fake_quantized,
-        ("FakeQuantWithMinMaxArgs",),
+        "FakeQuantWithMinMaxArgs",
         reference=fake_quantized_straight,
-        kinks=_ends(-1.0, 0.9921875),
+        kinks=at(-1.0, 0.9921875),
         rtol=1e-6,
     ),
     _quantization(
         "fake_quant_with_min_max_vars",
         fake_quantized_between,
-        ("FakeQuantWithMinMaxVars",),
-        arity=3,
+        "FakeQuantWithMinMaxVars",
+        REALS,
+        Interval(0.5, 2.0),
+        Interval(0.5, 2.0),
         looped=True,
-        shapes=lambda shape: [(shape, (), ())],
-        domains=(REALS, Interval(0.5, 2.0), Interval(0.5, 2.0)),
+        others=lambda shape: [((), ())],
         reference=fake_quantized_between_straight,
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
-    _quantization("quantize_and_dequantize_v2", V2, ("QuantizeAndDequantizeV2",), reference=_straight(V2, "{0}")),
+    _quantization("quantize_and_dequantize_v2", V2, "QuantizeAndDequantizeV2", reference=_straight(V2, "{0}")),
     _quantization(
-        "quantize_and_dequantize_v3", V3, ("QuantizeAndDequantizeV3",), shapes=ranked, reference=_straight(V3, "{0}")
+        "quantize_and_dequantize_v3", V3, "QuantizeAndDequantizeV3", shapes=ranked, reference=_straight(V3, "{0}")
     ),
     _quantization(
         "quantize_and_dequantize_v4",
         V4,
-        ("QuantizeAndDequantizeV4",),
+        "QuantizeAndDequantizeV4",
         reference=_straight(V4, "tf.clip_by_value({0}, -1.0, 1.0)"),
-        kinks=_ends(-1.0, 1.0),
+        kinks=at(-1.0, 1.0),
     ),
 )

@@ -155,7 +155,8 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
 
     if not isinstance(found, Report):
         seen, known = of_known(found), found.name if found.covers(release) else None
-        operation, order = (found.operation, found.order) if isinstance(found, Defect) else (None, None)
+        signature = found.signature if isinstance(found, Defect) else None
+        operation, order = (None, None) if signature is None else (signature.operation, signature.order)
         return Replayed(
             str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, known, seen.changed
         )

@@ -12,7 +12,7 @@ from gradcheck.comparison.summary import broken, direction_text, element_of, sum
 from gradcheck.comparison.tables import WORD, Comparison
 from gradcheck.result import Finding, Kind, Reason, Result, Verdict
 
-SOURCES = Source("x", np.ones(2)), Source("z", np.ones((1, 2), complex))
+SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
 AGREE, INCONCLUSIVE, MISMATCH = Verdict
 
 
