@@ -28,7 +28,7 @@ from gradcheck.hunt.tapes.tape import gradient
 SHAPES = [(2,), (), (2, 2)]
 ROUGH = np.array([0.7, -1.3, 0.4, 2.6])
 DIFFERENTIABLE = [
-    name for name, operation in FLOATING.items() if operation.backward and name not in ("sign", "remainder")
+    name for name, operation in FLOATING.items() if operation.gradient and name not in ("sign", "remainder")
 ]
 
 
@@ -92,6 +92,6 @@ def test_an_operation_without_a_gradient() -> None:
 
 
 def test_a_value_that_differences_do_not_see_is_fixed() -> None:
-    assert {name for name, operation in OPERATIONS.items() if operation.backward is None} == {
+    assert {name for name, operation in OPERATIONS.items() if operation.gradient is None} == {
         name for name, operation in OPERATIONS.items() if operation.fixed and name != "sign"
     }

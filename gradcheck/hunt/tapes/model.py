@@ -18,12 +18,11 @@ from gradcheck.hunt.tapes.operations import (
     ModelTensor,
     ModelVariable,
     Operation,
-    TapeEntry,
     Value,
     zeros_like,
 )
 from gradcheck.hunt.tapes.program_run import ProgramRun
-from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate, read_unrecorded
+from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate
 from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, gradient
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +56,7 @@ class Model(ProgramRun):
     def declare(self, variable: form.Variable) -> None:
         """A new variable."""
         value = variable.literal.array()
-        self.values[variable.name] = ModelVariable(ModelTensor(value, handle=True), variable.trainable, value)
+        self.values[variable.name] = ModelVariable(ModelTensor(value), variable.trainable, value)
 
     def value(self, name: str) -> Value:
         """The value of a name. Raises NoneOperandError."""
@@ -98,8 +97,7 @@ class Model(ProgramRun):
     ) -> ModelTensor:
         operands = [local.get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
-        read = active.read if operation.reads else read_unrecorded
-        return active.apply(operation, *map(read, operands))
+        return active.apply(operation, *(active.read(operand, operation.reads) for operand in operands))
 
     def _assign(self, name: str, method: str, value: str) -> None:
         variable = self.value(name)
@@ -152,15 +150,16 @@ class Model(ProgramRun):
             moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
             return tuple(evaluate(taken.record, taken.outputs, moved))
 
-        def backward(compute: Compute, entry: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
+        def cotangents(compute: Compute, *tensors: ModelTensor) -> Cotangents:
             self.active.hidden += bool(self.active.records)
+            ups = tensors[len(inputs) + len(names) :]
             connected = zip(*(body.gradients(inputs) for body in bodies), strict=True)
             return tuple(
                 (cotangent or zeros_like(tensor)) if any(parts) else None
                 for tensor, cotangent, parts in zip(inputs, taken.gradients(inputs, ups), connected, strict=True)
             )
 
-        results = self.active.apply_all(Operation(kind, forward, backward), inputs)
+        results = self.active.apply_all(Operation(kind, forward, cotangents), inputs)
         self.values.update(zip(names, results, strict=True))
 
 

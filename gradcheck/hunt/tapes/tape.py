@@ -56,9 +56,7 @@ def gradient(
         if not any(output in cotangents for output in entry.outputs):
             continue
         ups = tuple(_sum(cotangents, output, compute) or zeros_like(output) for output in entry.outputs)
-        backward = entry.operation.backward
-        parts = [None] * len(entry.inputs) if backward is None else backward(compute, entry, ups)
-        for tensor, part in zip(entry.inputs, parts, strict=True):
+        for tensor, part in zip(entry.inputs, entry.operation.cotangents(compute, entry, ups), strict=True):
             if part is not None and tensor in record.entries:
                 cotangents.setdefault(tensor, []).append(part)
             elif tensor not in record.entries:
