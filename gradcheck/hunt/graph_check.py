@@ -11,10 +11,9 @@ import numpy as np
 from gradcheck.autodiff.coordinates import coordinate_count
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import compare_gradients
 from gradcheck.comparison.lines import Lines
+from gradcheck.comparison.orders import compare_gradients, compare_products, compare_second
 from gradcheck.comparison.probes import SMALL, first_order
-from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.hunt.blame import alone
@@ -87,7 +86,7 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
     on_axes, on_line = slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
     lines = Lines(problem, np.concatenate([axes(n), line]), cotangent[None, :], Tolerance())
-    values, gradients = lines.sample(), lines.some(on_line).sample_gradient()
+    values, gradients = lines.sample(), replace(lines.some(on_line), gradients=True).sample()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)
     slopes = first_difference(sample, rounding)
