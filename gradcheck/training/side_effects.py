@@ -148,7 +148,7 @@ class PythonState:
         return [
             f"{named.name}{_difference(contents, now.get(named.key))}"
             for named, contents in self._kept
-            if not same(contents, now.get(named.key))
+            if not _same(contents, now.get(named.key))
         ]
 
     def restore(self) -> None:
@@ -160,7 +160,7 @@ class PythonState:
         for named, contents in self._kept:
             if named.key in now and now[named.key] is not named.value:
                 named.bind(named.value)
-            if not same(_contents(named.value), contents) and not _holds_objects(named.value):
+            if not _same(_contents(named.value), contents) and not _holds_objects(named.value):
                 next(put for kind, _, put in KINDS if isinstance(named.value, kind))(named.value, contents)
 
 
@@ -179,8 +179,7 @@ def _contents(value: Any) -> Any:
     return next((get(value) for kind, get, _ in KINDS if isinstance(value, kind)), value)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values, as PythonState copies them, are the same; arrays to the last bit."""
+def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if type(one) is not type(other):
@@ -190,7 +189,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         one, other = list(one.items()), list(other.items())
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, (*PLAIN, set, bytearray)):
         return bool(one == other or (one != one and other != other))
     return False
