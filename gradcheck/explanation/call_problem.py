@@ -16,8 +16,8 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
-from gradcheck.explanation.record import DerivativeCall, SourceOrigin
-from gradcheck.explanation.replay import Code, SourceMove, replayed, target_value
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, SourceOrigin
+from gradcheck.explanation.replay import SourceMove, replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.result import Verdict
 
@@ -47,7 +47,7 @@ class CallSource:
 class CallProblem:
     """The targets of `call` as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
 
-    code: Code
+    record: CodeRecord
     call: DerivativeCall
     taken: Sequence[CallSource]
 
@@ -100,7 +100,7 @@ class CallProblem:
         """The result of the call at the inputs given, or that of a replay at another point."""
         results: Any = self.call.results
         if point is not None:
-            results = replayed(self.code, self.call, self.moves(point), with_results=True).results
+            results = replayed(self.record, self.call, self.moves(point), with_results=True).results
         if results is None:
             return Gradients.undefined(len(cotangents), self.point.size)
         parts = [results[one.position] for one in self.taken]
@@ -128,7 +128,7 @@ class CallProblem:
         return found
 
     def _value(self, point: Array) -> Array:
-        target = replayed(self.code, self.call, self.moves(point)).target
+        target = replayed(self.record, self.call, self.moves(point)).target
         outside = np.full(self.outputs, np.nan)
         value = outside if target is None else target_value(target, self.call)
         return value if value.shape == outside.shape else outside

@@ -20,7 +20,7 @@ from gradcheck.explanation.call_problem import CallProblem, CallSource, plainly_
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
 from gradcheck.explanation.interception import derivatives_observed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
-from gradcheck.explanation.replay import Code, nearly_equal, nondeterminism
+from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.rules import integer_source
 from gradcheck.explanation.user_code import call_user_code, place_of
 from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
@@ -46,7 +46,7 @@ class CallExplanation:
 
 
 def explained_call(
-    code: Code, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+    record: CodeRecord, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
 ) -> CallExplanation:
     """Compare the result of a call with finite differences of its targets, and diagnose what is wrong.
 
@@ -56,16 +56,16 @@ def explained_call(
     if call.error is not None:
         message = f"{type(call.error).__name__}: {call.error}"
         order = broken(1, Kind.RAISES, "the derivative", message)
-        finding = replace(order.findings[0], diagnosis=diagnose_error(code.record, call))
+        finding = replace(order.findings[0], diagnosis=diagnose_error(record, call))
         source = SourceResult(where, "the derivative", message, False, finding=finding)
         return CallExplanation(replace(order, findings=(finding,)), (source,))
     names = source_names(call) if names is None else names
-    difference = nondeterminism(code, call)
+    difference = nondeterminism(record, call)
     if difference is not None:
         pairs = zip(names, call.results or (), strict=True)
         sources = tuple(SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
         return CallExplanation(undecided(1, Reason.NOT_DETERMINISTIC, difference), sources)
-    return _CallCheck(code, call, names, tolerance, probes).explanation()
+    return _CallCheck(record, call, names, tolerance, probes).explanation()
 
 
 def source_names(call: DerivativeCall) -> list[str]:
@@ -85,7 +85,7 @@ def source_names(call: DerivativeCall) -> list[str]:
 class _CallCheck:
     """One call, source by source."""
 
-    code: Code
+    record: CodeRecord
     call: DerivativeCall
     names: Sequence[str]
     tolerance: Tolerance
@@ -113,7 +113,7 @@ class _CallCheck:
         found: dict[int, CallSource] = {}
         given = zip(self.names, self.call.sources, self.call.results or (), strict=True)
         for position, (name, tensor, gradient) in enumerate(given):
-            origin = origin_of(self.code.record, self.call, tensor)
+            origin = origin_of(self.record, self.call, tensor)
             dtype = tf.as_dtype(tensor.dtype)
             floating = dtype.is_floating or dtype.is_complex
             source = Source(name, np.asarray(origin.value), dtype.name) if floating else None
@@ -124,7 +124,7 @@ class _CallCheck:
         """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
         if not sources:
             return []
-        problem = CallProblem(self.code, self.call, sources)
+        problem = CallProblem(self.record, self.call, sources)
         try:
             table = plainly_agrees(problem, self.tolerance, self.probes)
             if table is not None or len(sources) == 1:
@@ -138,7 +138,7 @@ class _CallCheck:
     def _diagnosed(self, one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
         """The finding with its cause."""
         place = None if coordinate is None else (finding.output or 0, coordinate)
-        diagnosis = diagnose_finding(self.code, self.call, one.name, one.origin, finding, place)
+        diagnosis = diagnose_finding(self.record, self.call, one.name, one.origin, finding, place)
         reason = finding.reason + (ROWS if diagnosis is None and self.call.method == "batch_jacobian" else "")
         output = None if self.call.method == "gradient" else finding.output
         return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
@@ -150,8 +150,8 @@ class _CallCheck:
     def _unconnected(self, one: CallSource) -> tuple[str, Finding | None]:
         """A note on a source without a gradient, or a finding."""
         if one.source is not None:
-            return diagnose_unconnected(CallProblem(self.code, self.call, [one]))
-        diagnosis = integer_source(self.code.record, one.name, one.origin)
+            return diagnose_unconnected(CallProblem(self.record, self.call, [one]))
+        diagnosis = integer_source(self.record, one.name, one.origin)
         finding = broken(1, Kind.MISSING, one.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
         return "", replace(finding, diagnosis=diagnosis)
 
@@ -184,14 +184,14 @@ def shown_gradient(given: Any) -> str:
     return " ".join(text.split())
 
 
-def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
+def as_traced(record: CodeRecord) -> tuple[CodeRecord, CallExplanation | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
     Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
     returns that is compared.
     """
-    if not code.record.calls_functions or code.record.error is not None:
-        return code, None
+    if not record.calls_functions or record.error is not None:
+        return record, None
     taken: list[Results] = []
 
     def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
@@ -201,21 +201,21 @@ def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
 
     with state_restored(), derivatives_observed(keep):
         try:
-            returned = call_user_code(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
+            returned = call_user_code(record.f, record.inputs)
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
-            return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
+            return record, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
     found, disagreement = dict(enumerate(taken)), None
-    if len(found) != len(code.record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
-        found, disagreement = _returned(code.record, returned)
+    if len(found) != len(record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
+        found, disagreement = _returned(record, returned)
     events = [
         replace(event, results=found.get(event.number, event.results))
         if isinstance(event, DerivativeCall) and event.error is None
         else event
-        for event in code.record.events
+        for event in record.events
     ]
-    return replace(code, record=replace(code.record, events=events)), disagreement
+    return replace(record, events=events), disagreement
 
 
 def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:

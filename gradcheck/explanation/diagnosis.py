@@ -17,7 +17,7 @@ from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.paths import dependency_path, path_breaks
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, SourceOrigin
-from gradcheck.explanation.replay import Code, Influence, influence
+from gradcheck.explanation.replay import Influence, influence
 from gradcheck.explanation.user_code import file_owner
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
@@ -33,7 +33,7 @@ STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
 def diagnose(
-    code: Code, call: DerivativeCall, name: str, origin: SourceOrigin, moved: Influence, lost: LostPart
+    record: CodeRecord, call: DerivativeCall, name: str, origin: SourceOrigin, moved: Influence, lost: LostPart
 ) -> Diagnosis | None:
     """The diagnosis of the first rule that applies to a source of this name; None where none does.
 
@@ -46,21 +46,26 @@ def diagnose(
             # A tape around everything gives what the estimate is, more exactly.
             lost, off = replace(lost, expected=covering), 0.0
         restored = abs(covering - (lost.given or 0.0)) > off
-    events = code.record.before(call)
+    events = record.before(call)
     path = dependency_path(events, call.targets, origin.tensor, moved.changed)
     of_tape, of_any = path_breaks(events, path, call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
     breaks = of_tape if wider_tape_helps else of_any
-    return rules.first_diagnosis(WrongGradient(code.record, call, name, origin, lost, path, breaks, wider_tape_helps))
+    return rules.first_diagnosis(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps))
 
 
 def diagnose_finding(
-    code: Code, call: DerivativeCall, name: str, origin: SourceOrigin, finding: Finding, place: tuple[int, int] | None
+    record: CodeRecord,
+    call: DerivativeCall,
+    name: str,
+    origin: SourceOrigin,
+    finding: Finding,
+    place: tuple[int, int] | None,
 ) -> Diagnosis | None:
     """The diagnosis of a finding about a source; `place` is its row and coordinate where a covering tape knows them."""
-    covering = None if place is None else covering_gradient(code, call, origin, *place)
+    covering = None if place is None else covering_gradient(record, call, origin, *place)
     lost = LostPart(finding.autodiff, finding.difference, covering, element=finding.element if finding.index else "")
-    return diagnose(code, call, name, origin, influence(code, call, origin), lost)
+    return diagnose(record, call, name, origin, influence(record, call, origin), lost)
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
@@ -79,7 +84,7 @@ def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
 
 
 def covering_gradient(
-    code: Code, call: DerivativeCall, origin: SourceOrigin, row: int, coordinate: int
+    record: CodeRecord, call: DerivativeCall, origin: SourceOrigin, row: int, coordinate: int
 ) -> float | None:
     """One element of the derivative under the tape that covered everything; None where it has none, either."""
     weights = None if call.weights is None else list(call.weights)
@@ -88,7 +93,7 @@ def covering_gradient(
         unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
         weights = [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
     try:
-        result = code.record.covering.gradient(list(call.targets), origin.tensor, output_gradients=weights)
+        result = record.covering.gradient(list(call.targets), origin.tensor, output_gradients=weights)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
     return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
@@ -97,7 +102,7 @@ def covering_gradient(
 def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
     """A note on why None is right for the problem's only source, or a finding with its diagnosis."""
     (one,) = problem.taken
-    call, moved = problem.call, influence(problem.code, problem.call, one.origin)
+    call, moved = problem.call, influence(problem.record, problem.call, one.origin)
     zeros = "zeros that stand for None: " if call.zeros else ""
     if not moved.large:
         return f"{zeros}the target does not depend on it", None
@@ -106,7 +111,7 @@ def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
         broken(1, Kind.MISSING, one.name, f"autodiff gives {given}, {STEPWISE}").findings[0],
         LostPart(None, None, stepwise=True),
     )
-    diagnosis = diagnose(problem.code, call, one.name, one.origin, moved, lost)
+    diagnosis = diagnose(problem.record, call, one.name, one.origin, moved, lost)
     if diagnosis is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
     return "", replace(finding, diagnosis=diagnosis)
@@ -131,7 +136,7 @@ def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, Lost
     output = None if problem.call.method == "gradient" else row
     reason = f"autodiff gives {given}, {estimate_text(value, bound)}"
     finding = Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason)
-    covering = covering_gradient(problem.code, problem.call, problem.taken[0].origin, row, line)
+    covering = covering_gradient(problem.record, problem.call, problem.taken[0].origin, row, line)
     return finding, LostPart(None, value, covering, element=finding.element if index else "")
 
 

@@ -124,19 +124,25 @@ Event = RecordedOperation | HostRead | WatchEvent | TapeChange | DerivativeCall
 
 @dataclass(frozen=True)
 class CodeRecord:
-    """The events in order, and what the code took and returned, or raised.
+    """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles.
     """
 
     events: Sequence[Event]
-    inputs: tuple[Any, ...] = ()
+    f: Any = None
+    inputs: Sequence[Any] = ()
     result: Any = None
     error: BaseException | None = None
     covering: Any = None
     calls_functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
+
+    @cached_property
+    def leaves(self) -> tuple[Any, ...]:
+        """The inputs, flat."""
+        return tuple(tf.nest.flatten(self.inputs))
 
     @cached_property
     def derivatives(self) -> list[DerivativeCall]:
@@ -186,7 +192,7 @@ def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOr
     if hasattr(source, "handle"):
         return _origin_of_variable(record, call, source)
     value = source.numpy()
-    for position, leaf in enumerate(record.inputs):
+    for position, leaf in enumerate(record.leaves):
         if leaf is source:
             return SourceOrigin(source, value, input=position)
     for operation in record.operations:

@@ -158,7 +158,9 @@ def estimated(value: float, bound: float) -> Estimate:
 
 def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
     values = sample(lambda p: np.where(np.abs(p) < 1e-3, 0.0, p**2), np.zeros(1), np.eye(1), stencil=CONFIRM)
-    seen = evidence(samples=(values, values), estimate=lambda _: estimated(2.0, 0.1), lines=lines_with(lambda **_: values))
+    seen = evidence(
+        samples=(values, values), estimate=lambda _: estimated(2.0, 0.1), lines=lines_with(lambda **_: values)
+    )
     seen = replace(seen, residue=0 * ONE)
     found = filtered(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
     assert found.where(INCONCLUSIVE, Reason.STAIRCASE).all()
