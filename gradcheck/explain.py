@@ -70,7 +70,7 @@ def explain(
         calls = record.derivatives if names is None else record.derivatives[-1:]
         found = [explained_call(record, call, tolerance, probes, names) for call in calls]
     found += [] if disagreement is None else [disagreement]
-    return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))
+    return merged([one.orders[1] for one in found], (source for one in found for source in one.sources))
 
 
 def _listed(variables: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.rules import integer_source
 from gradcheck.explanation.user_code import call_user_code, place_of
-from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
+from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
 ROWS = (
     "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
@@ -37,17 +37,9 @@ Results = tuple[Any, ...]
 """Those of one derivative, one a source."""
 
 
-@dataclass(frozen=True)
-class CallExplanation:
-    """The verdict on a derivative, and the result for each of its sources."""
-
-    order: OrderResult
-    sources: tuple[SourceResult, ...]
-
-
 def explained_call(
     record: CodeRecord, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
-) -> CallExplanation:
+) -> Result:
     """Compare the result of a call with finite differences of its targets, and diagnose what is wrong.
 
     `names` are those of the sources, if they are not to be read from the line of the call.
@@ -55,17 +47,23 @@ def explained_call(
     where = place_of(call.line, call.method)
     if call.error is not None:
         message = f"{type(call.error).__name__}: {call.error}"
-        order = broken(1, Kind.RAISES, "the derivative", message)
-        finding = replace(order.findings[0], diagnosis=diagnose_error(record, call))
-        source = SourceResult(where, "the derivative", message, False, finding=finding)
-        return CallExplanation(replace(order, findings=(finding,)), (source,))
+        return _failed(Kind.RAISES, "the derivative", message, message, where, diagnose_error(record, call))
     names = source_names(call) if names is None else names
     difference = nondeterminism(record, call)
     if difference is not None:
         pairs = zip(names, call.results or (), strict=True)
         sources = tuple(SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
-        return CallExplanation(undecided(1, Reason.NOT_DETERMINISTIC, difference), sources)
+        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, sources)
     return _CallCheck(record, call, names, tolerance, probes).explanation()
+
+
+def _failed(
+    kind: Kind, name: str, given: str, reason: str, where: Place | None = None, diagnosis: Diagnosis | None = None
+) -> Result:
+    """The result where no source can be compared."""
+    finding = replace(broken(1, kind, name, reason).findings[0], diagnosis=diagnosis)
+    order = OrderResult(1, Verdict.MISMATCH, (finding,))
+    return Result({1: order}, (SourceResult(where, name, given, False, finding=finding),))
 
 
 def source_names(call: DerivativeCall) -> list[str]:
@@ -91,7 +89,7 @@ class _CallCheck:
     tolerance: Tolerance
     probes: int
 
-    def explanation(self) -> CallExplanation:
+    def explanation(self) -> Result:
         sources = self._sources()
         compared = self._compared([one for one in sources if one.connected])
         compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if not one.connected]
@@ -106,7 +104,7 @@ class _CallCheck:
             right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
             where = place_of(self.call.line, self.call.method)
             results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
-        return CallExplanation(merged(orders), tuple(results))
+        return merged(orders, results)
 
     def _sources(self) -> list[CallSource]:
         """The sources, each once."""
@@ -156,14 +154,12 @@ class _CallCheck:
         return "", replace(finding, diagnosis=diagnosis)
 
 
-def merged(orders: Sequence[OrderResult]) -> OrderResult:
-    """Several verdicts on first derivatives as one."""
-    if not orders:
-        return OrderResult(1, Verdict.AGREE)
+def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult]) -> Result:
+    """Several verdicts on first derivatives as one, with all sources."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
-    return OrderResult(
+    order = OrderResult(
         order=1,
-        verdict=Verdict.worst(order.verdict for order in orders),
+        verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
         findings=tuple(finding for order in orders for finding in order.findings),
         reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
         notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
@@ -171,6 +167,7 @@ def merged(orders: Sequence[OrderResult]) -> OrderResult:
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),
     )
+    return Result({1: order}, tuple(sources))
 
 
 def shown_gradient(given: Any) -> str:
@@ -184,7 +181,7 @@ def shown_gradient(given: Any) -> str:
     return " ".join(text.split())
 
 
-def as_traced(record: CodeRecord) -> tuple[CodeRecord, CallExplanation | None]:
+def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
     Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
@@ -204,7 +201,7 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, CallExplanation | None]:
             returned = call_user_code(record.f, record.inputs)
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
-            return record, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
     found, disagreement = dict(enumerate(taken)), None
     if len(found) != len(record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
@@ -218,11 +215,13 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, CallExplanation | None]:
     return replace(record, events=events), disagreement
 
 
-def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:
+def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Result | None]:
     """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
     if len(eager) != len(traced):
-        return {}, _disagreement(Kind.MODES, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly")
+        return {}, _failed(
+            Kind.MODES, TRACED, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly"
+        )
     results, start = {}, 0
     for call in record.derivatives:
         given = call.results or ()
@@ -234,7 +233,7 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Ca
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
         if not _same(first, second):
             text = f"result {position} is {_shown(first)} when the code runs eagerly"
-            return results, _disagreement(Kind.MODES, _shown(second), text)
+            return results, _failed(Kind.MODES, TRACED, _shown(second), text)
     return results, None
 
 
@@ -253,8 +252,3 @@ def _same(first: Any, second: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return "None" if value is None else np.array2string(np.asarray(value), precision=6, threshold=12)
-
-
-def _disagreement(kind: Kind, given: str, text: str) -> CallExplanation:
-    order = broken(1, kind, TRACED, text)
-    return CallExplanation(order, (SourceResult(None, TRACED, given, False, finding=order.findings[0]),))
