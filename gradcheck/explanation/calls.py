@@ -11,15 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
-from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.call_problem import CallProblem, CallSource, plainly_agrees
+from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
 from gradcheck.explanation.interception import derivatives_observed
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
+from gradcheck.explanation.paths import differentiable
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.rules import integer_source
 from gradcheck.explanation.user_code import call_user_code, place_of
@@ -90,15 +90,18 @@ class _CallCheck:
     probes: int
 
     def explanation(self) -> Result:
-        sources = self._sources()
-        compared = self._compared([one for one in sources if one.connected])
-        compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if not one.connected]
+        named = zip(self.call.sources, self.names, strict=True)
+        sources = [call_source(self.record, self.call, tensor, name) for tensor, name in named]
+        sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
+        connected = [one for one in sources if differentiable(one) and one.given is not None]
+        compared = self._compared(connected)
+        compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
         verdicts = {one.position: order for group, order in compared for one in group}
         orders, results = [order for _, order in compared], []
         for one in sources:
             order, note = verdicts[one.position], ""
             finding = order.findings[0] if order.findings else None
-            if finding is None and (not one.connected or self._stands_for_none(one)):
+            if finding is None and (one not in connected or self._stands_for_none(one)):
                 note, finding = self._unconnected(one)
                 orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
             right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
@@ -106,23 +109,11 @@ class _CallCheck:
             results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
         return merged(orders, results)
 
-    def _sources(self) -> list[CallSource]:
-        """The sources, each once."""
-        found: dict[int, CallSource] = {}
-        given = zip(self.names, self.call.sources, self.call.results or (), strict=True)
-        for position, (name, tensor, gradient) in enumerate(given):
-            origin = origin_of(self.record, self.call, tensor)
-            dtype = tf.as_dtype(tensor.dtype)
-            floating = dtype.is_floating or dtype.is_complex
-            source = Source(name, np.asarray(origin.value), dtype.name) if floating else None
-            found.setdefault(key(tensor), CallSource(position, name, origin, gradient, source))
-        return list(found.values())
-
     def _compared(self, sources: Sequence[CallSource]) -> list[tuple[Sequence[CallSource], OrderResult]]:
         """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
         if not sources:
             return []
-        problem = CallProblem(self.record, self.call, sources)
+        problem = CallProblem(sources)
         try:
             table = plainly_agrees(problem, self.tolerance, self.probes)
             if table is not None or len(sources) == 1:
@@ -136,7 +127,7 @@ class _CallCheck:
     def _diagnosed(self, one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
         """The finding with its cause."""
         place = None if coordinate is None else (finding.output or 0, coordinate)
-        diagnosis = diagnose_finding(self.record, self.call, one.name, one.origin, finding, place)
+        diagnosis = diagnose_finding(one, finding, place)
         reason = finding.reason + (ROWS if diagnosis is None and self.call.method == "batch_jacobian" else "")
         output = None if self.call.method == "gradient" else finding.output
         return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
@@ -147,9 +138,9 @@ class _CallCheck:
 
     def _unconnected(self, one: CallSource) -> tuple[str, Finding | None]:
         """A note on a source without a gradient, or a finding."""
-        if one.source is not None:
-            return diagnose_unconnected(CallProblem(self.record, self.call, [one]))
-        diagnosis = integer_source(self.record, one.name, one.origin)
+        if differentiable(one):
+            return diagnose_unconnected(CallProblem([one]))
+        diagnosis = integer_source(one)
         finding = broken(1, Kind.MISSING, one.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
         return "", replace(finding, diagnosis=diagnosis)
 

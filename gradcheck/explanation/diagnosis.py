@@ -16,7 +16,7 @@ from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.paths import dependency_path, path_breaks
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, SourceOrigin
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.replay import Influence, influence
 from gradcheck.explanation.user_code import file_owner
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
@@ -32,10 +32,8 @@ STEP = 2.0**-10
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
-def diagnose(
-    record: CodeRecord, call: DerivativeCall, name: str, origin: SourceOrigin, moved: Influence, lost: LostPart
-) -> Diagnosis | None:
-    """The diagnosis of the first rule that applies to a source of this name; None where none does.
+def diagnose(source: CallSource, moved: Influence, lost: LostPart) -> Diagnosis | None:
+    """The diagnosis of the first rule that applies to a source; None where none does.
 
     `lost` is about the worst element of its gradient.
     """
@@ -46,26 +44,19 @@ def diagnose(
             # A tape around everything gives what the estimate is, more exactly.
             lost, off = replace(lost, expected=covering), 0.0
         restored = abs(covering - (lost.given or 0.0)) > off
-    events = record.before(call)
-    path = dependency_path(events, call.targets, origin.tensor, moved.changed)
-    of_tape, of_any = path_breaks(events, path, call.tape), path_breaks(events, path, None)
+    events = source.record.before(source.call)
+    path = dependency_path(events, source.call.targets, source.tensor, moved.changed)
+    of_tape, of_any = path_breaks(events, path, source.call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
     breaks = of_tape if wider_tape_helps else of_any
-    return rules.first_diagnosis(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps))
+    return rules.first_diagnosis(WrongGradient(source, lost, path, breaks, wider_tape_helps))
 
 
-def diagnose_finding(
-    record: CodeRecord,
-    call: DerivativeCall,
-    name: str,
-    origin: SourceOrigin,
-    finding: Finding,
-    place: tuple[int, int] | None,
-) -> Diagnosis | None:
+def diagnose_finding(source: CallSource, finding: Finding, place: tuple[int, int] | None) -> Diagnosis | None:
     """The diagnosis of a finding about a source; `place` is its row and coordinate where a covering tape knows them."""
-    covering = None if place is None else covering_gradient(record, call, origin, *place)
+    covering = None if place is None else covering_gradient(source, *place)
     lost = LostPart(finding.autodiff, finding.difference, covering, element=finding.element if finding.index else "")
-    return diagnose(record, call, name, origin, influence(record, call, origin), lost)
+    return diagnose(source, influence(source), lost)
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
@@ -83,17 +74,16 @@ def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
     return replace(finding, diagnosis=diagnosis, kind=Kind.PARTIAL if partial else finding.kind)
 
 
-def covering_gradient(
-    record: CodeRecord, call: DerivativeCall, origin: SourceOrigin, row: int, coordinate: int
-) -> float | None:
+def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | None:
     """One element of the derivative under the tape that covered everything; None where it has none, either."""
+    call = source.call
     weights = None if call.weights is None else list(call.weights)
     if call.method != "gradient":  # one element of the only target
         (target,) = call.targets
         unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
         weights = [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
     try:
-        result = record.covering.gradient(list(call.targets), origin.tensor, output_gradients=weights)
+        result = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
     return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
@@ -102,7 +92,7 @@ def covering_gradient(
 def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
     """A note on why None is right for the problem's only source, or a finding with its diagnosis."""
     (one,) = problem.taken
-    call, moved = problem.call, influence(problem.record, problem.call, one.origin)
+    call, moved = one.call, influence(one)
     zeros = "zeros that stand for None: " if call.zeros else ""
     if not moved.large:
         return f"{zeros}the target does not depend on it", None
@@ -111,7 +101,7 @@ def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
         broken(1, Kind.MISSING, one.name, f"autodiff gives {given}, {STEPWISE}").findings[0],
         LostPart(None, None, stepwise=True),
     )
-    diagnosis = diagnose(problem.record, call, one.name, one.origin, moved, lost)
+    diagnosis = diagnose(one, moved, lost)
     if diagnosis is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
     return "", replace(finding, diagnosis=diagnosis)
@@ -136,7 +126,7 @@ def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, Lost
     output = None if problem.call.method == "gradient" else row
     reason = f"autodiff gives {given}, {estimate_text(value, bound)}"
     finding = Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason)
-    covering = covering_gradient(problem.record, problem.call, problem.taken[0].origin, row, line)
+    covering = covering_gradient(problem.taken[0], row, line)
     return finding, LostPart(None, value, covering, element=finding.element if index else "")
 
 
@@ -156,8 +146,7 @@ def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diag
     if not breaks:
         return None
     call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
-    origin = SourceOrigin(tensor, None)
-    return rules.first_diagnosis(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps=False))
+    return rules.first_diagnosis(WrongGradient(CallSource(record, call, tensor, name, None), lost, path, breaks, False))
 
 
 def graph_record(graph: Any) -> CodeRecord:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, SourceOrigin, key
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
 
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 class SourceMove:
     """A source that is moved by `delta`."""
 
-    origin: SourceOrigin
+    source: CallSource
     delta: Any
 
 
@@ -48,14 +48,14 @@ def replayed(
     replay = Replay(moves, call.number, unused, with_results)
     leaves = list(record.leaves)
     for move in moves:
-        if move.origin.input is not None:
-            leaves[move.origin.input] = leaves[move.origin.input] + move.delta
+        if move.source.input is not None:
+            leaves[move.source.input] = leaves[move.source.input] + move.delta
     inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
     with state_restored():
         for move in moves:
-            if move.origin.moved_at_start:
-                move.origin.variable.assign_add(move.delta)
-        with replay.observing(operations=with_operations or any(move.origin.moved_by_operations for move in moves)):
+            if move.source.moved_at_start:
+                move.source.variable.assign_add(move.delta)
+        with replay.observing(operations=with_operations or any(move.source.moved_by_operations for move in moves)):
             try:
                 call_user_code(record.f, inputs)
             except CallReached:
@@ -100,9 +100,9 @@ class Replay(CodeRecorder):
         self.results: tuple[Any, ...] | None = None
         self.error: Exception | None = None
         self._stop, self._unused, self._with_results = stop, unused, with_results
-        self._outputs = {m.origin.output: m.delta for m in moves if m.origin.output is not None}
-        self._captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
-        self._sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
+        self._outputs = {m.source.output: m.delta for m in moves if m.source.output is not None}
+        self._captured = {id(m.source.tensor): m.source.tensor + m.delta for m in moves if m.source.captured}
+        self._sets = {number: (value, m.delta) for m in moves for number, value in m.source.sets.items()}
 
     def given(self, inputs: list[Any]) -> list[Any]:
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
@@ -206,12 +206,13 @@ class Influence:
         return any(not np.array_equal(first, np.asarray(after._numpy()), equal_nan=nan) for after in runs)
 
 
-def influence(record: CodeRecord, call: DerivativeCall, origin: SourceOrigin) -> Influence:
+def influence(source: CallSource) -> Influence:
     """Move the source, a little and then more, until the targets of the call change."""
+    record, call = source.record, source.call
     base, before = record.operations, target_value(call.targets, call)
     runs: list[Sequence[RecordedOperation]] = []
     for size in (*SMALL_MOVES, *LARGE_MOVES):
-        replay = replayed(record, call, [SourceMove(origin, _delta(origin.value, size))], with_operations=True)
+        replay = replayed(record, call, [SourceMove(source, _delta(source.value, size))], with_operations=True)
         if replay.target is None:
             continue
         moved = (event for event in replay.events if isinstance(event, RecordedOperation))

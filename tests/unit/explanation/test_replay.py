@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, origin_of
+from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, call_source
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import (
     SourceMove,
@@ -66,7 +66,7 @@ def test_the_origins_of_sources() -> None:
 
     record = recorded(f, [tf.constant(4.0, tf.float64)])
     (call,) = record.derivatives
-    origins = [origin_of(record, call, source) for source in call.sources]
+    origins = [call_source(record, call, source) for source in call.sources]
     assert [bool(one.captured) for one in origins] == [False, False, True, False, False]
     assert [one.moved_at_start for one in origins] == [False, False, False, True, False]
     assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
@@ -99,7 +99,7 @@ def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
 def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:
     code = recorded(curvature)
     third = code.derivatives[-1]
-    move = SourceMove(origin_of(code, third, x), tf.constant(0.5, tf.float64))
+    move = SourceMove(call_source(code, third, x), tf.constant(0.5, tf.float64))
     replay = replayed(code, third, [move], with_results=True)
     assert replay.target is not None
     assert float(replay.target[0]) == pytest.approx(3 * 2.0**2)
@@ -114,7 +114,7 @@ def test_what_a_source_influences_a_little_or_in_steps() -> None:
         return tape.gradient(smooth, x), tape.gradient(flat, x), tape.gradient(other, x)
 
     code = recorded(f)
-    found = [influence(code, call, origin_of(code, call, x)) for call in code.derivatives]
+    found = [influence(call_source(code, call, x)) for call in code.derivatives]
     assert [(one.small, one.large) for one in found] == [(True, True), (False, True), (False, False)]
     (floor,) = [one for one in code.operations if one.name == "Floor"]
     assert [one.changed(floor.number, 0) for one in found] == [False, True, False]
