@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,11 @@ from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
-from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
+from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_unconnected, diagnosed
 from gradcheck.explanation.interception import derivatives_observed
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
-from gradcheck.explanation.rules import integer_source
 from gradcheck.explanation.user_code import call_user_code, place_of
 from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
@@ -52,9 +51,51 @@ def explained_call(
     difference = nondeterminism(record, call)
     if difference is not None:
         pairs = zip(names, call.results or (), strict=True)
-        sources = tuple(SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
-        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, sources)
-    return _CallCheck(record, call, names, tolerance, probes).explanation()
+        same = (SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
+        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, tuple(same))
+    sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
+    sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
+    connected = [one for one in sources if differentiable(one) and one.given is not None]
+    compared = _compared(connected, tolerance, probes)
+    compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
+    verdicts = {one: order for group, order in compared for one in group}
+    orders, results = [order for _, order in compared], []
+    for one in sources:
+        order, note = verdicts[one], ""
+        finding = order.findings[0] if order.findings else None
+        zeros = one in connected and call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
+        if finding is None and (zeros or one not in connected):
+            note, finding = diagnose_unconnected(one)
+            orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
+        right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
+        results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
+    return merged(orders, results)
+
+
+def _compared(
+    sources: Sequence[CallSource], tolerance: Tolerance, probes: int
+) -> list[tuple[Sequence[CallSource], OrderResult]]:
+    """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
+    if not sources:
+        return []
+    problem = CallProblem(sources)
+    try:
+        table = plainly_agrees(problem, tolerance, probes)
+        if table is not None or len(sources) == 1:
+            tables = first_order(problem, tolerance, probes) if table is None else [table]
+            return [(sources, summarise(1, tables, problem.sources, explain=partial(_diagnosed, sources[0])))]
+    except WrongShapeError as error:
+        if len(sources) == 1:
+            return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
+    return [pair for one in sources for pair in _compared([one], tolerance, probes)]
+
+
+def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
+    """The finding with its cause."""
+    diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
+    reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
+    output = None if one.call.method == "gradient" else finding.output
+    return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
 
 
 def _failed(
@@ -77,72 +118,6 @@ def source_names(call: DerivativeCall) -> list[str]:
         name = name or f"sources[{position}]"
         found.append(name if name not in found else f"{name} (sources[{position}])")
     return found
-
-
-@dataclass(frozen=True)
-class _CallCheck:
-    """One call, source by source."""
-
-    record: CodeRecord
-    call: DerivativeCall
-    names: Sequence[str]
-    tolerance: Tolerance
-    probes: int
-
-    def explanation(self) -> Result:
-        named = zip(self.call.sources, self.names, strict=True)
-        sources = [call_source(self.record, self.call, tensor, name) for tensor, name in named]
-        sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
-        connected = [one for one in sources if differentiable(one) and one.given is not None]
-        compared = self._compared(connected)
-        compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
-        verdicts = {one.position: order for group, order in compared for one in group}
-        orders, results = [order for _, order in compared], []
-        for one in sources:
-            order, note = verdicts[one.position], ""
-            finding = order.findings[0] if order.findings else None
-            if finding is None and (one not in connected or self._stands_for_none(one)):
-                note, finding = self._unconnected(one)
-                orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
-            right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
-            where = place_of(self.call.line, self.call.method)
-            results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
-        return merged(orders, results)
-
-    def _compared(self, sources: Sequence[CallSource]) -> list[tuple[Sequence[CallSource], OrderResult]]:
-        """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
-        if not sources:
-            return []
-        problem = CallProblem(sources)
-        try:
-            table = plainly_agrees(problem, self.tolerance, self.probes)
-            if table is not None or len(sources) == 1:
-                tables = first_order(problem, self.tolerance, self.probes) if table is None else [table]
-                return [(sources, summarise(1, tables, problem.sources, explain=partial(self._diagnosed, sources[0])))]
-        except WrongShapeError as error:
-            if len(sources) == 1:
-                return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
-        return [pair for one in sources for pair in self._compared([one])]
-
-    def _diagnosed(self, one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
-        """The finding with its cause."""
-        place = None if coordinate is None else (finding.output or 0, coordinate)
-        diagnosis = diagnose_finding(one, finding, place)
-        reason = finding.reason + (ROWS if diagnosis is None and self.call.method == "batch_jacobian" else "")
-        output = None if self.call.method == "gradient" else finding.output
-        return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
-
-    def _stands_for_none(self, one: CallSource) -> bool:
-        """Whether the gradient may be the zeros that were asked for instead of None."""
-        return self.call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
-
-    def _unconnected(self, one: CallSource) -> tuple[str, Finding | None]:
-        """A note on a source without a gradient, or a finding."""
-        if differentiable(one):
-            return diagnose_unconnected(CallProblem([one]))
-        diagnosis = integer_source(one)
-        finding = broken(1, Kind.MISSING, one.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
-        return "", replace(finding, diagnosis=diagnosis)
 
 
 def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult]) -> Result:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.problem import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
-from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnosed
+from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnosed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
@@ -69,7 +69,7 @@ class CheckDiagnosis:
             return None if given is None else changed_afterwards(record, given, finding)
         coverable = self.order == 1 and not source.constrained
         place = (0, coordinate - self.function.parts[position].start) if coverable else None
-        return diagnose_finding(call_source(record, *taken, source.name), finding, place)
+        return diagnose(call_source(record, *taken, source.name), finding, place)
 
     @cached_property
     def _record(self) -> CodeRecord:

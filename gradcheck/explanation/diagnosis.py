@@ -15,7 +15,7 @@ from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
-from gradcheck.explanation.paths import dependency_path, path_breaks
+from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.replay import Influence, influence
 from gradcheck.explanation.user_code import file_owner
@@ -32,31 +32,31 @@ STEP = 2.0**-10
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
-def diagnose(source: CallSource, moved: Influence, lost: LostPart) -> Diagnosis | None:
-    """The diagnosis of the first rule that applies to a source; None where none does.
+def diagnose(
+    source: CallSource, finding: Finding, place: tuple[int, int] | None = None, moved: Influence | None = None
+) -> Diagnosis | None:
+    """The diagnosis of a finding about a source by the first rule that applies; None where none does.
 
-    `lost` is about the worst element of its gradient.
+    `place` is the finding's row and coordinate, where a covering tape knows them; `moved` what the source influences,
+    where that was found already.
     """
-    restored, covering = False, lost.covering
-    if covering is not None and lost.expected is not None:
-        off = abs(lost.expected - covering)
-        if off <= CLOSE * abs(lost.expected):
+    moved = moved or influence(source)
+    given, expected = finding.autodiff, finding.difference
+    covering, restored = None if place is None else covering_gradient(source, *place), False
+    if covering is not None and expected is not None:
+        off = abs(expected - covering)
+        if off <= CLOSE * abs(expected):
             # A tape around everything gives what the estimate is, more exactly.
-            lost, off = replace(lost, expected=covering), 0.0
-        restored = abs(covering - (lost.given or 0.0)) > off
+            expected, off = covering, 0.0
+        restored = abs(covering - (given or 0.0)) > off
+    element = finding.element if finding.index else ""
+    lost = LostPart(given, expected, covering, stepwise=expected is None, element=element)
     events = source.record.before(source.call)
     path = dependency_path(events, source.call.targets, source.tensor, moved.changed)
     of_tape, of_any = path_breaks(events, path, source.call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
     breaks = of_tape if wider_tape_helps else of_any
     return rules.first_diagnosis(WrongGradient(source, lost, path, breaks, wider_tape_helps))
-
-
-def diagnose_finding(source: CallSource, finding: Finding, place: tuple[int, int] | None) -> Diagnosis | None:
-    """The diagnosis of a finding about a source; `place` is its row and coordinate where a covering tape knows them."""
-    covering = None if place is None else covering_gradient(source, *place)
-    lost = LostPart(finding.autodiff, finding.difference, covering, element=finding.element if finding.index else "")
-    return diagnose(source, influence(source), lost)
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
@@ -89,26 +89,27 @@ def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | 
     return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
 
 
-def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
-    """A note on why None is right for the problem's only source, or a finding with its diagnosis."""
-    (one,) = problem.taken
-    call, moved = one.call, influence(one)
-    zeros = "zeros that stand for None: " if call.zeros else ""
+def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
+    """A note on why None is right for a source, or a finding with its diagnosis."""
+    if not differentiable(source):
+        diagnosis = rules.integer_source(source)
+        finding = broken(1, Kind.MISSING, source.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
+        return "", replace(finding, diagnosis=diagnosis)
+    moved = influence(source)
+    zeros = "zeros that stand for None: " if source.call.zeros else ""
     if not moved.large:
         return f"{zeros}the target does not depend on it", None
-    given = "zeros for None" if call.zeros else "None"
-    finding, lost = (_largest_derivative(problem, given) if moved.small else None) or (
-        broken(1, Kind.MISSING, one.name, f"autodiff gives {given}, {STEPWISE}").findings[0],
-        LostPart(None, None, stepwise=True),
-    )
-    diagnosis = diagnose(one, moved, lost)
-    if diagnosis is None and (zeros or not moved.small):
+    reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
+    found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
+    finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
+    cause = diagnose(source, finding, place, moved)
+    if cause is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
-    return "", replace(finding, diagnosis=diagnosis)
+    return "", replace(finding, diagnosis=cause)
 
 
-def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, LostPart] | None:
-    """What is lost at the element with the largest derivative; None where its finite differences are inconclusive.
+def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tuple[int, int]] | None:
+    """The finding at the element with the largest derivative, and its place; None where differences are inconclusive.
 
     One step along each of the first coordinates finds the element.
     """
@@ -124,10 +125,8 @@ def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, Lost
     value, bound = float(estimate.value[0, 0]), float(estimate.bound[0, 0])
     name, index, _ = element_of(problem.sources, line)
     output = None if problem.call.method == "gradient" else row
-    reason = f"autodiff gives {given}, {estimate_text(value, bound)}"
-    finding = Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason)
-    covering = covering_gradient(problem.taken[0], row, line)
-    return finding, LostPart(None, value, covering, element=finding.element if index else "")
+    reason += estimate_text(value, bound)
+    return Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason), (row, line)
 
 
 def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diagnosis | None:
