@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from gradcheck import runtime
-from gradcheck.hunt.commands import known_commands, merge_runs, replay_findings, show_coverage
+from gradcheck.hunt.commands import known_commands, replay_findings, run_commands
 from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, printable
 
 ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m gradcheck", description=ABOUT, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in (replay_findings, merge_runs, show_coverage, known_commands):
+    for command in (replay_findings, run_commands, known_commands):
         command.add(commands)
     return top
 

@@ -63,7 +63,11 @@ def explain(
         parameters = parameter_names(f)
         given = as_tensors(inputs, parameters)
         record, names = recorded(f, given), None
-        _refuse_raised(record)
+        error = record.error
+        if error is not None and not any(error is call.error for call in record.derivatives):
+            raise RuntimeError(
+                f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
+            ) from error
         if not record.derivatives:
             record, names = _differentiated(record, listed, parameters)
         record, disagreement = as_traced(record)
@@ -87,15 +91,6 @@ def _listed(variables: Any) -> list[Any]:
     return [variable_of(item) for item in given]
 
 
-def _refuse_raised(record: CodeRecord) -> None:
-    """What `f` raises by itself is no derivative that failed."""
-    error = record.error
-    if error is not None and not any(error is call.error for call in record.derivatives):
-        raise RuntimeError(
-            f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
-        ) from error
-
-
 def _differentiated(
     record: CodeRecord, variables: Sequence[Any], parameters: Sequence[str]
 ) -> tuple[CodeRecord, list[str]]:
@@ -116,7 +111,13 @@ def _differentiated(
             "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
             "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
         )
-    _refuse_result(record.result)
+    flat = tf.nest.flatten(record.result)
+    if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
+        kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
+        raise TypeError(
+            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
+            "differentiate (not its .numpy()), or call tape.gradient inside f"
+        )
 
     def gradient(*inputs: Any) -> Any:
         sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
@@ -129,14 +130,3 @@ def _differentiated(
     names = [leaves[position][0] for position in floating] + [variable.name.split(":")[0] for variable in held]
     distinct = [n if names.count(n) == 1 else f"{n} (sources[{position}])" for position, n in enumerate(names)]
     return recorded(gradient, record.inputs), distinct
-
-
-def _refuse_result(result: Any) -> None:
-    """Raise TypeError where a function that takes no derivative returns nothing to differentiate."""
-    flat = tf.nest.flatten(result)
-    if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
-        kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
-        raise TypeError(
-            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
-            "differentiate (not its .numpy()), or call tape.gradient inside f"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,22 +24,24 @@ LARGEST, SMALLEST = 1e10, 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """A literal or a node, with its value. `ancestors` and `kinks` are bit sets of the positions it depends on, itself
-    included: all of them, and those at a kink; `singular`: one of them has an infinite derivative.
+    """A literal or a node, with its value.
+
+    `ancestors` and `kinks` are the positions it depends on, itself included: all of them, and those at a kink;
+    `singular`: one of them has an infinite derivative.
     """
 
     number: int
     source: Input | Node
     value: Array
     tensor: Any
-    ancestors: int
-    kinks: int = 0
+    ancestors: frozenset[int]
+    kinks: frozenset[int] = frozenset()
     singular: bool = False
 
     @property
     def composed(self) -> bool:
         """Whether more than one node up to this position is at a kink, or one at a singular point."""
-        return self.singular or self.kinks.bit_count() > 1
+        return self.singular or len(self.kinks) > 1
 
 
 @dataclass(eq=False)
@@ -47,113 +49,69 @@ class Draft:
     """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
 
     `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
-    `composed` admits a second node at a kink. `refusals` counts the nodes that were not taken;
-    `operations` is the bit set of the positions that are nodes.
+    `composed` admits a second node at a kink.
     """
 
     order: int = 1
     known: Known | None = None
     composed: bool = False
     positions: list[Position] = field(default_factory=list)
-    refusals: dict[str, int] = field(default_factory=dict)
-    operations: int = 0
 
     def literal(self, literal: Input) -> Position:
         """A new input."""
-        value = literal.array()
-        position = Position(len(self.positions), literal, value, tf.constant(value), 1 << len(self.positions))
-        self.positions.append(position)
-        return position
+        number, value = len(self.positions), literal.array()
+        self.positions.append(Position(number, literal, value, tf.constant(value), frozenset((number,))))
+        return self.positions[-1]
 
     def node(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
         """A new node, or None if its value is not fit for differences or it lies in a region that is to be left out."""
-        values = [argument.value for argument in arguments]
-        behind = 0
-        for argument in arguments:
-            behind |= argument.ancestors
-        ancestors = (position.source for position in self.positions if behind >> position.number & 1)
-        producers = [source.op for source in ancestors if isinstance(source, Node)]
-        if self.known is not None and self.known(op, attributes, values, self.order, producers):
-            self._refuse("known")
-            return None
-        position = self._evaluated(op, arguments, attributes)
-        if position is None:
-            return None
-        if not self.composed and position.composed and not any(argument.composed for argument in arguments):
-            self._refuse("composed kink")
-            return None
-        self.operations |= 1 << position.number
-        self.positions.append(position)
-        return position
-
-    def _evaluated(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Position | None:
-        spec, values = CATALOGUE[op], [argument.value for argument in arguments]
-        monitor.current().before(lambda: self._with(op, arguments, attributes))
+        spec, number, values = CATALOGUE[op], len(self.positions), [argument.value for argument in arguments]
+        behind = frozenset[int]().union(*(argument.ancestors for argument in arguments))
+        if self.known is not None:
+            producers = [source.op for source in self._sources(behind).values() if isinstance(source, Node)]
+            if self.known(op, attributes, values, self.order, producers):
+                return None
+        node = Node(op, tuple(argument.number for argument in arguments), tuple(sorted(attributes.items())))
+        monitor.current().before(lambda: _graph({**self._sources(behind), number: node}))
         try:
             tensor = single(spec)(*(argument.tensor for argument in arguments), **attributes)
         except (tf.errors.OpError, ValueError):
-            self._refuse("raises")
             return None
         value = tensor.numpy()
-        fault = unfit(value)
-        if fault:
-            self._refuse(fault)
+        if not is_fit(value):
             return None
-        number = len(self.positions)
-        ancestors, kinks, singular = 1 << number, 0, False
-        for argument in arguments:
-            ancestors |= argument.ancestors
-            kinks |= argument.kinks
-            singular |= argument.singular
-        if count_on(spec.kinks, values, attributes):
-            kinks |= 1 << number
-        singular = singular or count_on(spec.singular, values, attributes) > 0
-        return Position(number, _node(op, arguments, attributes), value, tensor, ancestors, kinks, singular)
+        own = frozenset((number,))
+        kinks = frozenset[int]().union(*(argument.kinks for argument in arguments))
+        kinks |= own if count_on(spec.kinks, values, attributes) else frozenset()
+        singular = any(argument.singular for argument in arguments) or count_on(spec.singular, values, attributes) > 0
+        position = Position(number, node, value, tensor, behind | own, kinks, singular)
+        if position.composed and not self.composed and not any(argument.composed for argument in arguments):
+            return None
+        self.positions.append(position)
+        return position
 
-    def _with(self, op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Graph:
-        """The graph of a node that has not been evaluated yet."""
-        number = len(self.positions)
-        ancestors = 1 << number
-        for argument in arguments:
-            ancestors |= argument.ancestors
-        return self.graph(Position(number, _node(op, arguments, attributes), np.empty(0), None, ancestors))
-
-    def _refuse(self, reason: str) -> None:
-        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+    def _sources(self, numbers: Iterable[int]) -> dict[int, Input | Node]:
+        return {number: self.positions[number].source for number in sorted(numbers)}
 
     def nodes_of(self, output: Position) -> int:
         """How many nodes the graph of an output has."""
-        return (output.ancestors & self.operations).bit_count()
+        return sum(isinstance(source, Node) for source in self._sources(output.ancestors).values())
 
     def graph(self, output: Position) -> Graph:
         """The positions that `output` depends on, as immutable data."""
-        alive = [position for position in self.positions if output.ancestors >> position.number & 1]
-        alive += [output] if output.number == len(self.positions) else []
-        inputs = [position for position in alive if isinstance(position.source, Input)]
-        nodes = [position for position in alive if isinstance(position.source, Node)]
-        places = {position.number: place for place, position in enumerate([*inputs, *nodes])}
-        return Graph(
-            tuple(position.source for position in inputs if isinstance(position.source, Input)),
-            tuple(
-                Node(source.op, tuple(places[parent] for parent in source.parents), source.attrs)
-                for source in (position.source for position in nodes)
-                if isinstance(source, Node)
-            ),
-        )
+        return _graph(self._sources(output.ancestors))
 
 
-def _node(op: str, arguments: Sequence[Position], attributes: Mapping[str, Any]) -> Node:
-    return Node(op, tuple(argument.number for argument in arguments), tuple(sorted(attributes.items())))
+def _graph(sources: Mapping[int, Input | Node]) -> Graph:
+    inputs = {number: source for number, source in sources.items() if isinstance(source, Input)}
+    nodes = {number: source for number, source in sources.items() if isinstance(source, Node)}
+    places = {number: place for place, number in enumerate([*inputs, *nodes])}
+    renumbered = (Node(one.op, tuple(places[parent] for parent in one.parents), one.attrs) for one in nodes.values())
+    return Graph(tuple(inputs.values()), tuple(renumbered))
 
 
-def unfit(value: Array) -> str | None:
-    """Why differences could not be taken of a value: too many elements, not finite, overflow, underflow; or None."""
-    if value.size > MOST_ELEMENTS:
-        return "too many elements"
-    if not value.size:
-        return None
+def is_fit(value: Array) -> bool:
+    """Whether differences can be taken of a value: it is not too large an array, finite, no overflow, no underflow."""
     magnitudes = np.abs(value)
-    largest = magnitudes.max()
-    if not largest <= LARGEST:
-        return "overflow" if np.isfinite(largest) else "not finite"
-    return "underflow" if ((magnitudes < SMALLEST) & (magnitudes > 0)).any() else None
+    fits = (magnitudes <= LARGEST) & ((magnitudes >= SMALLEST) | (magnitudes == 0))
+    return value.size <= MOST_ELEMENTS and bool(fits.all())

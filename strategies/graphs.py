@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from math import gcd, prod
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,7 @@ from gradcheck.hunt.graph import Graph, Input, Shape
 from gradcheck.hunt.opspec import Interval, OpSpec
 
 from .drafts import MOST_ELEMENTS, Draft, Known, Position
-from .values import Draw, alternatives, attributes, index, literal, smooth, without_zeros
+from .values import Draw, alternatives, attributes, choice, index, literal, smooth, without_zeros
 
 Shapes = tuple[Shape, ...]
 
@@ -119,19 +119,14 @@ def _graph(
     if newest is None:
         event("rejected", containing or "free")
         reject()
-    newest = growth.suffix(newest, max_nodes)
-    graph = growth.draft.graph(newest)
-    _tell(graph, order)
-    return graph
-
-
-def _tell(graph: Graph, order: int) -> None:
-    event("order", str(order))
+    graph = growth.draft.graph(growth.suffix(newest, max_nodes))
     before = {position: node.op for position, node in graph.positions()}
+    event("order", str(order))
     for _, node in graph.positions():
         event("operation", node.op)
         for parent in node.parents:
             event("edge", f"{before.get(parent, 'input')} -> {node.op}")
+    return graph
 
 
 @cache
@@ -156,17 +151,14 @@ class Growth:
     banned: frozenset[str]
     draft: Draft
 
-    def more(self, odds: int = MORE) -> bool:
-        """The continue flag, which is off once in `odds` times."""
-        return index(self.draw, odds) > 0
-
     def prefix(self, containing: str, max_nodes: int) -> Position | None:
         """A few nodes whose values the operation to come accepts, or None."""
-        dtype, newest, room = CATALOGUE[containing].dtype(0), None, min(PREFIX, max_nodes - 2)
-        while room > 0 and self.more(MORE_BEFORE):
-            room -= 1
-            shape = newest.value.shape if newest else self._choice(starts(containing))
-            for op in self.candidates(shape, dtype):
+        newest = None
+        for _ in range(min(PREFIX, max_nodes - 2)):
+            if index(self.draw, MORE_BEFORE) == 0:
+                break
+            shape = newest.value.shape if newest else choice(self.draw, starts(containing))
+            for op in self.candidates(shape, CATALOGUE[containing].dtype(0)):
                 node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=False)
                 if node and accepts(containing, node.value.shape, str(node.value.dtype)):
                     newest = node
@@ -177,24 +169,19 @@ class Growth:
 
     def started(self) -> Position | None:
         """The first node of a free graph, on a fresh input of a shape that it likes."""
-        for op in self._probed(self.names):
-            if op not in self.banned:
-                node = self.rooted(op, None)
-                if node:
-                    return node
-        return None
+        return next((node for op in self.probed() if (node := self.rooted(op, None))), None)
 
     def rooted(self, op: str, newest: Position | None) -> Position | None:
         """The operation on the newest value, or else on fresh inputs, or else on some without special values."""
         node = self.grown(op, newest) if newest else None
         if node:
             return node
-        drawn = self._drawn(op, self._choice(starts(op)), 0)
-        return self.grown(op, self.draft.literal(drawn)) or self._plain(op, drawn)
+        fresh = self.fresh(op, choice(self.draw, starts(op)), 0)
+        return self.grown(op, fresh) or self._plain(op, fresh)
 
     def suffix(self, newest: Position, max_nodes: int) -> Position:
         """More nodes after the newest one; the last of them is returned."""
-        while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and self.more():
+        while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and index(self.draw, MORE) > 0:
             for op in self.candidates(newest.value.shape, str(newest.value.dtype)):
                 node = self.grown(op, newest, adapting=room > 1)
                 if node:
@@ -206,28 +193,19 @@ class Growth:
 
     def candidates(self, shape: Shape, dtype: str) -> Iterator[str]:
         """A few operations that take such a value first: the one drawn, and others if that one proves unfit."""
-        tries = 0
-        for op in self._probed(self.names):
-            if op not in self.banned and accepts(op, shape, dtype):
-                yield op
-                tries += 1
-                if tries == TRIES:
-                    return
+        return islice((op for op in self.probed() if accepts(op, shape, dtype)), TRIES)
 
-    def _probed(self, names: Sequence[str]) -> Iterator[str]:
+    def probed(self) -> Iterator[str]:
         """All names, from a drawn one on in long strides, so that no operation inherits the share of its neighbour."""
-        count = len(names)
+        count = len(self.names)
         place, stride = index(self.draw, count) if count else 0, _stride(count)
-        for step in range(count):
-            yield names[(place + step * stride) % count]
+        probed = (self.names[(place + step * stride) % count] for step in range(count))
+        yield from (name for name in probed if name not in self.banned)
 
     def fresh(self, op: str, shape: Shape, argument: int) -> Position:
         """A new input in the domain of an operation's argument."""
-        return self.draft.literal(self._drawn(op, shape, argument))
-
-    def _drawn(self, op: str, shape: Shape, argument: int) -> Input:
         spec = CATALOGUE[op]
-        return literal(self.draw, shape, spec.dtype(argument), spec.domain(argument))
+        return self.draft.literal(literal(self.draw, shape, spec.dtype(argument), spec.domain(argument)))
 
     def grown(self, op: str, first: Position, *, adapting: bool = True) -> Position | None:
         """A new node on `first` (through an adapter, if need be) and on other values."""
@@ -238,16 +216,14 @@ class Growth:
                 return None
             first = adapted
         options = signatures(op, first.value.shape)
-        shapes = self._choice(options + options[:1] * SIMPLEST_COPIES if len(options) > 1 else options)
+        shapes = choice(self.draw, options + options[:1] * SIMPLEST_COPIES if len(options) > 1 else options)
         attrs = attributes(self.draw, op, shapes)
         arguments = [first, *(self._other(spec, shapes, argument) for argument in range(1, spec.arity))]
         return self.draft.node(op, arguments, attrs)
 
     def _adapted(self, spec: OpSpec, first: Position) -> Position | None:
-        if spec.dtype(0) != "float64":
-            return None
-        permitted = [op for op in adapters(spec.domain(0)) if op in self.names]
-        node = self.draft.node(self._choice(permitted), [first], {}) if permitted else None
+        permitted = [op for op in adapters(spec.domain(0)) if op in self.names] if spec.dtype(0) == "float64" else []
+        node = self.draft.node(choice(self.draw, permitted), [first], {}) if permitted else None
         return node if node and spec.domain(0).contains(node.value) else None
 
     def _other(self, spec: OpSpec, shapes: Shapes, argument: int) -> Position:
@@ -263,25 +239,18 @@ class Growth:
             return fitting[back % len(fitting)]
         return self.fresh(spec.name, shape, argument)
 
-    def _plain(self, op: str, first: Input) -> Position | None:
+    def _plain(self, op: str, first: Position) -> Position | None:
         """The operation on fresh inputs with fewer special values, for where a kink or a known defect is in the way."""
-        spec, shapes = CATALOGUE[op], signatures(op, first.shape)[0]
-        for replaced in (True, False):
-            arguments = []
-            for argument, shape in enumerate(shapes):
-                interval, dtype = spec.domain(argument), spec.dtype(argument)
-                drawn = smooth(shape, dtype, interval, offset=11 * argument)
-                if replaced and argument == 0:
-                    drawn = without_zeros(first, interval)
-                arguments.append(self.draft.literal(drawn))
-            for attrs in alternatives(op, shapes):
-                node = self.draft.node(op, arguments, attrs)
-                if node:
-                    return node
+        spec, shapes = CATALOGUE[op], signatures(op, first.value.shape)[0]
+        plain = [smooth(shape, spec.dtype(i), spec.domain(i), offset=11 * i) for i, shape in enumerate(shapes)]
+        assert isinstance(first.source, Input)
+        for start in (without_zeros(first.source, spec.domain(0)), plain[0]):
+            arguments = [self.draft.literal(one) for one in (start, *plain[1:])]
+            nodes = (self.draft.node(op, arguments, attrs) for attrs in alternatives(op, shapes))
+            node = next(filter(None, nodes), None)
+            if node:
+                return node
         return None
-
-    def _choice(self, options: Sequence[Any]) -> Any:
-        return options[index(self.draw, len(options))]
 
 
 @cache

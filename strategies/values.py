@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice, product
+from itertools import cycle, islice, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Input, Shape
-from gradcheck.hunt.opspec import Attribute, Choice, Indices, Interval
+from gradcheck.hunt.opspec import Attribute, Choice, Interval
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -43,8 +44,11 @@ ROUGH: Table = (
 )  # fmt: skip
 EXTREME: Table = (1e-3, 1e3, 1e-5, -1e-3, 1e5, 100.0, -1e-5, -1e3)
 FRACTIONS: Table = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875, 0.3, 0.7, 0.43, 0.57, 0.81)
+DISTANCES: Table = (1.0, 2.0, 0.5, 3.0, 1.5, 4.0, 0.25, 0.7, 1.3, 2.6, 0.61, 1.86)
 STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme")
 SPECIAL_COPIES = 2
+IMAGINARY = 5
+"""So far behind a real part in a table lies its imaginary part."""
 FEWEST = 2
 
 
@@ -56,10 +60,8 @@ def _mapped(interval: Interval) -> Table:
     """A dozen values inside an interval that the tables of plain values miss."""
     if np.isfinite(interval.low) and np.isfinite(interval.high):
         return tuple(interval.low + (interval.high - interval.low) * fraction for fraction in FRACTIONS)
-    positive = [1.0, 2.0, 0.5, 3.0, 1.5, 4.0, 0.25, 0.7, 1.3, 2.6, 0.61, 1.86]
-    if np.isfinite(interval.low):
-        return tuple(interval.low + value for value in positive)
-    return tuple(interval.high - value for value in positive)
+    bounded_below = np.isfinite(interval.low)
+    return tuple(interval.low + value if bounded_below else interval.high - value for value in DISTANCES)
 
 
 @cache
@@ -79,14 +81,24 @@ def table(interval: Interval, style: str) -> Table:
 
 def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
     """A literal tensor of a shape and a dtype, all of whose elements lie in an interval."""
-    size = int(np.prod(shape))
+    size = prod(shape)
     values = table(interval, choice(draw, STYLES))
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
     drawn = [choice(draw, values) for _ in range(max(size, FEWEST))][:size]
+    return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn] if dtype == "complex128" else [])
+
+
+def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0) -> Input:
+    """A tensor without any special value: no zeros or ones, and no ties below the length of the table."""
+    values = cycle(table(interval, "rough"))
+    taken = list(islice(values, offset, offset + prod(shape) + IMAGINARY))
+    return _input(shape, dtype, taken[: prod(shape)], taken[IMAGINARY:])
+
+
+def _input(shape: Shape, dtype: str, reals: Sequence[float], imaginary: Sequence[float]) -> Input:
     if dtype == "complex128":
-        imaginary = [choice(draw, values) for _ in range(size)]
-        return Input(shape, tuple(map(complex, drawn, imaginary)), dtype)
-    return Input(shape, _rounded(drawn, dtype), dtype)
+        return Input(shape, tuple(map(complex, reals, imaginary)), dtype)
+    return Input(shape, tuple(float(np.float32(real)) if dtype == "float32" else real for real in reals), dtype)
 
 
 def without_zeros(values: Input, interval: Interval) -> Input:
@@ -95,30 +107,13 @@ def without_zeros(values: Input, interval: Interval) -> Input:
     return Input(values.shape, tuple(other if value == 0 else value for value in values.values), values.dtype)
 
 
-def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0) -> Input:
-    """A tensor without any special value: no zeros or ones, and no ties below the length of the table."""
-    values = table(interval, "rough")
-    size = int(np.prod(shape))
-    reals = [values[(offset + position) % len(values)] for position in range(size)]
-    if dtype == "complex128":
-        shifted = [values[(offset + position + 5) % len(values)] for position in range(size)]
-        return Input(shape, tuple(map(complex, reals, shifted)), dtype)
-    return Input(shape, _rounded(reals, dtype), dtype)
-
-
-def _rounded(values: list[float], dtype: str) -> Table:
-    return tuple(float(np.float32(value)) for value in values) if dtype == "float32" else tuple(values)
-
-
 def is_special(values: Input) -> bool:
     """Whether a literal has an exact zero or one, a tie, an extreme magnitude, or a dimension of size 0 or 1."""
-    finite = [abs(value) for value in values.values]
     return (
         0 in values.shape
         or 1 in values.shape
-        or any(value in (0, 1) for value in values.values)
         or len(set(values.values)) < len(values.values)
-        or any(value < 2e-3 or value > 99 for value in finite)
+        or any(value in (0, 1) or not 2e-3 <= abs(value) <= 99 for value in values.values)
     )
 
 
@@ -148,16 +143,12 @@ def _literal(draw: Draw, attribute: Attribute) -> Any:
 def alternatives(op: str, shapes: tuple[Shape, ...], count: int = 8) -> Iterator[dict[str, Any]]:
     """The first few combinations of an operation's attributes, the simplest first, without any draw."""
     attributes_of = offered(op, shapes)
-    literals = [_simplest(attribute) for attribute in attributes_of.values()]
-    for combination in islice(product(*literals), count):
+    for combination in islice(product(*map(_simplest, attributes_of.values())), count):
         yield dict(zip(attributes_of, combination, strict=True))
 
 
 def _simplest(attribute: Attribute) -> tuple[Any, ...]:
     if isinstance(attribute, Choice):
         return attribute.values
-    return (tuple(range(attribute.count)),) if _ascending(attribute) else ((0,) * attribute.count,)
-
-
-def _ascending(attribute: Indices) -> bool:
-    return attribute.count <= attribute.below
+    ascending = attribute.count <= attribute.below
+    return (tuple(range(attribute.count)) if ascending else (0,) * attribute.count,)

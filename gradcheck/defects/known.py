@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,12 @@ from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
 from gradcheck.defects.region import ANY, Region
 from gradcheck.documents import DocumentError
 
-Filed = dict[str, list[tuple[str, Region]]]
-"""Regions, with their defects' names, by operation."""
 Check = Callable[[Known], object]
 """Raises DocumentError for a record that cannot be used."""
 
 
 class KnownDefectError(ValueError):
     """A file of known defects is broken or foreign; names the file, the place and the fix."""
-
-
-def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
-    """The wrong derivatives in a folder, by file name.
-
-    Raises what `records` does, also for the files that are about tapes.
-    """
-    return tuple(one for one in records(folder, check) if isinstance(one, Defect))
-
-
-def tape_defects(folder: Path | str | None = None) -> tuple[TapeDefect, ...]:
-    """The documented behaviour that tapes do not keep, of the same folder; raises what `records` does."""
-    return tuple(one for one in records(folder) if isinstance(one, TapeDefect))
 
 
 def records(folder: Path | str | None = None, check: Check | None = None) -> tuple[Known, ...]:
@@ -52,6 +36,16 @@ def records(folder: Path | str | None = None, check: Check | None = None) -> tup
     return tuple(read(path, check) for path in sorted(place.glob("*.json")))
 
 
+def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
+    """The wrong derivatives among the `records` of a folder."""
+    return tuple(one for one in records(folder, check) if isinstance(one, Defect))
+
+
+def tape_defects(folder: Path | str | None = None) -> tuple[TapeDefect, ...]:
+    """The documented behaviour that tapes do not keep, among the `records` of a folder."""
+    return tuple(one for one in records(folder) if isinstance(one, TapeDefect))
+
+
 def home() -> Path | None:
     """The folder of the known defects where none is named; None where there is none."""
     return runtime.known() or find(Path.cwd())
@@ -59,10 +53,8 @@ def home() -> Path | None:
 
 def find(start: Path) -> Path | None:
     """`reports/known` in a folder or the nearest one above it."""
-    for folder in (start, *start.parents):
-        if (folder / "reports" / "known").is_dir():
-            return folder / "reports" / "known"
-    return None
+    places = (folder / "reports" / "known" for folder in (start, *start.parents))
+    return next((place for place in places if place.is_dir()), None)
 
 
 def read(path: Path, check: Check | None = None) -> Known:
@@ -90,7 +82,7 @@ def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
     """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
     import tensorflow as tf
 
-    return tuple(one for one in load() if one.covers(tf.__version__) and one.taken in (PLAIN, mode))
+    return tuple(one for one in load() if one.covers(tf.__version__) and one.signature.taken in (PLAIN, mode))
 
 
 def excludes(
@@ -100,40 +92,37 @@ def excludes(
     order: int,
     producers: Sequence[str] = (),
     *,
+    mode: Mode = PLAIN,
     defects: Sequence[Defect] | None = None,
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
     `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects`
-    are those of the installed TensorFlow unless given.
+    are those that the installed TensorFlow has in this `mode` unless given.
     """
-    filed = _filed(PLAIN) if defects is None else _by_operation(defects)
-    return _containing(filed, op, attrs, arguments, order, producers)
+    # A pushforward is the derivative of a gradient function, and fails where second derivatives do.
+    orders = (1, 2) if mode.path == "forward" else (order,)
+    for name, region in _current_regions(op, mode) if defects is None else _regions(op, defects):
+        if any(region.contains(op, attrs, arguments, each, producers) for each in orders):
+            return name
+    return None
 
 
-def excludes_in(mode: Mode) -> Callable[..., str | None]:
-    """`excludes` for derivatives taken in a mode: its own defects are left out, too.
+def _regions(op: str, defects: Sequence[Defect]) -> list[tuple[str, Region]]:
+    """The regions in an operation's arguments, with the names of their defects."""
+    return [(defect.name, region) for defect in defects for region in defect.regions if region.op in (op, ANY)]
 
-    A pushforward is the derivative of a gradient function, and fails where second derivatives do.
-    """
-    filed = _filed(mode)
-    reach = {"forward": (1, 2)}.get(mode.path)
 
-    def excluded(
-        op: str, attrs: Mapping[str, Any], arguments: Sequence[Any], order: int, producers: Sequence[str] = ()
-    ) -> str | None:
-        names = (_containing(filed, op, attrs, arguments, at, producers) for at in reach or (order,))
-        return next((name for name in names if name is not None), None)
-
-    return excluded
+@lru_cache(maxsize=4096)
+def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
+    return _regions(op, current(mode))
 
 
 def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order, or None."""
     for defect in current() if defects is None else defects:
-        if defect.taken != PLAIN:
-            continue
-        if any(region.op == op and order in region.orders and region.everywhere for region in defect.regions):
+        useless = any(one.op == op and order in one.orders and one.everywhere for one in defect.regions)
+        if useless and defect.signature.taken == PLAIN:
             return defect.name
     return None
 
@@ -153,28 +142,11 @@ def match(
     attributes and arguments of the operation at fault, as those of `excludes`, lie in a region.
     """
     for defect in current(signature.taken) if defects is None else defects:
-        operations = {defect.operation, *(region.op for region in defect.regions)}
-        here = (signature.order, signature.kind, signature.taken) == (defect.order, defect.kind, defect.taken)
-        if not here or operations.isdisjoint({signature.operation, ANY}):
+        here = defect.signature
+        if (here.order, here.kind, here.taken) != (signature.order, signature.kind, signature.taken):
+            continue
+        if {here.operation, *(region.op for region in defect.regions)}.isdisjoint({signature.operation, ANY}):
             continue
         if excludes(op, attrs, arguments, signature.order, producers, defects=[defect]) is not None:
             return defect
     return None
-
-
-def _by_operation(defects: Sequence[Defect]) -> Filed:
-    filed: Filed = {}
-    for defect in defects:
-        for region in defect.regions:
-            filed.setdefault(region.op, []).append((defect.name, region))
-    return filed
-
-
-@lru_cache(maxsize=64)
-def _filed(mode: Mode) -> Filed:
-    return _by_operation(current(mode))
-
-
-def _containing(filed: Filed, op: str, *case: Any) -> str | None:
-    near = chain(filed.get(op, ()), filed.get(ANY, ()))
-    return next((name for name, region in near if region.contains(op, *case)), None)

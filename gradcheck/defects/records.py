@@ -61,20 +61,10 @@ class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
     releases: Releases
     upstream: Annotated[str, Meta(max_length=2000), matching(LINK)] | None
 
-    @property
-    def since(self) -> str:
-        """The first release that is known to have it."""
-        return self.releases.since
-
-    @property
-    def until(self) -> str | None:
-        """The first release that has not."""
-        return self.releases.until
-
     def covers(self, release: str) -> bool:
         """Whether a release of TensorFlow has it, as far as is known."""
-        at = version_of(release)
-        return version_of(self.since) <= at and (self.until is None or at < version_of(self.until))
+        at, until = version_of(release), self.releases.until
+        return version_of(self.releases.since) <= at and (until is None or at < version_of(until))
 
 
 class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=True):
@@ -106,24 +96,9 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
                     raise DocumentError(f"$.{name}[{i}]", Description(f"a list of {len(part)}"), expected)
 
     @property
-    def operation(self) -> str:
-        """The operation whose derivative is wrong."""
-        return self.signature.operation
-
-    @property
-    def order(self) -> Order:
-        """The order of the derivative that is wrong."""
-        return self.signature.order
-
-    @property
     def kind(self) -> Kind:
         """What is wrong with it."""
         return self.signature.kind
-
-    @property
-    def taken(self) -> Mode:
-        """How the derivative is taken that is wrong."""
-        return self.signature.taken
 
     @property
     def wrong(self) -> Values:
@@ -144,8 +119,8 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
     given: Outcome
 
     def __post_init__(self) -> None:
-        statements = (one for one in self.program.statements() if isinstance(one, Derive))
-        if self.derivative not in {path for derive in statements for path in derive.sources.paths(derive.name)}:
+        derives = (one for one in self.program.statements() if isinstance(one, Derive))
+        if not any(self.derivative in one.sources.paths(one.name) for one in derives):
             raise DocumentError("$.derivative", self.derivative, "what a statement `derive` of the program binds")
         for name in ("documented", "given"):
             outcome: Any = getattr(self, name)

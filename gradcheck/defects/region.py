@@ -131,16 +131,13 @@ class Region(Document, frozen=True, omit_defaults=True):
         if self.segments is not None:
             ids = np.asarray(attrs[self.segments])
             return [array[ids == segment].reshape(np.sum(ids == segment), -1).T for segment in np.unique(ids)]
-        return [self._along(array, attrs)]
-
-    def _along(self, array: Array, attrs: Mapping[str, Any]) -> Array:
         axis = attrs.get(self.along) if isinstance(self.along, str) else self.along
         if axis is None or array.ndim == 0:
-            return array.reshape(1, -1)
+            return [array.reshape(1, -1)]
         axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
-        moved = np.moveaxis(array, axes, range(-len(axes), 0))
-        rest = moved.shape[: array.ndim - len(axes)]
-        return moved.reshape(math.prod(rest), math.prod(moved.shape[len(rest) :]))
+        last = np.moveaxis(array, axes, range(-len(axes), 0))
+        groups = last.shape[: array.ndim - len(axes)]
+        return [last.reshape(math.prod(groups), math.prod(last.shape[len(groups) :]))]
 
 
 def _listed(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from typing import Literal as Choice
 
@@ -39,9 +39,8 @@ class Literal(Document, frozen=True):
     def __post_init__(self) -> None:
         check_values(self.dtype, self.shape, self.values)
         if len(self.shape) > MAX_RANK or len(self.values) > MAX_ELEMENTS:
-            raise DocumentError(
-                "$", Description(f"shape {self.shape}"), f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
-            )
+            expected = f"at most {MAX_ELEMENTS} elements, rank {MAX_RANK}"
+            raise DocumentError("$", Description(f"shape {self.shape}"), expected)
 
     def array(self) -> np.ndarray[Any, Any]:
         """The numbers as a float64 array."""
@@ -135,8 +134,8 @@ class Structure(Document, frozen=True):
         """What the parts of a result of this structure are called: g, or g[0] and g[1], or g['a'] and g['b']."""
         if self.form == "one":
             return (name,)
-        keys = [repr(key) for key in KEYS] if self.form == "dict" else [str(i) for i in range(len(self.names))]
-        return tuple(f"{name}[{key}]" for key, _ in zip(keys, self.names, strict=False))
+        keys: Iterable[str | int] = KEYS if self.form == "dict" else range(len(self.names))
+        return tuple(f"{name}[{key!r}]" for key, _ in zip(keys, self.names, strict=False))
 
 
 class Derive(Step, frozen=True, tag="derive"):
@@ -191,11 +190,6 @@ class Program(Document, frozen=True, tag_field="format", tag="gradcheck tape pro
         """All statements, those of inner blocks after the block's own."""
         return _walk(self.body)
 
-    @property
-    def size(self) -> int:
-        """How many statements there are."""
-        return sum(1 for _ in self.statements())
-
 
 Statement: TypeAlias = Constant | Apply | Assign | Watch | Open | Resume | Stop | Reset | Derive | Branch | Loop | Call
 Block = Annotated[tuple[Statement, ...], Meta(max_length=MAX_STATEMENTS)]
@@ -204,7 +198,5 @@ Block = Annotated[tuple[Statement, ...], Meta(max_length=MAX_STATEMENTS)]
 def _walk(body: tuple[Statement, ...]) -> Iterator[Statement]:
     for statement in body:
         yield statement
-        if isinstance(statement, (Open, Resume, Stop, Loop, Call)):
-            yield from _walk(statement.body)
-        elif isinstance(statement, Branch):
-            yield from _walk(statement.then + statement.otherwise)
+        for block in ("body", "then", "otherwise"):
+            yield from _walk(getattr(statement, block, ()))

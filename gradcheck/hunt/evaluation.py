@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import UNIT, perturbed
 from gradcheck.autodiff.reverse import Tensors, pulled_back, watched
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.opspec import FIELD, Form, OpSpec, attribute_names
 
@@ -28,7 +28,7 @@ def compiled(form: Form, arity: int) -> Callable[..., Any]:
     arguments = [f"_{position}" for position in range(arity)]
     signature = ", ".join([*arguments, "*", *names] if names else arguments)
     body = FIELD.sub(lambda match: f"_{match[1]}" if match[1].isdigit() else match[1], form)
-    function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np})
+    function: Callable[..., Any] = eval(f"lambda {signature}: {body}", {"tf": tf, "np": np, **FUNCTIONS})
     return function
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
-from gradcheck.defects.region import ANY, Region
+from gradcheck.defects.region import ANY
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
@@ -25,29 +25,24 @@ def check(record: Known) -> None:
     if isinstance(record, TapeDefect):
         program_forms.checked(record.program, "$.program")
         return
-    check_operation(record.operation, "$.signature.operation")
+    check_operation(record.signature.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")
     for i, region in enumerate(record.regions):
-        _check_region(region, f"$.regions[{i}]")
-
-
-def _check_region(region: Region, place: str) -> None:
-    if region.op != ANY:
-        check_operation(region.op, f"{place}.op")
-    for name in region.producers:
-        check_operation(name, f"{place}.producers")
-    specs = CATALOGUE.values() if region.op == ANY else [CATALOGUE[region.op]]
-    last = max(spec.arity for spec in specs) - 1
-    if region.argument > last:
-        raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
+        place = f"$.regions[{i}]"
+        if region.op != ANY:
+            check_operation(region.op, f"{place}.op")
+        for name in region.producers:
+            check_operation(name, f"{place}.producers")
+        last = max(spec.arity for name, spec in CATALOGUE.items() if region.op in (ANY, name)) - 1
+        if region.argument > last:
+            raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
 
 
 def example_of(defect: Defect) -> Example:
     """The derivative that a known defect is about; raises DocumentError where its graph is none of the catalogue's."""
     direction = tuple(map(to_input, defect.direction))
-    return Example(
-        from_document(defect.graph, "$.graph"), defect.order, to_input(defect.cotangent), direction, defect.taken
-    )
+    graph, about = from_document(defect.graph, "$.graph"), defect.signature
+    return Example(graph, about.order, to_input(defect.cotangent), direction, about.taken)
 
 
 def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> Defect | None:

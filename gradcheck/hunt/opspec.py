@@ -66,6 +66,19 @@ class Choice:
 
     values: tuple[Any, ...]
 
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value; True is not 1."""
+        return any(_same(value, choice) for choice in self.values)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(repr(value) for value in self.values[:8])}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
 
 @dataclass(frozen=True)
 class Indices:
@@ -75,6 +88,20 @@ class Indices:
     below: int
     distinct: bool = False
     sorted: bool = False
+
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value."""
+        return (
+            isinstance(value, tuple)
+            and len(value) == self.count
+            and all(type(index) is int and 0 <= index < self.below for index in value)
+            and (not self.distinct or len(set(value)) == len(value))
+            and (not self.sorted or list(value) == sorted(value))
+        )
+
+    def __str__(self) -> str:
+        kinds = "distinct " * self.distinct + "sorted " * self.sorted
+        return f"{self.count} {kinds}integers from 0 to {self.below - 1}"
 
 
 Attribute = Choice | Indices
@@ -88,7 +115,11 @@ def no_attributes(*_shapes: Shape) -> Mapping[str, Attribute]:
     return {}
 
 
-def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
+Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
+Rule: TypeAlias = Callable[[Shape], Shapes]
+
+
+def unary(shape: Shape) -> Shapes:
     """One argument of any shape."""
     return [(shape,)]
 
@@ -125,7 +156,7 @@ class OpSpec:
     looped: bool = False
     broadcasts: bool = False
     reference: Form | None = None
-    shapes: Callable[[Shape], Sequence[tuple[Shape, ...]]] = unary
+    shapes: Rule = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes
     domains: tuple[Interval, ...] = (REALS,)
@@ -144,160 +175,3 @@ class OpSpec:
     def dtype(self, argument: int) -> str:
         """The dtype of an argument."""
         return self.dtypes[argument] if len(self.dtypes) > 1 else self.dtypes[0]
-
-
-Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
-Rule: TypeAlias = Callable[[Shape], Shapes]
-
-
-def only_if(condition: Callable[[Shape], object], rule: Rule = unary) -> Rule:
-    """The rule, for the first shapes that meet the condition, which may be a rule itself.
-
-    >>> only_if(lambda shape: shape[-1:] == (3,))((2, 3))
-    [((2, 3),)]
-    """
-
-    def restricted(shape: Shape) -> Shapes:
-        return rule(shape) if condition(shape) else []
-
-    return restricted
-
-
-def alike(count: int) -> Rule:
-    """`count` arguments of one shape."""
-
-    def rule(shape: Shape) -> Shapes:
-        return [(shape,) * count]
-
-    return rule
-
-
-def broadcasting(shape: Shape) -> Shapes:
-    """Two arguments that broadcast: the same shape, one rank less, a dimension of one, a scalar, one rank more."""
-    smaller = [shape[1:], (1, *shape[1:]), (), (*shape[:-1], 1)] if shape else []
-    return [(shape, other) for other in dict.fromkeys([shape, *smaller, (2, *shape)])]
-
-
-def nonempty(shape: Shape) -> Shapes:
-    """One argument without a dimension of size 0."""
-    return [(shape,)] if all(shape) else []
-
-
-def ranked(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more."""
-    return [(shape,)] if shape else []
-
-
-def vector(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more, without a dimension of size 0."""
-    return [(shape,)] if shape and all(shape) else []
-
-
-def nonempty_matrix(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) else []
-
-
-def square(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) and shape[-1] == shape[-2] else []
-
-
-def of_rank(*ranks: int) -> Rule:
-    """One argument of one of these ranks, without a dimension of size 0."""
-
-    def rule(shape: Shape) -> Shapes:
-        return [(shape,)] if len(shape) in ranks and all(shape) else []
-
-    return rule
-
-
-def matmul(shape: Shape) -> Shapes:
-    """Two matrices, or stacks of them, whose product exists; the second may have no, or another, leading dimension.
-
-    >>> matmul((2, 3))
-    [((2, 3), (3, 2)), ((2, 3), (3, 1)), ((2, 3), (2, 3, 2))]
-    """
-    if len(shape) < 2 or not all(shape):
-        return []
-    *stack, rows, inner = shape
-    others = [(*stack, inner, rows), (*stack, inner, 1)]
-    if stack:
-        others += [(inner, 2), (1, inner, 1)]
-    else:
-        others.append((2, inner, 2))
-    return [(shape, other) for other in dict.fromkeys(others)]
-
-
-def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """The elements of the first argument are to stay away from 0."""
-    return np.abs(x)
-
-
-def second_at_zero(_x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
-    """The elements of the second argument are to stay away from 0."""
-    return np.abs(y)
-
-
-def at(*points: float) -> Distances:
-    """The elements of the first argument are to stay away from any of these points.
-
-    >>> float(at(0.0, 6.0)(np.array([1.0, 6.0])).min())
-    0.0
-    """
-
-    def distances(x: Array, *_: Array, **_attributes: Any) -> Array:
-        return np.stack([np.abs(x - point) for point in points])
-
-    return distances
-
-
-def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """The elements of the first argument are to stay away from whole numbers."""
-    return np.asarray(np.abs(x - np.round(x)))
-
-
-def between(x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
-    """The first argument is to differ from the second, element by element after broadcasting."""
-    return np.asarray(np.abs(x - y))
-
-
-def norms(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """No vector along the axis of the first argument is to vanish."""
-    return np.asarray(np.linalg.norm(x, axis=axis))
-
-
-def ties(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """No two elements along the axis of the first argument are to be equal; that axis comes last in the result."""
-    return np.diff(np.sort(np.moveaxis(x, axis, -1), axis=-1), axis=-1)
-
-
-def ties_of_largest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """The largest element along the axis of the first argument is to be unique."""
-    return ties(x, axis=axis)[..., -1:]
-
-
-def ties_of_smallest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """The smallest element along the axis of the first argument is to be unique."""
-    return ties(x, axis=axis)[..., :1]
-
-
-def ties_within(pick: Distances) -> Distances:
-    """The distance `pick`, taken within each segment of the first dimension that the attribute `ids` names."""
-
-    def distances(x: Array, *_: Array, ids: Sequence[int], **_attributes: Any) -> Array:
-        groups = [x[np.equal(ids, segment)] for segment in sorted(set(ids)) if segment >= 0]
-        return np.concatenate([pick(group, axis=0).ravel() for group in groups])
-
-    return distances
-
-
-def gaps_of_eigenvalues(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """No two eigenvalues of the symmetric part of the first argument are to be equal."""
-    return ties(np.linalg.eigvalsh((x + np.swapaxes(x, -1, -2)) / 2))
-
-
-def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """No two singular values of the first argument are to be equal, and none is to vanish."""
-    values = np.linalg.svd(x, compute_uv=False)
-    return np.concatenate([values, ties(values)], axis=-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 
@@ -18,123 +19,119 @@ SLACK = 1e3
 """Two ways of computing one gradient agree within so many units of roundoff of its largest element."""
 
 
-@dataclass(frozen=True)
-class GradientPair:
-    """One variable's gradient as it was taken and as it was used, in real coordinates, both of shape (n,).
+def dense(gradient: Any) -> Array | None:
+    """A gradient (a tensor, IndexedSlices, a number) as an array of its source's shape; None stays None."""
+    if gradient is None:
+        return None
+    array = np.asarray(tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
+    return array.astype(np.float64) if array.dtype.kind in "iu" else array
 
-    `slack` is by how much two computations of the same element may differ.
+
+@dataclass(frozen=True)
+class GradientChange:
+    """The gradients of several variables as they were taken and as they were used, in real coordinates, shape (n,).
+
+    `slack` is by how much two computations of an element may differ, `owner` the number of its variable.
     """
 
     taken: Array
     used: Array
-    slack: float
+    slack: Array
+    owner: Array
 
-    def is_used(self, expected: Array) -> bool:
-        """Whether `expected` is what was used."""
-        return bool(np.all(np.abs(self.used - expected) <= self.slack))
+    @classmethod
+    def between(
+        cls, taken: Sequence[Any], used: Sequence[Any], error: float | Sequence[float] = 0.0
+    ) -> GradientChange | None:
+        """That of one list of gradients, in any form, to another; None where one only has one, or one is not finite.
 
-
-def gradient_pairs(
-    taken: Sequence[Array | None], used: Sequence[Array | None], error: float = 0.0
-) -> list[GradientPair] | None:
-    """The pairs of two lists of gradients; None where only one has a gradient, or where one is not finite.
-
-    `error` is that of `taken`, beside its rounding.
-    """
-    pairs = []
-    for one, other in zip(taken, used, strict=True):
-        if (one is None) != (other is None):
-            return None
-        if one is not None and other is not None:
-            if one.shape != other.shape or not (np.all(np.isfinite(one)) and np.all(np.isfinite(other))):
+        `error` is that of `taken`, or one for each of them, beside their rounding.
+        """
+        parts = [np.zeros((4, 0))]
+        triples = zip(map(dense, taken), map(dense, used), np.broadcast_to(error, len(taken)), strict=True)
+        for number, (one, other, beside) in enumerate(triples):
+            if one is None and other is None:
+                continue
+            if one is None or other is None or one.shape != other.shape:
+                return None
+            if not (np.all(np.isfinite(one)) and np.all(np.isfinite(other))):
                 return None
             unit = max(ROUNDOFF[one.dtype.name], ROUNDOFF[other.dtype.name])
-            slack = error + SLACK * unit * float(np.max(np.abs(one), initial=0.0))
-            pairs.append(GradientPair(to_coordinates(one), to_coordinates(other), slack))
-    return pairs
+            slack = beside + SLACK * unit * float(np.max(np.abs(one), initial=0.0))
+            parts.append(np.stack(np.broadcast_arrays(to_coordinates(one), to_coordinates(other), slack, number)))
+        one, other, slacks, owner = np.concatenate(parts, axis=1)
+        return cls(one, other, slacks, owner.astype(int))
 
+    @property
+    def nothing(self) -> bool:
+        """Whether the gradients used are those that were taken."""
+        return self._used_is(self.taken)
 
-def unchanged(pairs: Sequence[GradientPair]) -> bool:
-    """Whether the gradients used are those that were taken."""
-    return all(pair.is_used(pair.taken) for pair in pairs)
+    @property
+    def factor(self) -> float | None:
+        """The one number by which all gradients were multiplied; None where there is none."""
+        if not np.any(self.taken):
+            return None
+        ratio = float(self.taken @ self.used / (self.taken @ self.taken))
+        return ratio if self._used_is(ratio * self.taken) else None
 
+    def averaging(self, counts: dict[int, str]) -> str | None:
+        """Whether the gradients were divided by one of the counts, such as {8: "the 8 samples of inputs[0]"}."""
+        divided = (of for count, of in counts.items() if count > 1 and self._used_is(self.taken / count))
+        return next((f"averaged over {of}" for of in divided), None)
 
-def clipping(pairs: Sequence[GradientPair], functions: Sequence[str]) -> str | None:
-    """How the gradients were clipped, such as "clipped to the global norm 1 (it was 5)"; None where they were not.
+    def clipping(self, functions: Sequence[str]) -> str | None:
+        """How the gradients were clipped, such as "clipped to the global norm 1 (it was 5)"; None where they were not.
 
-    `functions` are those that gradients went through, such as clip_by_norm. Where there are none, two elements (or the
-    gradients of two variables) of different sizes must have got the same one before that counts as clipping.
-    """
-    called, found = set(functions), None
-    if "clip_by_value" in called or not called:
-        found = _by_value(pairs, known=bool(called))
-    if found is None and ({"clip_by_norm", "norm"} & called or not called):
-        found = _by_norm(pairs, known=bool(called))
-    if found is None and {"clip_by_global_norm", "global_norm", "norm"} & called:
-        found = _by_global_norm(pairs)
-    return found
+        `functions` are those that gradients went through, such as clip_by_norm. Where there are none, two elements (or
+        the gradients of two variables) of different sizes must have got the same one before that counts as clipping.
+        """
+        called, found = set(functions), None
+        if "clip_by_value" in called or not called:
+            found = self._by_value(known=bool(called))
+        if found is None and ({"clip_by_norm", "norm"} & called or not called):
+            found = self._by_norm(known=bool(called))
+        if found is None and {"clip_by_global_norm", "global_norm", "norm"} & called:
+            found = self._by_global_norm()
+        return found
 
+    def _by_value(self, *, known: bool) -> str | None:
+        taken, used = self.taken, self.used
+        changed = np.abs(used - taken) > self.slack
+        if not changed.any() or not (known or _levelled(np.abs(taken[changed]), np.abs(used[changed]))):
+            return None
+        low, high = float(used.min()), float(used.max())
+        above, below = bool(np.any(changed & (taken > used))), bool(np.any(changed & (taken < used)))
+        if (above and high < 0) or (below and low > 0):
+            return None  # clipping reverses no gradient
+        if not self._used_is(np.clip(taken, low, high)):
+            return None
+        bounds = [f"at most {high:.6g}"] * above + [f"at least {low:.6g}"] * below
+        return f"clipped by value to {' and '.join(bounds)}"
 
-def averaging(pairs: Sequence[GradientPair], counts: dict[int, str]) -> str | None:
-    """Whether the gradients were divided by one of the counts, such as {8: "the 8 samples of inputs[0]"}."""
-    for count, of in counts.items():
-        if count > 1 and all(pair.is_used(pair.taken / count) for pair in pairs):
-            return f"averaged over {of}"
-    return None
+    def _by_norm(self, *, known: bool) -> str | None:
+        taken, used = (np.sqrt(np.bincount(self.owner, values**2)) for values in (self.taken, self.used))
+        changed = used < taken - np.bincount(self.owner, self.slack)
+        if not changed.any() or not (known or _levelled(taken[changed], used[changed])):
+            return None
+        limit = float(used[changed].max())
+        factors = np.minimum(1.0, limit / np.where(taken, taken, np.inf))
+        if not self._used_is(self.taken * factors[self.owner]):
+            return None
+        return f"clipped to the norm {limit:.6g} for each variable (the longest was {taken.max():.6g})"
 
+    def _by_global_norm(self) -> str | None:
+        ratio = self.factor
+        if ratio is None or not 0 < ratio < 1:
+            return None
+        before = float(np.linalg.norm(self.taken))
+        return f"clipped to the global norm {ratio * before:.6g} (it was {before:.6g})"
 
-def common_factor(pairs: Sequence[GradientPair]) -> float | None:
-    """The one number by which all gradients were multiplied; None where there is none."""
-    taken, used = _joined(pairs)
-    if not np.any(taken):
-        return None
-    ratio = float(taken @ used / (taken @ taken))
-    return ratio if all(pair.is_used(ratio * pair.taken) for pair in pairs) else None
-
-
-def _by_value(pairs: Sequence[GradientPair], *, known: bool) -> str | None:
-    taken, used = _joined(pairs)
-    changed = np.concatenate([np.zeros(0, bool), *(np.abs(p.used - p.taken) > p.slack for p in pairs)])
-    if not changed.any() or not (known or _levelled(np.abs(taken[changed]), np.abs(used[changed]))):
-        return None
-    low, high = float(used.min()), float(used.max())
-    above, below = bool(np.any(changed & (taken > used))), bool(np.any(changed & (taken < used)))
-    if (above and high < 0) or (below and low > 0):
-        return None  # clipping reverses no gradient
-    if not all(pair.is_used(np.clip(pair.taken, low, high)) for pair in pairs):
-        return None
-    bounds = [f"at most {high:.6g}"] * above + [f"at least {low:.6g}"] * below
-    return f"clipped by value to {' and '.join(bounds)}"
-
-
-def _by_norm(pairs: Sequence[GradientPair], *, known: bool) -> str | None:
-    taken = np.array([np.linalg.norm(pair.taken) for pair in pairs])
-    used = np.array([np.linalg.norm(pair.used) for pair in pairs])
-    changed = used < taken - np.array([pair.slack * pair.taken.size for pair in pairs])
-    if not changed.any() or not (known or _levelled(taken[changed], used[changed])):
-        return None
-    limit = float(used[changed].max())
-    nonzero = [(pair, norm) for pair, norm in zip(pairs, taken, strict=True) if norm]
-    if not all(pair.is_used(pair.taken * min(1.0, limit / norm)) for pair, norm in nonzero):
-        return None
-    return f"clipped to the norm {limit:.6g} for each variable (the longest was {taken.max():.6g})"
-
-
-def _by_global_norm(pairs: Sequence[GradientPair]) -> str | None:
-    ratio = common_factor(pairs)
-    if ratio is None or not 0 < ratio < 1:
-        return None
-    before = float(np.linalg.norm(_joined(pairs)[0]))
-    return f"clipped to the global norm {ratio * before:.6g} (it was {before:.6g})"
+    def _used_is(self, expected: Array) -> bool:
+        return bool(np.all(np.abs(self.used - expected) <= self.slack))
 
 
 def _levelled(taken: Array, used: Array) -> bool:
     """Whether two different sizes became one."""
     equal = np.abs(used[:, None] - used) <= SAME * np.abs(used)
     return bool(np.any(equal & (np.abs(taken[:, None] - taken) > DIFFERENT * np.abs(taken))))
-
-
-def _joined(pairs: Sequence[GradientPair]) -> tuple[Array, Array]:
-    """All elements as they were taken, and as they were used."""
-    empty = np.zeros(0)
-    return np.concatenate([empty, *(p.taken for p in pairs)]), np.concatenate([empty, *(p.used for p in pairs)])

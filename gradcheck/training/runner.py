@@ -12,13 +12,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
-from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
+from gradcheck.training.gradient_changes import dense
+from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
-from gradcheck.training.step_recorder import OptimizerCall, StepRecorder, StepRecording
+from gradcheck.training.step_recorder import StepRecorder, StepRecording
 
 Array = np.ndarray[Any, Any]
 WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
@@ -75,11 +77,11 @@ class StepRun:
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
             return None
         for part in (self.returned[1], *([] if len(self.returned) == 2 else [self.returned[1:]])):
-            flat = tuple(tf.nest.flatten(part))
+            flat = tf.nest.flatten(part)
             if self.recording.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
                 continue
             if len(flat) == len(self.variables) and all(map(_fits, flat, self.variables)):
-                return flat
+                return tuple(flat)
         return None
 
     @cached_property
@@ -102,11 +104,6 @@ class StepRun:
         return tuple(found.get(id(variable)) for variable in self.variables)
 
     @property
-    def scale(self) -> float:
-        """By what the step multiplies its loss before it takes gradients."""
-        return self.recording.optimizer_calls[0].scale if self.recording.optimizer_calls else 1.0
-
-    @property
     def gradients(self) -> tuple[Any, ...]:
         """The step's gradients: those returned, or else those given to optimizers. Raises TypeError."""
         gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
@@ -114,19 +111,33 @@ class StepRun:
             raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
         return gradients
 
+    def from_tapes(self, variable: Any) -> list[Any]:
+        """Every gradient with respect to a variable that the step's tapes gave."""
+        return [
+            unscaled(gradient, self.scale)
+            for taken in self.recording.tape_gradients
+            for source, gradient in zip(taken.sources, taken.gradients, strict=True)
+            if variable_of(source) is variable
+        ]
+
+    @property
+    def taken(self) -> tuple[Any, ...]:
+        """What the step's tapes gave for each variable; None where they were not asked for it exactly once."""
+        found = map(self.from_tapes, self.variables)
+        return tuple(gradients[0] if len(gradients) == 1 else None for gradients in found)
+
+    @property
+    def scale(self) -> float:
+        """By what the step multiplies its loss before it takes gradients."""
+        return self.recording.optimizer_calls[0].scale if self.recording.optimizer_calls else 1.0
+
 
 def unscaled(gradient: Any, scale: float) -> Any:
     """The gradient (a tensor, IndexedSlices or None) of a loss that was multiplied by `scale`."""
     if gradient is None or scale == 1.0:
         return gradient
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(unscaled(gradient.values, scale), gradient.indices, gradient.dense_shape)
+    gradient = tf.convert_to_tensor(gradient)
     return gradient / tf.cast(scale, gradient.dtype)
-
-
-def dense(gradient: Any) -> Array | None:
-    """A gradient as an array of its source's shape; None stays None."""
-    return None if gradient is None else np.asarray(tf.convert_to_tensor(gradient).numpy())
 
 
 def _fits(gradient: Any, variable: Any) -> bool:
@@ -242,33 +253,28 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
         runner.run(restore_python=False)
         return chosen
     with VariableWatcher() as watcher:
-        run = runner.run(restore_python=False)
-    found = _ordered(run, watcher.watched_variables())
-    runner.variables = tuple(map(variable_of, found))
-    if not found:
+        recording = runner.run(restore_python=False).recording
+    # In the order in which gradients come: an optimizer's, or a tape's; then the others.
+    listed = [variable for call in recording.optimizer_calls for variable in call.variables]
+    if not listed and recording.tape_gradients:
+        listed = [source for source in recording.tape_gradients[-1].sources if variable_of(source) is not None]
+    unique: dict[int, Any] = {}
+    for variable in (*listed, *watcher.watched_variables()):
+        if variable_of(variable).dtype.name in ROUNDOFF:
+            unique.setdefault(id(variable_of(variable)), variable)
+    if not unique:
         raise ValueError(
             "the step uses no trainable floating variable; give those to check as variables=[...], "
             "or check a function of tensors with gradcheck.assert_close(f, x)"
         )
-    return found
-
-
-def _ordered(run: StepRun, watched: Sequence[Any]) -> list[Any]:
-    """The variables in the order in which gradients come: an optimizer's, or a tape's; then the others."""
-    recording = run.recording
-    listed = [variable for call in recording.optimizer_calls for variable in call.variables]
-    if not listed and recording.tape_gradients:
-        listed = [source for source in recording.tape_gradients[-1].sources if variable_of(source) is not None]
-    unique = {id(variable_of(variable)): variable for variable in (*watched, *listed)}
-    order = dict.fromkeys(id(variable_of(variable)) for variable in (*listed, *watched))
-    return [unique[key] for key in order if variable_of(unique[key]).dtype.name in ROUNDOFF]
+    runner.variables = tuple(map(variable_of, unique.values()))
+    return list(unique.values())
 
 
 def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) -> None:
     """Two runs from the same variables and generators must do the same."""
-    pairs = [(first.loss, second.loss), *zip(first.gradients, second.gradients, strict=True)]
-    arrays = [(dense(one), dense(two)) for one, two in pairs] + list(zip(first.after, second.after, strict=True))
-    if all(_alike(one, two) for one, two in arrays):
+    did = [[dense(value) for value in (run.loss, *run.gradients, *run.after)] for run in (first, second)]
+    if all(map(_alike, *did)):
         return
     if changes:
         raise UnrepeatableStepError(
@@ -284,14 +290,11 @@ def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) 
 
 
 def _alike(one: Array | None, two: Array | None) -> bool:
-    if one is None or two is None:
+    if one is None or two is None or one.shape != two.shape:
         return one is two
-    if one.shape != two.shape:
-        return False
     size = max(float(np.max(np.abs(value), initial=0.0)) for value in (one, two))
     slack = SLACK * ROUNDOFF.get(one.dtype.name, 0.0) * (size if np.isfinite(size) else 0.0)
-    same = (one == two) | (np.isnan(one) & np.isnan(two))
-    return bool(np.all(same | (np.abs(one - two) <= slack)))
+    return np.allclose(to_coordinates(one), to_coordinates(two), rtol=0, atol=slack, equal_nan=True)
 
 
 def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list[Any]:

@@ -23,25 +23,28 @@ from gradcheck.explanation.interception import Wrapper, patched
 from gradcheck.explanation.user_code import file_owner
 
 DEPTH = 4
-GENERATOR_STATES: tuple[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
-    (random.Random, random.Random.getstate, random.Random.setstate),
-    (
-        np.random.Generator,
-        lambda generator: generator.bit_generator.state,
-        lambda generator, state: setattr(generator.bit_generator, "state", state),
-    ),
-    (
-        np.random.RandomState,
-        lambda generator: generator.get_state(),
-        lambda generator, state: generator.set_state(state),
-    ),
-)
-"""Kinds of generators, how to get their states and how to set them."""
-GENERATORS = tuple(kind for kind, _, _ in GENERATOR_STATES)
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 CONTAINERS = (list, dict, set, bytearray, np.ndarray)
 LARGEST = 100_000
 """A container of more items is compared by its identity alone."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, np.generic)
+STATE = (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase)
+
+
+def _refill(value: Any, contents: Any) -> None:
+    value.clear()
+    value.update(contents)
+
+
+KINDS: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] = (
+    (random.Random, random.Random.getstate, random.Random.setstate),
+    (np.random.Generator, lambda rng: rng.bit_generator.state, lambda rng, at: setattr(rng.bit_generator, "state", at)),
+    (np.random.RandomState, lambda rng: rng.get_state(), lambda rng, at: rng.set_state(at)),
+    (np.ndarray, np.copy, np.copyto),
+    ((list, bytearray), lambda value: value.copy(), lambda value, kept: value.__setitem__(slice(None), kept)),
+    ((dict, set), lambda value: value.copy(), _refill),
+)
+"""What holds state that changes in place, how to get a copy of that state, and how to put it back."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def reachable(step: Any) -> list[NamedValue]:
             continue
         seen.add(id(thing))
         for named in _names(thing, prefix):
-            if _is_state(named.value):
+            if isinstance(named.value, STATE):
                 found.setdefault(named.key, named)
             else:
                 queue.append((named.value, named.name, depth + 1))
@@ -78,17 +81,16 @@ def reachable(step: Any) -> list[NamedValue]:
 def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
     if isinstance(thing, functools.partial):
         yield from _names(thing.func, prefix)
+    elif isinstance(thing, tf.types.experimental.PolymorphicFunction):
+        yield from _names(thing.python_function, prefix)
     elif inspect.ismethod(thing):
         yield from _function_names(thing.__func__)
         yield from _attributes(thing.__self__, "self")
     elif inspect.isfunction(thing):
         yield from _function_names(thing)
-    elif (inner := getattr(thing, "python_function", None)) is not None:
-        yield NamedValue((prefix, id(thing)), prefix, inner, lambda value: None)
-    elif _is_users_object(thing):
+    else:
         yield from _attributes(thing, prefix or type(thing).__name__)
-        if callable(thing):
-            yield from _function_names(type(thing).__call__)
+        yield from _function_names(type(thing).__call__ if callable(thing) else None)
 
 
 def _function_names(function: Any) -> Iterator[NamedValue]:
@@ -132,10 +134,6 @@ def _is_users_object(thing: Any) -> bool:
     return not homes & {"tensorflow", "keras", "tf_keras", "numpy"} and not homes <= set(sys.stdlib_module_names)
 
 
-def _is_state(value: Any) -> bool:
-    return isinstance(value, (*PLAIN, *GENERATORS, *CONTAINERS, Iterator, io.IOBase))
-
-
 class PythonState:
     """The named state of a step as it is now; of its random generators alone if asked for."""
 
@@ -150,7 +148,7 @@ class PythonState:
         return [
             f"{named.name}{_difference(contents, now.get(named.key))}"
             for named, contents in self._kept
-            if not _same(contents, now.get(named.key))
+            if not same(contents, now.get(named.key))
         ]
 
     def restore(self) -> None:
@@ -162,42 +160,27 @@ class PythonState:
         for named, contents in self._kept:
             if named.key in now and now[named.key] is not named.value:
                 named.bind(named.value)
-            if not _same(_contents(named.value), contents) and not _holds_objects(named.value):
-                _restore(named.value, contents)
+            if not same(_contents(named.value), contents) and not _holds_objects(named.value):
+                next(put for kind, _, put in KINDS if isinstance(named.value, kind))(named.value, contents)
 
 
 def _holds_objects(value: Any) -> bool:
     """Whether a container holds what is no state: a layer, a variable, a function."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
-    return any(not (_is_state(item) or tf.is_tensor(item)) for item in items)
+    return any(not (isinstance(item, STATE) or tf.is_tensor(item)) for item in items)
 
 
 def _contents(value: Any) -> Any:
     """A copy that shows whether something changed; None for an iterator or file, which cannot be looked into."""
-    for kind, get, _ in GENERATOR_STATES:
-        if isinstance(value, kind):
-            return get(value)
     if isinstance(value, (Iterator, io.IOBase)):
         return None
-    if not isinstance(value, CONTAINERS):
+    if isinstance(value, CONTAINERS) and (value.size if isinstance(value, np.ndarray) else len(value)) > LARGEST:
         return value
-    return value.copy() if (value.size if isinstance(value, np.ndarray) else len(value)) <= LARGEST else value
+    return next((get(value) for kind, get, _ in KINDS if isinstance(value, kind)), value)
 
 
-def _restore(value: Any, contents: Any) -> None:
-    for kind, _, put in GENERATOR_STATES:
-        if isinstance(value, kind):
-            put(value, contents)
-    if isinstance(value, (list, bytearray)):
-        value[:] = contents
-    elif isinstance(value, np.ndarray):
-        value[...] = contents
-    elif isinstance(value, (dict, set)):
-        value.clear()
-        value.update(contents)
-
-
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two values, as PythonState copies them, are the same; arrays to the last bit."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -205,9 +188,9 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
     if isinstance(one, dict):
-        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+        one, other = list(one.items()), list(other.items())
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, (*PLAIN, set, bytearray)):
         return bool(one == other or (one != one and other != other))
     return False

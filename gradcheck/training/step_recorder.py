@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.explanation.interception import Wrapper, derivatives_observed, patched
-from gradcheck.training.update import METHODS, gradient_variable_pairs, loss_scale, optimizer_classes, repeated_call
+from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
 
 Array = np.ndarray[Any, Any]
 
@@ -30,22 +30,6 @@ CLIPS = (
 )
 """Functions that clip gradients, or measure them for clipping by hand."""
 SYNONYMS = {"clip": "clip_by_value"}
-
-
-@dataclass(frozen=True)
-class OptimizerCall:
-    """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
-
-    `name` is the optimizer's; `repeat` gives it other pairs of a gradient and a variable in the same way. The gradients
-    are those of the loss times `scale`, where the optimizer scales losses against underflow.
-    """
-
-    name: str
-    optimizer: Any
-    variables: tuple[Any, ...]
-    gradients: tuple[Any, ...]
-    repeat: Callable[[Sequence[Any]], Any]
-    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -86,9 +70,7 @@ class StepRecorder:
         self.current, self._inside_optimizer = StepRecording(), False
         self._derivatives, self._clipped = [], []
         patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._call_copy)]
-        patches += [
-            (owner, method, self._optimizer(method)) for method in METHODS for owner in optimizer_classes(method)
-        ]
+        patches += [(owner, method, self._optimizer(method)) for owner, method in optimizer_methods()]
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
         with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
@@ -109,29 +91,23 @@ class StepRecorder:
         def apply(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside_optimizer:
                 return original(optimizer, *args, **kwargs)
-            pairs, args, kwargs = gradient_variable_pairs(optimizer, method, args, kwargs)
-            self._record_optimizer(optimizer, pairs, repeated_call(optimizer, original, method, args, kwargs))
+            pairs, call = pairs_and_call(optimizer, original, method, args, kwargs)
+            gradients, variables = [gradient for gradient, _ in pairs], tuple(variable for _, variable in pairs)
+            clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
+
+            def record(scale: Any, *found: Any) -> None:
+                made = OptimizerCall(type(optimizer).__name__, optimizer, variables, found, call, float(scale))
+                self.current.optimizer_calls.append(made)
+                self.current.clip_functions.extend(clips)
+
+            _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
             self._inside_optimizer = True
             try:
-                return original(optimizer, *args, **kwargs)
+                return call(pairs)
             finally:
                 self._inside_optimizer = False
 
         return apply
-
-    def _record_optimizer(
-        self, optimizer: Any, pairs: Sequence[tuple[Any, Any]], repeat: Callable[[Sequence[Any]], Any]
-    ) -> None:
-        gradients = [pair[0] for pair in pairs]
-        variables = tuple(pair[1] for pair in pairs)
-        clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
-
-        def record(scale: Any, *found: Any) -> None:
-            call = OptimizerCall(type(optimizer).__name__, optimizer, variables, found, repeat, float(scale))
-            self.current.optimizer_calls.append(call)
-            self.current.clip_functions.extend(clips)
-
-        _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
 
     def _take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         result = compute()
@@ -178,28 +154,14 @@ def _whenever_it_runs(record: Callable[..., None], values: Sequence[Any]) -> Non
     if not tf.inside_function():
         record(*values)
         return
-    parts = [_parts(value) for value in values]
+    parts = tf.nest.flatten(values, expand_composites=True)
 
     def unpacked(*arrays: Array) -> None:
         rest = iter(arrays)
-        record(*(_rebuilt(value, [next(rest) for _ in own]) for value, own in zip(values, parts, strict=True)))
+        tensors = [None if part is None else tf.constant(next(rest)) for part in parts]
+        record(*tf.nest.pack_sequence_as(values, tensors, expand_composites=True))
 
-    tf.numpy_function(unpacked, [part for own in parts for part in own], [])
-
-
-def _parts(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if isinstance(value, tf.IndexedSlices):
-        return [part for part in (value.values, value.indices, value.dense_shape) if part is not None]
-    return [tf.convert_to_tensor(value)]
-
-
-def _rebuilt(value: Any, arrays: list[Array]) -> Any:
-    tensors = [tf.constant(array) for array in arrays]
-    if value is None:
-        return None
-    return tf.IndexedSlices(*tensors) if isinstance(value, tf.IndexedSlices) else tensors[0]
+    tf.numpy_function(unpacked, [part for part in parts if part is not None], [])
 
 
 def _tensors(structure: Any) -> list[Any]:

@@ -104,7 +104,8 @@ def decide(row: dict[str, Any]) -> dict[str, Any]:
         return decided(gradcheck.check(lambda x: function.formula(Tensors(), x), row["x"], order=2))
     if row["what"] == "defect":
         (defect,) = (one for one in known.load() if one.name == row["name"])
-        return decided(trial.run(example_of(defect).graph, (defect.order,), mode=defect.taken).result)
+        example = example_of(defect)
+        return decided(trial.run(example.graph, (example.order,), mode=example.taken).result)
     graph = from_json(row["graph"])
     if not row.get("black_box"):
         return decided(trial.run(graph).result)

@@ -61,8 +61,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pages, found = {}, []
     for defect in known.load(ROOT / "reports" / "known"):
         if defect.name in SHOWN:
-            checked = trial.run(example_of(defect).graph, (defect.order,))
-            wrong = evidence.completed(evidence.finding_of(checked, defect.order))
+            order = defect.signature.order
+            checked = trial.run(example_of(defect).graph, (order,))
+            wrong = evidence.completed(evidence.finding_of(checked, order))
             told = Confirmation(1, "x 0 1 <- wrong\nWRONG")
             json, *_, page = write(dataclasses.replace(wrong, confirmation=told), folder)
             pages[defect.name] = page

@@ -83,23 +83,23 @@ def discovered(defects: dict[str, Defect]) -> Callable[[str], GraphFinding]:
 
     def make(name: str) -> GraphFinding:
         defect = defects[name]
-        example = example_of(defect)
+        about, example = defect.signature, example_of(defect)
         graph = example.graph
-        position = next(place for place, node in graph.positions() if node.op == defect.operation)
+        position = next(place for place, node in graph.positions() if node.op == about.operation)
         node = graph.nodes[position - len(graph.inputs)]
         at = admit(graph)
-        wrong = Finding(defect.kind, defect.order, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
+        wrong = Finding(defect.kind, about.order, "x", (0,), None, 0.0, 9.0, 1e-12, 1e-11, "0 instead of 9")
         special = describe([at[parent] for parent in node.parents])
         return GraphFinding(
             graph,
-            defect.order,
+            about.order,
             (wrong,),
-            defect.operation,
+            about.operation,
             position,
             special,
             example.cotangent,
             example.direction,
-            defect.taken,
+            about.taken,
         )
 
     return make

@@ -69,11 +69,12 @@ def test_what_is_added_is_the_committed_defect_in_a_narrow_region(
     for mine, theirs in zip(made.right, true.right, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-7, abs=1e-7)
     assert made.given == true.given
-    assert (made.since, made.until, made.upstream) == (RELEASE, None, "https://github.com/x/y/issues/1")
+    assert (made.releases.since, made.releases.until) == (RELEASE, None)
+    assert made.upstream == "https://github.com/x/y/issues/1"
     (region,) = made.regions
     node = made.graph.nodes[0]
     rank = len(made.graph.inputs[node.parents[region.argument]].shape)
-    assert (region.attrs, region.ranks, region.orders) == (node.attrs, (rank,), (made.order,))
+    assert (region.attrs, region.ranks, region.orders) == (node.attrs, (rank,), (made.signature.order,))
     assert not region.everywhere
     assert call("known", "check").code == 0
 
@@ -247,7 +248,7 @@ def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
     data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
     copied(folder, right=data["given"], given=data["right"])
     assert call("known", "fixed", CUMPROD).code == 0
-    assert known.load(folder)[0].until == RELEASE
+    assert known.load(folder)[0].releases.until == RELEASE
     assert call("known", "check").code == 0
 
 

@@ -111,7 +111,7 @@ def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
         assert path.read_bytes() == before
     copied(folder, releases=SINCE, **SWAPPED)
     assert call("known", "fixed", TAPE).code == 0
-    assert known.tape_defects(folder)[0].until == RELEASE
+    assert known.tape_defects(folder)[0].releases.until == RELEASE
     assert call("known", "check").code == 0
 
 

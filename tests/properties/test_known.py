@@ -69,12 +69,12 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
             node.op,
             node.attributes,
             [at[parent] for parent in node.parents],
-            defect.order,
+            defect.signature.order,
             [made[parent] for parent in node.parents if parent in made],
             defects=[defect],
         )
         for node in graph.nodes
-        if node.op == defect.operation
+        if node.op == defect.signature.operation
     ]
     assert defect.name in found
 

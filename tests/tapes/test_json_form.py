@@ -173,7 +173,7 @@ def test_anything_else_is_refused_by_its_place(data: Any, place: str, expected: 
 def test_the_statements_of_all_blocks_count_together() -> None:
     half = [DOCUMENT["body"][0]] * (MAX_STATEMENTS // 2)
     opened = {"statement": "open", "tapes": [{"name": "tape", "persistent": False, "accessed": True}], "body": half}
-    assert from_json(forged("body", value=[opened, *half[1:]])).size == MAX_STATEMENTS
+    assert len([*from_json(forged("body", value=[opened, *half[1:]])).statements()]) == MAX_STATEMENTS
     with pytest.raises(DocumentError, match=r"\$\.body\[32\]: one more was given; expected at most 64 statements"):
         from_json(forged("body", value=[opened, *half]))
 

@@ -22,13 +22,13 @@ from gradcheck.hunt.tapes.operations import (
     matmul,
     sum_to,
 )
-from gradcheck.hunt.tapes.recording import ActiveTapes, RecordedDerivative, TapeRecord
+from gradcheck.hunt.tapes.recording import VALUE, ActiveTapes, Prediction, TapeRecord
 from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]
 ROUGH = np.array([0.7, -1.3, 0.4, 2.6])
 DIFFERENTIABLE = [
-    name for name, operation in FLOATING.items() if operation.backward and name not in ("sign", "remainder")
+    name for name, operation in FLOATING.items() if operation.gradient and name not in ("sign", "remainder")
 ]
 
 
@@ -61,7 +61,7 @@ def assert_gradient_is_right(operation: Operation, arrays: list[np.ndarray]) -> 
         record.watch(source)
     target = ActiveTapes(records=[record]).apply(operation, *sources)
     for source, part in zip(sources, gradient(record, [target], sources, ActiveTapes().apply), strict=True):
-        estimate = RecordedDerivative(record, (target,), source, "gradient").estimate()
+        estimate = Prediction(VALUE, part, record, (target,), source, "gradient").estimate()
         assert part is not None
         assert np.all(estimate.conclusive)
         assert np.all(np.abs(part.value - estimate.value) <= estimate.bound)
@@ -92,6 +92,6 @@ def test_an_operation_without_a_gradient() -> None:
 
 
 def test_a_value_that_differences_do_not_see_is_fixed() -> None:
-    assert {name for name, operation in OPERATIONS.items() if operation.backward is None} == {
+    assert {name for name, operation in OPERATIONS.items() if operation.gradient is None} == {
         name for name, operation in OPERATIONS.items() if operation.fixed and name != "sign"
     }

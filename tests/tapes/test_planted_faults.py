@@ -52,7 +52,7 @@ def _integers_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model lets the gradient pass casts to integers and back."""
     monkeypatch.setattr(operations.ModelTensor, "floating", True)
     for operation in (operations.TO_INTEGER, operations.TO_FLOAT):
-        passing = replace(operation, backward=operations.IDENTITY.backward)
+        passing = replace(operation, gradient=operations.IDENTITY.gradient)
         monkeypatch.setitem(operations.OPERATIONS, operation.name, passing)
 
 

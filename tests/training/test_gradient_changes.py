@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.training.gradient_changes import averaging, clipping, common_factor, gradient_pairs, unchanged
+from gradcheck.training.gradient_changes import GradientChange
 
 LIMIT = 0.5
 numbers = st.floats(-9, 9, allow_subnormal=False).map(lambda value: np.float64(round(value, 3)))
@@ -29,6 +29,12 @@ def by_global_norm(taken: list[Any]) -> list[Any]:
     return [gradient * min(1.0, LIMIT / max(size, 1e-9)) for gradient in taken]
 
 
+def change(taken: list[Any], used: list[Any]) -> GradientChange:
+    found = GradientChange.between(taken, used)
+    assert found is not None
+    return found
+
+
 HOW = {
     "clip_by_value": (by_value, "clipped by value to at "),
     "clip_by_norm": (by_norm, "clipped to the norm 0.5 for each variable"),
@@ -41,10 +47,9 @@ HOW = {
 def test_a_clip_that_was_seen_is_named(name: str, taken: list[Any]) -> None:
     clip, expected = HOW[name]
     used = clip(taken)
-    found = gradient_pairs(taken, used)
-    assert found is not None
-    note = clipping(found, [name])
-    if unchanged(found):
+    found = change(taken, used)
+    note = found.clipping([name])
+    if found.nothing:
         assert note is None or note.startswith("clipped")
     else:
         assert note is not None
@@ -56,41 +61,38 @@ def test_a_clip_that_was_seen_is_named(name: str, taken: list[Any]) -> None:
 def test_a_wrong_element_beside_a_clip_is_not_excused(name: str, taken: list[Any], wrong: Any) -> None:
     used = [gradient.copy() for gradient in HOW[name][0](taken)]
     used[0][0] = used[0][0] - np.sign(taken[0][0] or 1.0) * (abs(wrong) + 0.25) - np.sign(taken[0][0] or 1.0) * 2
-    found = gradient_pairs(taken, used)
-    assert found is not None
-    note = clipping(found, [name])
+    found = change(taken, used)
+    note = found.clipping([name])
     # A clip never turns a gradient round, and one that grows is none.
     assert note is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
 
 
 @given(taken=gradients, by=st.sampled_from([0.1, 0.5, 2.0, -1.0]))
 def test_a_factor_alone_is_no_clip(taken: list[Any], by: float) -> None:
-    found = gradient_pairs(taken, [by * gradient for gradient in taken])
-    assert found is not None
+    found = change(taken, [by * gradient for gradient in taken])
     if any(np.any(gradient) for gradient in taken):
-        assert common_factor(found) == pytest.approx(by)
-        assert clipping(found, []) is None
-        assert averaging(found, {3: "3 gradients"}) is None
+        assert found.factor == pytest.approx(by)
+        assert found.clipping([]) is None
+        assert found.averaging({3: "3 gradients"}) is None
 
 
 def test_without_a_witness_two_sizes_have_to_become_one() -> None:
     taken = [np.array([3.0, 12.0, 27.0])]
-    assert clipping(gradient_pairs(taken, [np.array([3.0, 4.0, 4.0])]) or [], []) == "clipped by value to at most 4"
-    assert clipping(gradient_pairs(taken, [np.array([3.0, 12.0, 4.0])]) or [], []) is None
-    assert clipping(gradient_pairs(taken, [np.array([3.0, 4.0, 5.0])]) or [], []) is None
+    assert change(taken, [np.array([3.0, 4.0, 4.0])]).clipping([]) == "clipped by value to at most 4"
+    assert change(taken, [np.array([3.0, 12.0, 4.0])]).clipping([]) is None
+    assert change(taken, [np.array([3.0, 4.0, 5.0])]).clipping([]) is None
     two = [np.array([3.0, 4.0]), np.array([5.0, 12.0])]
-    assert clipping(gradient_pairs(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0]) / 13]) or [], []) == (
+    assert change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0]) / 13]).clipping([]) == (
         "clipped to the norm 1 for each variable (the longest was 13)"
     )
-    assert clipping(gradient_pairs(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]) or [], []) is None
+    assert change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]).clipping([]) is None
 
 
 def test_averages() -> None:
     taken = [np.array([3.0, 12.0]), None]
-    found = gradient_pairs(taken, [np.array([1.0, 4.0]), None])
-    assert found is not None
-    assert averaging(found, {2: "2 gradients", 3: "the 3 samples of inputs[0]"}) == (
+    found = change(taken, [np.array([1.0, 4.0]), None])
+    assert found.averaging({2: "2 gradients", 3: "the 3 samples of inputs[0]"}) == (
         "averaged over the 3 samples of inputs[0]"
     )
-    assert gradient_pairs(taken, [None, None]) is None
-    assert gradient_pairs(taken, [np.array([1.0, np.nan]), None]) is None
+    assert GradientChange.between(taken, [None, None]) is None
+    assert GradientChange.between(taken, [np.array([1.0, np.nan]), None]) is None

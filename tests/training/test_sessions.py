@@ -257,6 +257,7 @@ def test_a_session_is_put_back_after_an_exception(cubes: Any, error: type[BaseEx
 
     with pytest.raises((RuntimeError, KeyboardInterrupt)):
         assert_step(step)
+    assert runs.call_count == 6
     assert session.run(a).tolist() == [1.0, 2.0, 3.0]
 
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from gradcheck.hunt.catalogue.arrays import ARRAYS
-from gradcheck.hunt.catalogue.complex_signal import COMPLEX, SIGNAL
-from gradcheck.hunt.catalogue.control_flow import CONTROL_FLOW, IDENTITY, RESOURCES, VARIANTS
-from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS, POOLING
-from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS, BINARY, ELEMENTARY, SPECIAL
-from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
-from gradcheck.hunt.catalogue.images import BLOCKS, IMAGE
-from gradcheck.hunt.catalogue.layers import LOSSES, NORMALIZATIONS, RECURRENT
-from gradcheck.hunt.catalogue.linalg import DIAGONALS, LINALG
-from gradcheck.hunt.catalogue.quantization import QUANTIZATION
-from gradcheck.hunt.catalogue.random import RANDOM
-from gradcheck.hunt.catalogue.reductions import ORDERING, REDUCTIONS
-from gradcheck.hunt.catalogue.sparse import RAGGED, SPARSE
+from gradcheck.hunt.catalogue import (
+    arrays,
+    complex_signal,
+    control_flow,
+    convolution,
+    elementwise,
+    gather_scatter,
+    images,
+    language,
+    layers,
+    linalg,
+    quantization,
+    random,
+    reductions,
+    sparse,
+)
 from gradcheck.hunt.opspec import OpSpec
 
 GROUPS: tuple[tuple[OpSpec, ...], ...] = (
-    *(ELEMENTARY, BINARY, REDUCTIONS, ARRAYS, GATHERING, DIAGONALS, BLOCKS),
-    *(ACTIVATIONS, LOSSES, ORDERING, POOLING, CONVOLUTIONS, NORMALIZATIONS, RECURRENT),
-    *(SEGMENTS, SPECIAL, COMPLEX, LINALG, SIGNAL, IMAGE, IDENTITY, CONTROL_FLOW),
-    *(SPARSE, RAGGED, RESOURCES, VARIANTS, QUANTIZATION, RANDOM),
+    *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
+    *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
+    *(convolution.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
+    *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
+    *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
+    *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
 )
 
 
@@ -38,3 +44,12 @@ def by_name(groups: Iterable[Iterable[OpSpec]]) -> dict[str, OpSpec]:
 
 
 CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: value
+    for module in (control_flow, convolution, images, language, layers, linalg, quantization, random, sparse)
+    for name, value in vars(module).items()
+    if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")
+}
+"""What the texts of operations may call, besides `tf` and `np`."""

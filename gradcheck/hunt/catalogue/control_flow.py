@@ -6,22 +6,16 @@ gradients of TensorMap are registered by a module that `import tensorflow` does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import tf, traced
+from gradcheck.hunt.catalogue.language import operation, points_last, tf
+from gradcheck.hunt.catalogue.shapes import alike, nonempty, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Choice, Indices, OpSpec, alike, nonempty, vector
+from gradcheck.hunt.opspec import BOOL, Indices
 
-_identity: Callable[..., OpSpec] = partial(OpSpec, family="identity/debug/script")
-_control: Callable[..., OpSpec] = partial(OpSpec, family="control flow")
-_resource: Callable[..., OpSpec] = partial(OpSpec, family="resource variable")
-_variant: Callable[..., OpSpec] = partial(OpSpec, family="variant containers (TensorList/Map/Optional)")
-
-ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
-_rows_variant: Callable[..., OpSpec] = partial(_variant, shapes=vector, starts=ROWS)
+_identity = partial(operation, "identity/debug/script")
 
 
 def identity_of_two(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -34,85 +28,61 @@ def python_function(x: tf.Tensor) -> tf.Tensor:
 
 
 IDENTITY = (
-    _identity("identity", "tf.identity({0})", ("Identity",)),
-    _identity("identity_n", identity_of_two, ("IdentityN",), arity=2, shapes=alike(2)),
-    _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", ("CheckNumerics",)),
-    _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", ("EnsureShape",)),
-    _identity("py_function", python_function, ("EagerPyFunc",)),
+    _identity("identity", "tf.identity({0})", "Identity"),
+    _identity("identity_n", identity_of_two, "IdentityN", others=alike),
+    _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", "CheckNumerics"),
+    _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", "EnsureShape"),
+    _identity("py_function", python_function, "EagerPyFunc"),
 )
+
+_control = partial(operation, "control flow")
+ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
 
 
 def sine_or_square(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
     return tf.cond(flag, lambda: tf.sin(x), lambda: x * x)
 
 
-def conditional(x: tf.Tensor, *, flag: bool) -> tf.Tensor:
-    return traced(sine_or_square)(x, tf.constant(flag))
-
-
 def plus_or_minus_the_sum(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x + tf.reduce_sum(x), lambda: x - tf.reduce_sum(x))
-
-
-def conditional_on_the_sum(x: tf.Tensor) -> tf.Tensor:
-    return traced(plus_or_minus_the_sum)(x)
 
 
 def one_of_three(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
     return tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * x, lambda: tf.exp(x)])
 
 
-def switched(x: tf.Tensor, *, branch: int) -> tf.Tensor:
-    return traced(one_of_three)(x, tf.constant(branch))
-
-
 def times_the_sine(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
-
-
-def looped(x: tf.Tensor, *, count: int) -> tf.Tensor:
-    return traced(times_the_sine)(x, tf.constant(count))
 
 
 def running_sines(x: tf.Tensor) -> tf.Tensor:
     return tf.scan(lambda state, element: tf.sin(state) + element, x)
 
 
-def scanned(x: tf.Tensor) -> tf.Tensor:
-    return traced(running_sines)(x)
-
-
-def scanned_points(x: tf.Tensor) -> tf.Tensor:
-    """The scan over the dimension behind that of the points."""
-    return tf.experimental.numpy.swapaxes(scanned(tf.experimental.numpy.swapaxes(x, 0, 1)), 0, 1)
-
-
 CONTROL_FLOW = (
-    _control(
-        "placeholder_with_default",
-        "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)",
-        ("PlaceholderWithDefault",),
-    ),
-    _control("cond", conditional, ("StatelessIf",), attributes=lambda shape: {"flag": BOOL}),
+    _control("placeholder_with_default", "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)"),
+    _control("cond", "traced(sine_or_square)({0}, tf.constant({flag}))", "StatelessIf", flag=BOOL),
     _control(
         "cond_on_value",
-        conditional_on_the_sum,
-        ("StatelessIf",),
+        "traced(plus_or_minus_the_sum)({0})",
+        "StatelessIf",
         looped=True,
         shapes=nonempty,
         kinks=lambda x: np.abs(np.sum(x)),
     ),
-    _control("switch_case", switched, ("StatelessCase",), attributes=lambda shape: {"branch": Choice((0, 1, 2))}),
-    _control("while_loop", looped, ("StatelessWhile",), attributes=lambda shape: {"count": Choice((1, 2, 3, 0))}),
+    _control("switch_case", "traced(one_of_three)({0}, tf.constant({branch}))", "StatelessCase", branch=(0, 1, 2)),
+    _control("while_loop", "traced(times_the_sine)({0}, tf.constant({count}))", "StatelessWhile", count=(1, 2, 3, 0)),
     _control(
         "scan",
-        scanned,
-        ("StatelessWhile", "TensorListFromTensor", "TensorListGetItem", "TensorListSetItem", "TensorListStack"),
-        batched=scanned_points,
+        "traced(running_sines)({0})",
+        "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
+        batching=points_last,
         shapes=vector,
         starts=ROWS,
     ),
 )
+
+_resource = partial(operation, "resource variable")
 
 
 def variable_handle(x: tf.Tensor) -> tf.Tensor:
@@ -126,26 +96,20 @@ def variable_handle(x: tf.Tensor) -> tf.Tensor:
     return handle(x)
 
 
-def read_variable(x: tf.Tensor) -> tf.Tensor:
-    return tf.raw_ops.ReadVariableOp(resource=variable_handle(x), dtype=tf.float64)
-
-
-def gathered_from_variable(x: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
-    return tf.raw_ops.ResourceGather(resource=variable_handle(x), indices=indices, dtype=tf.float64)
-
-
 RESOURCES = (
-    _resource("read_variable", read_variable, ("ReadVariableOp",)),
+    _resource("read_variable", "tf.raw_ops.ReadVariableOp(resource=variable_handle({0}), dtype=tf.float64)"),
     _resource(
         "resource_gather",
-        gathered_from_variable,
-        ("ResourceGather",),
+        "tf.raw_ops.ResourceGather(resource=variable_handle({0}), indices={indices}, dtype=tf.float64)",
         batched="tf.gather({0}, {indices}, axis=1)",
         shapes=vector,
         starts=ROWS,
-        attributes=lambda shape: {"indices": Indices(3, shape[0])},
+        indices=lambda shape: Indices(3, shape[0]),
     ),
 )
+
+_variant = partial(operation, "variant containers (TensorList/Map/Optional)")
+_rows_variant = partial(_variant, shapes=vector, starts=ROWS)
 
 
 def optional_value(x: tf.Tensor) -> tf.Tensor:
@@ -200,32 +164,31 @@ def scattered_to_list(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListStack(input_handle=reversed_rows, element_shape=shape, element_dtype=tf.float64)
 
 
-def resized_list(x: tf.Tensor) -> tf.Tensor:
-    return list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one(x), size=2), 0, x.shape)
-
-
 VARIANTS = (
-    _variant("optional", optional_value, ("OptionalFromValue", "OptionalGetValue")),
-    _variant("tensor_list_push_pop", pushed_and_popped, ("TensorListPushBack", "TensorListPopBack")),
+    _variant("optional", optional_value, "OptionalFromValue OptionalGetValue"),
+    _variant("tensor_list_push_pop", pushed_and_popped, "TensorListPushBack TensorListPopBack"),
     _variant(
         "tensor_list_stack",
         stacked_list,
-        ("TensorListPushBack", "TensorListStack"),
-        arity=2,
+        "TensorListPushBack TensorListStack",
         batched="tf.stack([{0}, {1}], axis=1)",
-        shapes=alike(2),
+        others=alike,
     ),
-    _variant("tensor_list_set_item", set_list_item, ("TensorListSetItem", "TensorListGetItem")),
+    _variant("tensor_list_set_item", set_list_item, "TensorListSetItem TensorListGetItem"),
     _rows_variant(
         "tensor_list_gather",
         gathered_from_list,
-        ("TensorListFromTensor", "TensorListGather"),
+        "TensorListFromTensor TensorListGather",
         batched="tf.gather({0}, {indices}, axis=1)",
-        attributes=lambda shape: {"indices": Choice(((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)))},
+        indices=lambda shape: ((0, 0), (0, 1), (1, 0)) if shape[0] > 1 else ((0, 0), (0,)),
     ),
-    _rows_variant("tensor_list_concat", split_and_concatenated, ("TensorListSplit", "TensorListConcat"), batched="{0}"),
+    _rows_variant("tensor_list_concat", split_and_concatenated, "TensorListSplit TensorListConcat", batched="{0}"),
     _rows_variant(
-        "tensor_list_scatter", scattered_to_list, ("TensorListScatterV2", "TensorListStack"), batched="{0}[:, ::-1]"
+        "tensor_list_scatter", scattered_to_list, "TensorListScatterV2 TensorListStack", batched="{0}[:, ::-1]"
     ),
-    _variant("tensor_list_resize", resized_list, ("TensorListResize", "TensorListGetItem")),
+    _variant(
+        "tensor_list_resize",
+        "list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one({0}), size=2), 0, {0}.shape)",
+        "TensorListResize TensorListGetItem",
+    ),
 )

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import tf
+from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Attribute, Choice, OpSpec, Rule, Shapes, only_if
-
-_nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
+from gradcheck.hunt.opspec import Array, Shapes
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
 
+STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
 
-def _holds_a_window(rank: int) -> Callable[[Shape], bool]:
-    """Whether a shape (*space, channels) is at least as large as a window of edge 2."""
-    return lambda shape: len(shape) == rank + 1 and min(shape[:-1]) > 1 and shape[-1] > 0
-
-
-_images, _volumes = only_if(_holds_a_window(2)), only_if(_holds_a_window(3))
-
-
-def _steps(*_shapes: Shape) -> Mapping[str, Attribute]:
-    return {"stride": Choice((1, 2)), "padding": Choice(("VALID", "SAME"))}
-
-
-_on_images: Callable[..., OpSpec] = partial(_nn, starts=IMAGES, attributes=_steps)
+_nn = partial(operation, "nn")
+_on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
+_pool = partial(_on_images, batching=in_batch)
+_on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
 
 
 def _window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
@@ -45,71 +35,42 @@ def _window_ties(values: Array, stride: int, padding: str, added: Array | None =
     windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * len(axes), axis=axes)
     windows = windows[(slice(None, None, stride),) * len(axes)]
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
-    rising = np.sort(raised.reshape(-1, 2 ** len(axes)), axis=-1)
-    return np.asarray(rising[:, -1] - rising[:, -2])
+    largest_two = np.sort(raised.reshape(-1, 2 ** len(axes)))[:, -2:]
+    return np.diff(largest_two)
 
 
 def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
     """The eight corners of all windows of edge 2 in a volume."""
-    depth, height, width = x.shape[-4] - 1, x.shape[-3] - 1, x.shape[-2] - 1
-    corners = [(i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
-    return [x[..., i : depth + i : stride, j : height + j : stride, k : width + k : stride, :] for i, j, k in corners]
-
-
-def mean_of_cubes(x: tf.Tensor, *, stride: int) -> tf.Tensor:
-    return tf.add_n(cubes(x, stride)) / 8
-
-
-def largest_of_cubes(x: tf.Tensor, *, stride: int) -> tf.Tensor:
-    return tf.reduce_max(cubes(x, stride), axis=0)
+    cuts = [[slice(start, length - 1 + start, stride) for start in (0, 1)] for length in x.shape[-4:-1]]
+    return [x[..., i, j, k, :] for i in cuts[0] for j in cuts[1] for k in cuts[2]]
 
 
 POOLING = (
-    _on_images(
-        "avg_pool2d",
-        "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
-        ("AvgPool",),
-        batched="tf.nn.avg_pool2d({0}, 2, {stride}, {padding})",
-        shapes=_images,
-    ),
-    _on_images(
-        "max_pool2d",
-        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
-        ("MaxPool",),
-        batched="tf.nn.max_pool2d({0}, 2, {stride}, {padding})",
-        shapes=_images,
-        kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
-    ),
-    _on_images(
+    _pool("avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool"),
+    _pool("max_pool2d", "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "MaxPool", kinks=_window_ties),
+    # MaxPoolGradWithArgmax has no registered gradient.
+    _pool(
         "max_pool_with_argmax",
         "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
-        ("MaxPoolWithArgmax",),
-        batched="tf.nn.max_pool_with_argmax({0}, 2, {stride}, {padding})[0]",
-        shapes=_images,
-        orders=(1,),  # MaxPoolGradWithArgmax has no registered gradient
-        kinks=lambda x, stride, padding: _window_ties(x, stride, padding),
+        "MaxPoolWithArgmax",
+        orders=(1,),
+        kinks=_window_ties,
     ),
-    _nn(
+    _on_volumes(
         "avg_pool3d",
         "tf.cast(tf.nn.avg_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
-        ("AvgPool3D",),
-        batched="tf.cast(tf.nn.avg_pool3d(tf.cast({0}, tf.float32), 2, {stride}, 'VALID'), tf.float64)",
-        shapes=_volumes,
-        starts=VOLUMES,
-        attributes=lambda shape: {"stride": Choice((1, 2))},
-        reference=mean_of_cubes,
+        "AvgPool3D",
+        batching=in_batch,
+        reference="tf.add_n(cubes({0}, {stride})) / 8",
         rtol=1e-6,
     ),
-    _nn(
+    _on_volumes(
         "max_pool3d",
         "tf.cast(tf.nn.max_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
-        ("MaxPool3D",),
-        batched="tf.cast(tf.nn.max_pool3d(tf.cast({0}, tf.float32), 2, {stride}, 'VALID'), tf.float64)",
-        shapes=_volumes,
-        starts=VOLUMES,
-        attributes=lambda shape: {"stride": Choice((1, 2))},
+        "MaxPool3D",
+        batching=in_batch,
         kinks=lambda x, stride: _window_ties(x, stride, "VALID"),
-        reference=largest_of_cubes,
+        reference="tf.reduce_max(cubes({0}, {stride}), axis=0)",
         rtol=1e-6,
     ),
 )
@@ -124,10 +85,6 @@ def filtered(pieces: tf.Tensor, filters: tf.Tensor) -> tf.Tensor:
     place = "dhw"[5 - len(pieces.shape) :]
     rows = tf.reshape(filters, [filters.shape[0], -1, filters.shape[-1]])
     return tf.einsum(f"p{place}k,pko->p{place}o", pieces, rows)
-
-
-def conv2d_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    return filtered(patches(x, stride, padding), filters)
 
 
 def conv3d_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
@@ -164,90 +121,80 @@ def dilation_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: s
     return tf.reduce_max(raised, 3)
 
 
-def _filters(rank: int) -> Rule:
-    def rule(shape: Shape) -> Shapes:
-        return [(shape, (*(2,) * rank, shape[-1], channels)) for channels in (1, 2)]
-
-    return only_if(_holds_a_window(rank), rule)
+def _filters(shape: Shape) -> Shapes:
+    return [((2,) * (len(shape) - 1) + (shape[-1], channels),) for channels in (1, 2)]
 
 
 CONVOLUTIONS = (
     _nn(
         "bias_add",
         "tf.nn.bias_add({0}, {1})",
-        ("BiasAdd",),
-        arity=2,
+        "BiasAdd",
         batched="{0} + {1}",
         broadcasts=True,
-        shapes=only_if(lambda shape: len(shape) > 1, lambda shape: [(shape, shape[-1:])]),
+        when=lambda shape: len(shape) > 1,
+        others=lambda shape: [(shape[-1:],)],
         starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
     _nn(
         "bias_add_channels_first",
         "tf.nn.bias_add({0}, {1}, data_format='NCHW')",
-        ("BiasAdd",),
-        arity=2,
+        "BiasAdd",
         batched="{0} + {1}[:, tf.newaxis, :, tf.newaxis, tf.newaxis]",
-        shapes=lambda shape: [(shape, shape[1:2])] if len(shape) == 4 else [],
+        when=lambda shape: len(shape) == 4,
+        others=lambda shape: [(shape[1:2],)],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
     ),
     _on_images(
         "conv2d",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
-        ("Conv2D",),
-        arity=2,
-        batched=conv2d_points,
-        shapes=_filters(2),
+        "Conv2D",
+        batched=lambda x, filters, stride, padding: filtered(patches(x, stride, padding), filters),
+        others=_filters,
     ),
     _nn(
         "conv2d_dilated",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
-        ("Conv2D",),
-        arity=2,
+        "Conv2D",
         batched=lambda x, filters: filtered(patches(x, 1, "SAME", rate=2), filters),
-        shapes=_filters(2),
+        shapes=at_least(2, 2, 1),
+        others=_filters,
         starts=((3, 3, 1), (3, 4, 2)),
     ),
     _nn(
         "conv2d_transpose",
         "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
         "{1}.shape[-2]], {stride}, 'SAME')[0]",
-        ("Conv2DBackpropInput",),
-        arity=2,
+        "Conv2DBackpropInput",
         batched=transposed_points,
-        shapes=only_if(
-            lambda shape: len(shape) == 3 and min(shape) > 0,
-            lambda shape: [(shape, (2, 2, channels, shape[-1])) for channels in (1, 2)],
-        ),
+        shapes=at_least(1, 1, 1),
+        others=lambda shape: [((2, 2, channels, shape[-1]),) for channels in (1, 2)],
         starts=IMAGES,
-        attributes=lambda *shapes: {"stride": Choice((1, 2))},
+        stride=STRIDES,
     ),
     _on_images(
         "depthwise_conv2d",
         "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
-        ("DepthwiseConv2dNative",),
-        arity=2,
+        "DepthwiseConv2dNative",
         batched=depthwise_points,
-        shapes=_filters(2),
+        others=_filters,
     ),
-    _nn(
+    _on_volumes(
         "conv3d",
         "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
-        ("Conv3D",),
-        arity=2,
+        "Conv3D",
         batched=conv3d_points,
-        shapes=_filters(3),
-        starts=VOLUMES,
-        attributes=_steps,
+        others=_filters,
+        padding=PADDINGS,
     ),
+    # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
     _on_images(
         "dilation2d",
         "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
-        ("Dilation2D",),
-        arity=2,
+        "Dilation2D",
         batched=dilation_points,
-        shapes=only_if(_holds_a_window(2), lambda shape: [(shape, (2, 2, shape[-1]))]),
-        orders=(1,),  # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients
+        others=lambda shape: [((2, 2, shape[-1]),)],
+        orders=(1,),
         kinks=lambda x, filters, stride, padding: _window_ties(x, stride, padding, filters),
     ),
 )

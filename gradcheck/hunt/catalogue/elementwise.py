@@ -2,81 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.opspec import (
-    BOOL,
-    NONNEGATIVE,
-    POSITIVE,
-    REALS,
-    Array,
-    Choice,
-    Interval,
-    OpSpec,
-    alike,
-    at,
-    at_integers,
-    at_zero,
-    between,
-    broadcasting,
-    ranked,
-    second_at_zero,
-)
+from gradcheck.hunt.catalogue.distances import at, at_integers, at_zero, between, second_at_zero
+from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.shapes import alike, broadcasting, ranked
+from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Interval
 
-_math: Callable[..., OpSpec] = partial(OpSpec, family="math")
-_nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
-UNIT = (Interval(-1.0, 1.0),)
-EXPONENTS = Choice((2.0, 3.0, 1.0, 0.0))
+_math = partial(operation, "math")
+_pair = partial(_math, others=alike)
+_binary = partial(_math, broadcasts=True, shapes=broadcasting)
+_nn = partial(operation, "nn")
+UNIT = Interval(-1.0, 1.0)
+
+
+def _from_half_integers(x: Array) -> Array:
+    return at_integers(x + 0.5)
+
 
 ELEMENTARY = (
-    _math("sin", "tf.sin({0})", ("Sin",)),
-    _math("square", "tf.square({0})", ("Square",)),
-    _math("negative", "-{0}", ("Neg",)),
-    _math("exp", "tf.exp({0})", ("Exp",)),
-    _math("cos", "tf.cos({0})", ("Cos",)),
-    _math("tanh", "tf.tanh({0})", ("Tanh",)),
-    _math("sigmoid", "tf.sigmoid({0})", ("Sigmoid",)),
-    _math("log", "tf.math.log({0})", ("Log",), domains=(POSITIVE,)),
-    _math("sqrt", "tf.sqrt({0})", ("Sqrt",), domains=(NONNEGATIVE,), singular=at_zero),
-    _math("abs", "tf.abs({0})", ("Abs",), kinks=at_zero),
-    _math("reciprocal", "tf.math.reciprocal({0})", ("Reciprocal",), domains=(POSITIVE,)),
-    _math("inv", "tf.raw_ops.Inv(x={0})", ("Inv",), domains=(POSITIVE,)),
-    _math("rsqrt", "tf.math.rsqrt({0})", ("Rsqrt",), domains=(POSITIVE,)),
-    _math("expm1", "tf.math.expm1({0})", ("Expm1",)),
-    _math("log1p", "tf.math.log1p({0})", ("Log1p",), domains=(Interval(-1.0),)),
-    _math("tan", "tf.tan({0})", ("Tan",), domains=(Interval(-1.5, 1.5),)),
-    _math("sinh", "tf.sinh({0})", ("Sinh",)),
-    _math("cosh", "tf.cosh({0})", ("Cosh",)),
-    _math("asin", "tf.asin({0})", ("Asin",), domains=UNIT),
-    _math("acos", "tf.acos({0})", ("Acos",), domains=UNIT),
-    _math("atan", "tf.atan({0})", ("Atan",)),
-    _math("asinh", "tf.asinh({0})", ("Asinh",)),
-    _math("acosh", "tf.acosh({0})", ("Acosh",), domains=(Interval(1.0),)),
-    _math("atanh", "tf.atanh({0})", ("Atanh",), domains=UNIT),
-    _math("power", "{0} ** {exponent}", ("Pow",), attributes=lambda shape: {"exponent": EXPONENTS}),
-    _math("cast", "tf.cast(tf.cast({0}, tf.complex128), tf.float64)", ("Cast",)),
-    _math("add_n", "tf.add_n([{0}, {0} * {0}, {0}])", ("AddN",)),
-    _math("clip", "tf.clip_by_value({0}, -1.0, 1.0)", ("Maximum", "Minimum"), kinks=at(-1.0, 1.0)),
+    _math("sin", "tf.sin({0})", "Sin"),
+    _math("square", "tf.square({0})", "Square"),
+    _math("negative", "-{0}", "Neg"),
+    _math("exp", "tf.exp({0})", "Exp"),
+    _math("cos", "tf.cos({0})", "Cos"),
+    _math("tanh", "tf.tanh({0})", "Tanh"),
+    _math("sigmoid", "tf.sigmoid({0})", "Sigmoid"),
+    _math("log", "tf.math.log({0})", "Log", POSITIVE),
+    _math("sqrt", "tf.sqrt({0})", "Sqrt", NONNEGATIVE, singular=at_zero),
+    _math("abs", "tf.abs({0})", "Abs", kinks=at_zero),
+    _math("reciprocal", "tf.math.reciprocal({0})", "Reciprocal", POSITIVE),
+    _math("inv", "tf.raw_ops.Inv(x={0})", "Inv", POSITIVE),
+    _math("rsqrt", "tf.math.rsqrt({0})", "Rsqrt", POSITIVE),
+    _math("expm1", "tf.math.expm1({0})", "Expm1"),
+    _math("log1p", "tf.math.log1p({0})", "Log1p", Interval(-1.0)),
+    _math("tan", "tf.tan({0})", "Tan", Interval(-1.5, 1.5)),
+    _math("sinh", "tf.sinh({0})", "Sinh"),
+    _math("cosh", "tf.cosh({0})", "Cosh"),
+    _math("asin", "tf.asin({0})", "Asin", UNIT),
+    _math("acos", "tf.acos({0})", "Acos", UNIT),
+    _math("atan", "tf.atan({0})", "Atan"),
+    _math("asinh", "tf.asinh({0})", "Asinh"),
+    _math("acosh", "tf.acosh({0})", "Acosh", Interval(1.0)),
+    _math("atanh", "tf.atanh({0})", "Atanh", UNIT),
+    _math("power", "{0} ** {exponent}", "Pow", exponent=(2.0, 3.0, 1.0, 0.0)),
+    _math("cast", "tf.cast(tf.cast({0}, tf.complex128), tf.float64)", "Cast"),
+    _math("add_n", "tf.add_n([{0}, {0} * {0}, {0}])", "AddN"),
+    _math("clip", "tf.clip_by_value({0}, -1.0, 1.0)", "Maximum Minimum", kinks=at(-1.0, 1.0)),
     _math(
         "clip_by_value",
         "tf.raw_ops.ClipByValue(t={0}, clip_value_min=np.float64(-1.0), clip_value_max=np.float64(1.0))",
-        ("ClipByValue",),
         kinks=at(-1.0, 1.0),
     ),
-    _math("sign", "tf.sign({0}) * {0}", ("Sign",), kinks=at_zero),
-    _math("floor", "tf.floor({0}) * {0}", ("Floor",), singular=at_integers),
-    _math("ceil", "tf.math.ceil({0}) * {0}", ("Ceil",), singular=at_integers),
-    _math("round", "tf.round({0}) * {0}", ("Round",), singular=lambda x: at_integers(x + 0.5)),
-    _math("rint", "tf.math.rint({0}) * {0}", ("Rint",), singular=lambda x: at_integers(x + 0.5)),
+    _math("sign", "tf.sign({0}) * {0}", "Sign", kinks=at_zero),
+    _math("floor", "tf.floor({0}) * {0}", "Floor", singular=at_integers),
+    _math("ceil", "tf.math.ceil({0}) * {0}", "Ceil", singular=at_integers),
+    _math("round", "tf.round({0}) * {0}", "Round", singular=_from_half_integers),
+    _math("rint", "tf.math.rint({0}) * {0}", "Rint", singular=_from_half_integers),
 )
-
-
-_pair: Callable[..., OpSpec] = partial(_math, arity=2, shapes=alike(2))
-_binary: Callable[..., OpSpec] = partial(OpSpec, family="math", arity=2, broadcasts=True, shapes=broadcasting)
-OVER_POSITIVE = (REALS, POSITIVE)
 
 
 def _from_multiples(x: Array, y: Array) -> Array:
@@ -84,49 +70,34 @@ def _from_multiples(x: Array, y: Array) -> Array:
 
 
 BINARY = (
-    _binary("add", "{0} + {1}", ("AddV2",)),
-    _binary("mul", "{0} * {1}", ("Mul",)),
-    _binary("subtract", "{0} - {1}", ("Sub",)),
-    _binary("divide", "{0} / {1}", ("RealDiv",), domains=OVER_POSITIVE),
-    _binary("maximum", "tf.maximum({0}, {1})", ("Maximum",), kinks=between),
-    _binary("minimum", "tf.minimum({0}, {1})", ("Minimum",), kinks=between),
-    _binary("squared_difference", "tf.math.squared_difference({0}, {1})", ("SquaredDifference",)),
-    _binary("pow", "tf.pow({0}, {1})", ("Pow",), domains=(POSITIVE, REALS)),
-    _binary("atan2", "tf.atan2({0}, {1})", ("Atan2",), domains=OVER_POSITIVE),
-    _binary("xlogy", "tf.math.xlogy({0}, {1})", ("Xlogy",), domains=OVER_POSITIVE),
-    _binary("xlog1py", "tf.math.xlog1py({0}, {1})", ("Xlog1py",), domains=(REALS, Interval(-1.0))),
-    _binary("xdivy", "tf.math.xdivy({0}, {1})", ("Xdivy",), domains=OVER_POSITIVE),
-    _binary("divide_no_nan", "tf.math.divide_no_nan({0}, {1})", ("DivNoNan",), singular=second_at_zero),
-    _binary("multiply_no_nan", "tf.math.multiply_no_nan({0}, {1})", ("MulNoNan",)),
+    _binary("add", "{0} + {1}", "AddV2"),
+    _binary("mul", "{0} * {1}", "Mul"),
+    _binary("subtract", "{0} - {1}", "Sub"),
+    _binary("divide", "{0} / {1}", "RealDiv", REALS, POSITIVE),
+    _binary("maximum", "tf.maximum({0}, {1})", "Maximum", kinks=between),
+    _binary("minimum", "tf.minimum({0}, {1})", "Minimum", kinks=between),
+    _binary("squared_difference", "tf.math.squared_difference({0}, {1})", "SquaredDifference"),
+    _binary("pow", "tf.pow({0}, {1})", "Pow", POSITIVE, REALS),
+    _binary("atan2", "tf.atan2({0}, {1})", "Atan2", REALS, POSITIVE),
+    _binary("xlogy", "tf.math.xlogy({0}, {1})", "Xlogy", REALS, POSITIVE),
+    _binary("xlog1py", "tf.math.xlog1py({0}, {1})", "Xlog1py", REALS, Interval(-1.0)),
+    _binary("xdivy", "tf.math.xdivy({0}, {1})", "Xdivy", REALS, POSITIVE),
+    _binary("divide_no_nan", "tf.math.divide_no_nan({0}, {1})", "DivNoNan", singular=second_at_zero),
+    _binary("multiply_no_nan", "tf.math.multiply_no_nan({0}, {1})", "MulNoNan"),
+    _binary("floormod", "tf.math.floormod({0}, {1})", "FloorMod", REALS, Interval(0.25), singular=_from_multiples),
     _binary(
-        "floormod",
-        "tf.math.floormod({0}, {1})",
-        ("FloorMod",),
-        domains=(REALS, Interval(0.25)),
-        singular=_from_multiples,
+        "floordiv", "tf.math.floordiv({0}, {1}) * {0}", "FloorDiv", REALS, Interval(0.25), singular=_from_multiples
     ),
-    _binary(
-        "floordiv",
-        "tf.math.floordiv({0}, {1}) * {0}",
-        ("FloorDiv",),
-        domains=(REALS, Interval(0.25)),
-        singular=_from_multiples,
-    ),
-    _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})", ("Add",)),
-    _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", ("Div",), domains=OVER_POSITIVE),
-    _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", ("SelectV2",), singular=between),
-    _pair(
-        "select",
-        "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})",
-        ("Select",),
-        singular=lambda x, y: np.abs(x - 0.5),
-    ),
-    _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})", ("TanhGrad",)),
-    _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})", ("SigmoidGrad",)),
-    _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})", ("ReciprocalGrad",)),
-    _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})", ("RsqrtGrad",)),
-    _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", ("SqrtGrad",), domains=(POSITIVE, REALS)),
-    _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})", ("InvGrad",)),
+    _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})"),
+    _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", "Div", REALS, POSITIVE),
+    _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", "SelectV2", singular=between),
+    _pair("select", "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})", singular=at(0.5)),
+    _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})"),
+    _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})"),
+    _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})"),
+    _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})"),
+    _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", "SqrtGrad", POSITIVE, REALS),
+    _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})"),
 )
 
 
@@ -138,118 +109,84 @@ LOGITS = Interval(-8.0, 8.0)
 ABOVE = Interval(-16.0)
 
 ACTIVATIONS = (
-    _nn("relu", "tf.nn.relu({0})", ("Relu",), kinks=at_zero),
-    _nn("relu6", "tf.nn.relu6({0})", ("Relu6",), kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
-    _nn("elu", "tf.nn.elu({0})", ("Elu",), domains=(ABOVE,), curvature_jumps=at_zero),
-    _nn("selu", "tf.nn.selu({0})", ("Selu",), domains=(ABOVE,), kinks=at_zero),
+    _nn("relu", "tf.nn.relu({0})", "Relu", kinks=at_zero),
+    _nn("relu6", "tf.nn.relu6({0})", "Relu6", kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
+    _nn("elu", "tf.nn.elu({0})", "Elu", ABOVE, curvature_jumps=at_zero),
+    _nn("selu", "tf.nn.selu({0})", "Selu", ABOVE, kinks=at_zero),
     _nn(
         "leaky_relu",
         "tf.nn.leaky_relu({0}, alpha={alpha})",
-        ("LeakyRelu",),
-        attributes=lambda shape: {"alpha": Choice((0.5, 0.2, 0.0, 2.0, -1.0))},
+        "LeakyRelu",
+        alpha=(0.5, 0.2, 0.0, 2.0, -1.0),
         kinks=at_zero,
     ),
-    _nn("softplus", "tf.nn.softplus({0})", ("Softplus",)),
-    _nn(
-        "softsign",
-        "tf.nn.softsign({0})",
-        ("Softsign",),
-        orders=(1,),  # SoftsignGrad has no registered gradient
-        curvature_jumps=at_zero,
-    ),
+    _nn("softplus", "tf.nn.softplus({0})", "Softplus"),
+    # SoftsignGrad has no registered gradient.
+    _nn("softsign", "tf.nn.softsign({0})", "Softsign", orders=(1,), curvature_jumps=at_zero),
+    # The gradient of silu is a custom one, of its own.
     _nn(
         "silu",
         "tf.nn.silu({0}, beta={1})",
-        (),  # its gradient is a custom one, of its own
-        arity=2,
         batched="{0} * tf.sigmoid({1} * {0})",
         broadcasts=True,
-        shapes=lambda shape: [(shape, ()), (shape, shape)] if np.prod(shape) > 1 else [(shape, ())],
+        others=lambda shape: [((),), (shape,)] if math.prod(shape) > 1 else [((),)],
     ),
-    _nn(
-        "gelu",
-        "tf.nn.gelu({0}, approximate={approximate})",
-        ("Erfc", "Tanh"),
-        attributes=lambda shape: {"approximate": BOOL},
-    ),
-    _nn("crelu", "tf.nn.crelu({0})", ("Relu", "ConcatV2"), shapes=ranked, kinks=lambda x: np.abs([x, x])),
-    _nn("softmax", "tf.nn.softmax({0})", ("Softmax",), shapes=ranked),
-    _nn("log_softmax", "tf.nn.log_softmax({0})", ("LogSoftmax",), shapes=ranked, domains=(LOGITS,)),
+    _nn("gelu", "tf.nn.gelu({0}, approximate={approximate})", "Erfc Tanh", approximate=BOOL),
+    _nn("crelu", "tf.nn.crelu({0})", "Relu ConcatV2", shapes=ranked, kinks=lambda x: np.abs([x, x])),
+    _nn("softmax", "tf.nn.softmax({0})", "Softmax", shapes=ranked),
+    _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", LOGITS, shapes=ranked),
     _nn(
         "softmax_axis",
         "tf.nn.softmax({0}, axis=-2)",
-        ("Softmax", "Transpose"),
-        shapes=lambda shape: [(shape,)] if len(shape) > 1 else [],
+        "Softmax Transpose",
+        when=lambda shape: len(shape) > 1,
         starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
     ),
 )
 
 
-NEAR = (Interval(-20.0, 20.0),)
+NEAR = Interval(-20.0, 20.0)
 # At 0 the curvature of exp(-|x|) I1(x) jumps.
-UP_TO_20 = (Interval(0.0, 20.0),)
-MODERATE = (Interval(0.1, 20.0),)
-PARAMETERS = Choice((0.5, 2.0, 1.0))
+UP_TO_20 = Interval(0.0, 20.0)
+MODERATE = Interval(0.1, 20.0)
+PARAMETERS = (0.5, 2.0, 1.0)
 
 SPECIAL = (
-    _math("erf", "tf.math.erf({0})", ("Erf",)),
-    _math("erfc", "tf.math.erfc({0})", ("Erfc",)),
-    _math("lgamma", "tf.math.lgamma({0})", ("Lgamma",), domains=(POSITIVE,)),
-    _math("digamma", "tf.math.digamma({0})", ("Digamma",), domains=(POSITIVE,)),
-    _math("erfinv", "tf.math.erfinv({0})", ("Erfinv",), domains=(Interval(-0.999, 0.999),)),
-    _math("ndtri", "tf.math.ndtri({0})", ("Ndtri",), domains=(Interval(0.001, 0.999),)),
-    _math("dawsn", "tf.math.special.dawsn({0})", ("Dawsn",), domains=NEAR),
-    _math("expint", "tf.math.special.expint({0})", ("Expint",), domains=(Interval(0.0, 100.0),)),
-    _math("spence", "tf.math.special.spence({0})", ("Spence",), domains=(POSITIVE,)),
-    _math("fresnel_cos", "tf.math.special.fresnel_cos({0})", ("FresnelCos",), domains=NEAR),
-    _math("fresnel_sin", "tf.math.special.fresnel_sin({0})", ("FresnelSin",), domains=NEAR),
-    _math("bessel_i0", "tf.math.special.bessel_i0({0})", ("BesselI0",), domains=NEAR),
-    _math("bessel_i0e", "tf.math.special.bessel_i0e({0})", ("BesselI0e",), domains=NEAR, kinks=at_zero),
-    _math("bessel_i1", "tf.math.special.bessel_i1({0})", ("BesselI1",), domains=NEAR),
-    _math("bessel_i1e", "tf.math.special.bessel_i1e({0})", ("BesselI1e",), domains=UP_TO_20),
-    _math("bessel_j0", "tf.math.special.bessel_j0({0})", ("BesselJ0",), domains=NEAR),
-    _math("bessel_j1", "tf.math.special.bessel_j1({0})", ("BesselJ1",), domains=NEAR),
-    _math("bessel_k0", "tf.math.special.bessel_k0({0})", ("BesselK0",), domains=MODERATE),
-    _math("bessel_k0e", "tf.math.special.bessel_k0e({0})", ("BesselK0e",), domains=MODERATE),
-    _math("bessel_k1", "tf.math.special.bessel_k1({0})", ("BesselK1",), domains=MODERATE),
-    _math("bessel_k1e", "tf.math.special.bessel_k1e({0})", ("BesselK1e",), domains=MODERATE),
-    _math("bessel_y0", "tf.math.special.bessel_y0({0})", ("BesselY0",), domains=MODERATE),
-    _math("bessel_y1", "tf.math.special.bessel_y1({0})", ("BesselY1",), domains=MODERATE),
-    _pair("igamma", "tf.math.igamma({0}, {1})", ("Igamma",), domains=MODERATE, orders=(1,)),
-    _pair("igammac", "tf.math.igammac({0}, {1})", ("Igammac",), domains=MODERATE, orders=(1,)),
+    _math("erf", "tf.math.erf({0})", "Erf"),
+    _math("erfc", "tf.math.erfc({0})", "Erfc"),
+    _math("lgamma", "tf.math.lgamma({0})", "Lgamma", POSITIVE),
+    _math("digamma", "tf.math.digamma({0})", "Digamma", POSITIVE),
+    _math("erfinv", "tf.math.erfinv({0})", "Erfinv", Interval(-0.999, 0.999)),
+    _math("ndtri", "tf.math.ndtri({0})", "Ndtri", Interval(0.001, 0.999)),
+    _math("dawsn", "tf.math.special.dawsn({0})", "Dawsn", NEAR),
+    _math("expint", "tf.math.special.expint({0})", "Expint", Interval(0.0, 100.0)),
+    _math("spence", "tf.math.special.spence({0})", "Spence", POSITIVE),
+    _math("fresnel_cos", "tf.math.special.fresnel_cos({0})", "FresnelCos", NEAR),
+    _math("fresnel_sin", "tf.math.special.fresnel_sin({0})", "FresnelSin", NEAR),
+    _math("bessel_i0", "tf.math.special.bessel_i0({0})", "BesselI0", NEAR),
+    _math("bessel_i0e", "tf.math.special.bessel_i0e({0})", "BesselI0e", NEAR, kinks=at_zero),
+    _math("bessel_i1", "tf.math.special.bessel_i1({0})", "BesselI1", NEAR),
+    _math("bessel_i1e", "tf.math.special.bessel_i1e({0})", "BesselI1e", UP_TO_20),
+    _math("bessel_j0", "tf.math.special.bessel_j0({0})", "BesselJ0", NEAR),
+    _math("bessel_j1", "tf.math.special.bessel_j1({0})", "BesselJ1", NEAR),
+    _math("bessel_k0", "tf.math.special.bessel_k0({0})", "BesselK0", MODERATE),
+    _math("bessel_k0e", "tf.math.special.bessel_k0e({0})", "BesselK0e", MODERATE),
+    _math("bessel_k1", "tf.math.special.bessel_k1({0})", "BesselK1", MODERATE),
+    _math("bessel_k1e", "tf.math.special.bessel_k1e({0})", "BesselK1e", MODERATE),
+    _math("bessel_y0", "tf.math.special.bessel_y0({0})", "BesselY0", MODERATE),
+    _math("bessel_y1", "tf.math.special.bessel_y1({0})", "BesselY1", MODERATE),
+    _pair("igamma", "tf.math.igamma({0}, {1})", "Igamma", MODERATE, orders=(1,)),
+    _pair("igammac", "tf.math.igammac({0}, {1})", "Igammac", MODERATE, orders=(1,)),
     _math(
         "betainc",
         "tf.math.betainc(np.float64({a}), np.float64({b}), {0})",
-        ("Betainc",),
-        domains=(Interval(0.0, 1.0),),
-        attributes=lambda shape: {"a": PARAMETERS, "b": PARAMETERS},
+        "Betainc",
+        Interval(0.0, 1.0),
+        a=PARAMETERS,
+        b=PARAMETERS,
     ),
-    _math(
-        "betainc_of_a",
-        "tf.math.betainc({0}, np.float64({b}), np.float64(0.25))",
-        ("Betainc",),
-        domains=MODERATE,
-        attributes=lambda shape: {"b": PARAMETERS},
-    ),
-    _math(
-        "zeta",
-        "tf.math.zeta(np.float64({exponent}), {0})",
-        ("Zeta",),
-        domains=MODERATE,
-        attributes=lambda shape: {"exponent": Choice((2.0, 1.5, 3.0))},
-    ),
-    _math(
-        "zeta_of_exponent",
-        "tf.math.zeta({0}, np.float64({q}))",
-        ("Zeta",),
-        domains=(Interval(1.1, 20.0),),
-        attributes=lambda shape: {"q": Choice((1.0, 0.5))},
-    ),
-    _math(
-        "polygamma",
-        "tf.math.polygamma(np.float64({order}), {0})",
-        ("Polygamma",),
-        domains=MODERATE,
-        attributes=lambda shape: {"order": Choice((1.0, 2.0, 0.0))},
-    ),
+    _math("betainc_of_a", "tf.math.betainc({0}, np.float64({b}), np.float64(0.25))", "Betainc", MODERATE, b=PARAMETERS),
+    _math("zeta", "tf.math.zeta(np.float64({exponent}), {0})", "Zeta", MODERATE, exponent=(2.0, 1.5, 3.0)),
+    _math("zeta_of_exponent", "tf.math.zeta({0}, np.float64({q}))", "Zeta", Interval(1.1, 20.0), q=(1.0, 0.5)),
+    _math("polygamma", "tf.math.polygamma(np.float64({order}), {0})", "Polygamma", MODERATE, order=(1.0, 2.0, 0.0)),
 )

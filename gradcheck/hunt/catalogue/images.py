@@ -2,182 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Array, Choice, Interval, OpSpec, Shapes, at_integers, of_rank, only_if
+from gradcheck.hunt.catalogue.distances import at_integers
+from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
+from gradcheck.hunt.catalogue.shapes import at_least, vector
+from gradcheck.hunt.opspec import REALS, Interval, OpSpec
 
-IMAGES: tuple[Shape, ...] = ((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2))
-SIZES = Choice(((2, 2), (4, 4), (3, 2), (1, 1)))
 SINGLE = 1e-6
+CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 SHIFT = (1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0)
 STRETCH = (0.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 SHRINK = (2.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
-_image: Callable[..., OpSpec] = partial(OpSpec, family="image", shapes=of_rank(3), starts=IMAGES)
+_image = partial(operation, "image", shapes=at_least(1, 1, 1), starts=((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2)))
 
 
-def _resize(name: str, gradient: str, method: str, more: str = "", **fields: Any) -> OpSpec:
-    return _image(
-        name,
-        f"tf.cast(tf.image.resize({{0}}, {{size}}, method={method!r}{more}), tf.float64)",
-        (gradient,),
-        attributes=lambda shape: {"size": SIZES},
-        **fields,
+def _resize(name: str, gradient: str, how: str, **fields: Any) -> OpSpec:
+    source = f"tf.cast(tf.image.resize({{0}}, {{size}}, method={how}), tf.float64)"
+    return _image(name, source, gradient, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
+
+
+def _projected(name: str, version: int, fill: str, *transforms: tuple[float, ...], **fields: Any) -> OpSpec:
+    source = (
+        f"tf.raw_ops.ImageProjectiveTransformV{version}(images={{0}}[tf.newaxis], transforms=[{{transform}}], "
+        f"output_shape=[3, 3], interpolation='BILINEAR', {fill})[0]"
     )
+    gradient = f"ImageProjectiveTransformV{version}"
+    return _image(name, source, gradient, batching=in_batch, transform=transforms, rtol=SINGLE, **fields)
 
 
-def bilinear_weights(count: int, size: int) -> Any:
-    """How much each of `size` pixels counts in each of `count` samples, which lie at the centres of equal parts."""
-    centres = np.clip((np.arange(count)[:, np.newaxis] + 0.5) * size / count - 0.5, 0, size - 1)
-    return np.maximum(0.0, 1.0 - np.abs(centres - np.arange(size)))
+def pixel_weights(places: Any, size: int) -> tf.Tensor:
+    """How much each of `size` pixels counts at each place between them; outside there is nothing."""
+    return tf.maximum(np.float64(0.0), 1.0 - tf.abs(places[..., tf.newaxis] - np.arange(size, dtype=np.float64)))
 
 
 def resized_bilinearly(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
-    rows, columns = bilinear_weights(size[0], x.shape[-3]), bilinear_weights(size[1], x.shape[-2])
+    """Samples at the centres of equal parts, moved to the nearest pixel's centre at the edges."""
+    lengths = x.shape[-3], x.shape[-2]
+    centres = [(np.arange(count) + 0.5) * length / count - 0.5 for count, length in zip(size, lengths, strict=True)]
+    rows, columns = [pixel_weights(np.clip(c, 0, n - 1), n) for c, n in zip(centres, lengths, strict=True)]
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+
+
+def projected_bilinearly(x: tf.Tensor, *, transform: tuple[float, ...]) -> tf.Tensor:
+    rows = pixel_weights(np.arange(3) * transform[4] + transform[5], x.shape[-3])
+    columns = pixel_weights(np.arange(3) * transform[0] + transform[2], x.shape[-2])
     return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
 
 
 def cropped(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-    image, boxes = tf.cast(x, tf.float32)[tf.newaxis], tf.cast(boxes, tf.float32)
+    image, boxes = float32(x[tf.newaxis], boxes)
     return tf.cast(tf.image.crop_and_resize(image, boxes, [0] * boxes.shape[0], (2, 2)), tf.float64)
 
 
-def weights_at_ends(low: tf.Tensor, high: tf.Tensor, size: int) -> tf.Tensor:
-    """How much each of `size` pixels counts in two samples for each box, one at either end of it."""
-    ends = tf.stack([low, high], axis=-1)[..., tf.newaxis] * (size - 1.0)
-    return tf.maximum(np.float64(0.0), 1.0 - tf.abs(ends - np.arange(size, dtype=np.float64)))
-
-
 def crops_formula(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
-    rows = weights_at_ends(boxes[..., 0], boxes[..., 2], x.shape[-3])
-    columns = weights_at_ends(boxes[..., 1], boxes[..., 3], x.shape[-2])
+    """Samples at the corners of the boxes."""
+    rows = pixel_weights(boxes[..., ::2] * (x.shape[-3] - 1.0), x.shape[-3])
+    columns = pixel_weights(boxes[..., 1::2] * (x.shape[-2] - 1.0), x.shape[-2])
     return tf.einsum("...nih,...njw,...hwc->...nijc", rows, columns, x)
 
 
-def weights_from_outside(scale: float, start: float, size: int) -> Any:
-    """How much each of `size` pixels counts in 3 samples of a shifted or stretched line; there is nothing outside."""
-    return np.maximum(0.0, 1.0 - np.abs(np.arange(3)[:, np.newaxis] * scale + start - np.arange(size)))
-
-
-def projected_bilinearly(x: tf.Tensor, *, transform: tuple[float, ...]) -> tf.Tensor:
-    rows = weights_from_outside(transform[4], transform[5], x.shape[-3])
-    columns = weights_from_outside(transform[0], transform[2], x.shape[-2])
-    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
-
-
-def _boxes(shape: Shape) -> Shapes:
-    return [(shape, (1, 4)), (shape, (2, 4))] if len(shape) == 3 and min(shape[:2]) > 1 and shape[2] else []
-
-
-def _from_pixel_centres(image: Array, boxes: Array) -> Array:
-    return at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0))
-
-
-def _from_equal_channels(x: Array) -> Array:
-    red, green, blue = np.moveaxis(x, -1, 0)
-    return np.stack([np.abs(red - green), np.abs(green - blue), np.abs(blue - red)])
-
-
-def _projected(name: str, version: int, mode: str, transforms: tuple[Any, ...]) -> OpSpec:
-    call = (
-        f"tf.raw_ops.ImageProjectiveTransformV{version}(images={{0}}, transforms=[{{transform}}], "
-        f"output_shape=[3, 3], interpolation='BILINEAR', {mode})"
-    )
-    modes = {"mode": Choice(("NEAREST", "REFLECT", "WRAP"))} if "{mode}" in mode else {}
-    return _image(
-        name,
-        call.replace("{0}", "{0}[tf.newaxis]") + "[0]",
-        (f"ImageProjectiveTransformV{version}",),
-        batched=call,
-        attributes=lambda shape: {"transform": Choice(transforms), **modes},
-        reference=None if modes else projected_bilinearly,
-        rtol=SINGLE,
-    )
-
-
 IMAGE = (
-    _resize("resize_nearest", "ResizeNearestNeighbor", "nearest", orders=(1,)),
-    _resize("resize_bilinear", "ResizeBilinear", "bilinear", reference=resized_bilinearly, rtol=SINGLE),
-    _resize("resize_bicubic", "ResizeBicubic", "bicubic", rtol=SINGLE, orders=(1,)),
-    _resize("resize_antialiased", "ScaleAndTranslate", "bilinear", ", antialias=True", rtol=SINGLE),
+    _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'", orders=(1,)),
+    _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
+    _resize("resize_bicubic", "ResizeBicubic", "'bicubic'", rtol=SINGLE, orders=(1,)),
+    _resize("resize_antialiased", "ScaleAndTranslate", "'bilinear', antialias=True", rtol=SINGLE),
+    # The second derivative of rgb_to_hsv takes half a second.
     _image(
         "rgb_to_hsv",
         "tf.image.rgb_to_hsv({0})",
-        ("RGBToHSV",),
-        shapes=only_if(lambda shape: shape[-1:] == (3,) and all(shape)),
+        "RGBToHSV",
+        Interval(0.0, 1.0),
+        shapes=vector,
+        when=lambda shape: shape[-1] == 3,
         starts=((3,), (2, 3)),
-        domains=(Interval(0.0, 1.0),),
-        singular=_from_equal_channels,
-        orders=(1,),  # the second derivative takes half a second
+        singular=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
+        orders=(1,),
     ),
+    # CropAndResizeGradBoxes has no registered gradient.
     _image(
         "crop_and_resize",
         cropped,
-        ("CropAndResize", "Cast"),
-        arity=2,
+        "CropAndResize Cast",
+        REALS,
+        Interval(0.0, 1.0),
         looped=True,
         reference=crops_formula,
-        shapes=_boxes,
+        shapes=at_least(2, 2, 1),
+        others=lambda shape: [((1, 4),), ((2, 4),)],
         starts=((2, 2, 1), (2, 3, 1), (3, 3, 2)),
-        domains=(REALS, Interval(0.0, 1.0)),
-        kinks=_from_pixel_centres,
-        orders=(1,),  # CropAndResizeGradBoxes has no registered gradient
+        kinks=lambda image, boxes: at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0)),
+        orders=(1,),
         rtol=SINGLE,
     ),
-    _projected("projective_transform", 3, "fill_value=0.0, fill_mode='CONSTANT'", (IDENTITY, SHIFT)),
-    _projected("legacy_projective_transform", 2, "fill_mode='CONSTANT'", (IDENTITY, SHIFT)),
-    _projected("projective_transform_scaled", 3, "fill_value=0.0, fill_mode='CONSTANT'", (STRETCH, SHRINK)),
-    _projected("projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", (SHIFT,)),
+    _projected("projective_transform", 3, CONSTANT, IDENTITY, SHIFT, reference=projected_bilinearly),
+    _projected(
+        "legacy_projective_transform", 2, "fill_mode='CONSTANT'", IDENTITY, SHIFT, reference=projected_bilinearly
+    ),
+    _projected("projective_transform_scaled", 3, CONSTANT, STRETCH, SHRINK, reference=projected_bilinearly),
+    _projected(
+        "projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", SHIFT, mode=("NEAREST", "REFLECT", "WRAP")
+    ),
 )
 
-_array: Callable[..., OpSpec] = partial(OpSpec, family="array")
+_blocks = partial(operation, "array", batching=in_batch)
 
 BLOCKS = (
-    _array(
+    _blocks(
         "space_to_depth",
         "tf.nn.space_to_depth({0}[tf.newaxis], 2)[0]",
-        ("SpaceToDepth",),
-        batched="tf.nn.space_to_depth({0}, 2)",
-        shapes=only_if(lambda shape: len(shape) == 3 and all(shape) and shape[0] % 2 == shape[1] % 2 == 0),
+        "SpaceToDepth",
+        shapes=at_least(1, 1, 1),
+        when=lambda shape: shape[0] % 2 == shape[1] % 2 == 0,
         starts=((2, 2, 1), (2, 4, 1), (2, 2, 2)),
     ),
-    _array(
+    _blocks(
         "depth_to_space",
         "tf.nn.depth_to_space({0}[tf.newaxis], 2)[0]",
-        ("DepthToSpace",),
-        batched="tf.nn.depth_to_space({0}, 2)",
-        shapes=only_if(lambda shape: len(shape) == 3 and all(shape) and shape[2] % 4 == 0),
+        "DepthToSpace",
+        shapes=at_least(1, 1, 1),
+        when=lambda shape: shape[2] % 4 == 0,
         starts=((1, 1, 4), (1, 2, 4)),
     ),
-    _array(
+    _blocks(
         "extract_patches",
         "tf.image.extract_patches({0}[tf.newaxis], [1, 2, 2, 1], [1, {stride}, 1, 1], [1, 1, {rate}, 1], {padding})[0]",
-        ("ExtractImagePatches",),
-        batched="tf.image.extract_patches({0}, [1, 2, 2, 1], [1, {stride}, 1, 1], [1, 1, {rate}, 1], {padding})",
-        shapes=only_if(lambda shape: len(shape) == 3 and all(shape) and shape[0] > 1 and shape[1] > 2),
+        "ExtractImagePatches",
+        shapes=at_least(2, 3, 1),
         starts=((2, 3, 1), (3, 3, 1), (2, 3, 2)),
-        attributes=lambda shape: {
-            "stride": Choice((1, 2)),
-            "rate": Choice((1, 2)),
-            "padding": Choice(("VALID", "SAME")),
-        },
+        stride=(1, 2),
+        rate=(1, 2),
+        padding=("VALID", "SAME"),
     ),
-    _array(
+    _blocks(
         "extract_volume_patches",
         "tf.raw_ops.ExtractVolumePatches(input={0}[tf.newaxis], ksizes=[1, 1, 2, 2, 1], strides=[1, 1, 1, 1, 1], "
         "padding={padding})[0]",
-        ("ExtractVolumePatches",),
-        batched="tf.raw_ops.ExtractVolumePatches(input={0}, ksizes=[1, 1, 2, 2, 1], strides=[1, 1, 1, 1, 1], "
-        "padding={padding})",
-        shapes=only_if(lambda shape: len(shape) == 4 and all(shape) and min(shape[1:3]) > 1),
+        shapes=at_least(1, 2, 2, 1),
         starts=((1, 2, 2, 1), (2, 2, 2, 1)),
-        attributes=lambda shape: {"padding": Choice(("VALID", "SAME"))},
+        padding=("VALID", "SAME"),
     ),
 )

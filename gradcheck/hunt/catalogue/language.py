@@ -1,32 +1,109 @@
-"""What the catalogue's texts and functions are written with.
+"""What the catalogue's entries and functions are written with.
 
 Functions of the catalogue are printed into reproduction scripts: they may use `tf`, `np`, `functools`, builtins and one
-another, and nothing else.
+another, and nothing else. The text of an operation may call them.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import (
+    Attribute,
+    Choice,
+    Form,
+    Indices,
+    Interval,
+    OpSpec,
+    Rule,
+    Shapes,
+    attribute_names,
+    unary,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
 else:
 
-    class TensorFlow:
+    class _TensorFlow:
         """TensorFlow, loaded when an operation first runs: reading the catalogue must not load it."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(import_module("tensorflow"), name)
 
-    tf = TensorFlow()
+    tf = _TensorFlow()
 
-__all__ = ["float32", "points_last", "tf", "traced"]
+__all__ = ["float32", "in_batch", "operation", "points_last", "tf", "traced"]
 
-ARGUMENT = re.compile(r"(\{\d+\})")
+ARGUMENT = re.compile(r"\{(\d+)\}")
+
+Offer: TypeAlias = Attribute | Iterable[Any]
+
+
+def operation(
+    family: str,
+    name: str,
+    source: Form,
+    gradients: str = "",
+    *domains: Interval,
+    shapes: Rule = unary,
+    when: Callable[[Shape], object] | None = None,
+    others: Rule | None = None,
+    batching: Callable[[str], str] | None = None,
+    **fields: Any,
+) -> OpSpec:
+    """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
+
+    `gradients` are names with blanks between; where there are none, those of the raw operations in the source. Without
+    `domains` the arguments are real. An attribute that the source names is declared under that name: literals, the
+    simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first shape
+    has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not follow
+    from `shapes`. `batching` makes the text of `batched` from that of the source, unless `batched` is given.
+
+    >>> power = operation("math", "power", "{0} ** {exponent}", "Pow", exponent=(2.0, 3.0))
+    >>> power.attributes((2,))
+    {'exponent': Choice(values=(2.0, 3.0))}
+    """
+    offers = {key: fields.pop(key) for key in [*fields] if key in attribute_names(source)}
+    if offers:
+        fields["attributes"] = _attributes(offers)
+    if batching and isinstance(source, str) and batching(source) != source:
+        fields.setdefault("batched", batching(source))
+    if domains:
+        fields["domains"] = domains
+    rule = _rule(shapes, when, others)
+    registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
+    return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
+
+
+def _arity(source: Form) -> int:
+    if isinstance(source, str):
+        return 1 + max(map(int, ARGUMENT.findall(source)))
+    return len(inspect.signature(source).parameters) - len(attribute_names(source))
+
+
+def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[..., Mapping[str, Attribute]]:
+    def attributes(*shapes: Shape) -> Mapping[str, Attribute]:
+        offered = {name: offer(*shapes) if callable(offer) else offer for name, offer in offers.items()}
+        return {name: o if isinstance(o, Choice | Indices) else Choice(tuple(o)) for name, o in offered.items()}
+
+    return attributes
+
+
+def _rule(shapes: Rule, when: Callable[[Shape], object] | None, others: Rule | None) -> Rule:
+    def rule(shape: Shape) -> Shapes:
+        admitted = shapes(shape)
+        if not admitted or (when and not when(shape)):
+            return []
+        return [(shape, *rest) for rest in others(shape)] if others else admitted
+
+    return rule
 
 
 def points_last(source: str) -> str:
@@ -34,8 +111,18 @@ def points_last(source: str) -> str:
 
     It serves operations that leave trailing dimensions alone.
     """
-    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis(\1, 0, -1)", source)
+    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
     return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
+
+
+def in_batch(source: str) -> str:
+    """The text of an operation that makes a batch of one of its first argument, for a batch.
+
+    >>> in_batch("tf.nn.depth_to_space({0}[tf.newaxis], 2)[0]")
+    'tf.nn.depth_to_space({0}, 2)'
+    """
+    before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
+    return before + after
 
 
 @functools.cache

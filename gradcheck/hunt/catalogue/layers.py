@@ -11,12 +11,13 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.elementwise import LOGITS
-from gradcheck.hunt.catalogue.language import float32, tf
+from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import POSITIVE, REALS, Choice, Interval, OpSpec, Rule, Shapes, alike, only_if
+from gradcheck.hunt.opspec import POSITIVE, REALS, Interval, OpSpec, Shapes
 
-_nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
-LOGIT_ROWS: tuple[Shape, ...] = ((1, 2), (2, 2), (2, 3), (1, 3))
+_nn = partial(operation, "nn")
+_logits = partial(_nn, when=lambda shape: len(shape) > 1 and shape[-1] > 0, starts=((1, 2), (2, 2), (2, 3), (1, 3)))
 
 
 def sequence_collapsing_to_label(x: tf.Tensor, *, label: int) -> tf.Tensor:
@@ -36,80 +37,57 @@ LOSSES = (
     _nn(
         "l2_loss",
         "tf.nn.l2_loss({0})",
-        ("L2Loss",),
+        "L2Loss",
         batched="tf.reduce_sum(tf.square({0}), axis=tuple(range(1, len({0}.shape)))) / 2",
     ),
-    _nn(
+    _logits(
         "softmax_cross_entropy",
         "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}), logits={1})",
-        ("SoftmaxCrossEntropyWithLogits", "Softmax"),
-        arity=2,
-        shapes=only_if(lambda shape: len(shape) > 1 and shape[-1] > 0, alike(2)),
-        starts=LOGIT_ROWS,
-        domains=(LOGITS,),
+        "SoftmaxCrossEntropyWithLogits Softmax",
+        LOGITS,
+        others=alike,
     ),
-    _nn(
+    _logits(
         "softmax_cross_entropy_of_logits",
         "tf.nn.softmax_cross_entropy_with_logits(labels=tf.broadcast_to("
         "tf.one_hot({label}, {0}.shape[-1], dtype=tf.float64), {0}.shape), logits={0})",
-        ("SoftmaxCrossEntropyWithLogits",),
-        shapes=only_if(lambda shape: len(shape) > 1 and shape[-1] > 0),
-        starts=LOGIT_ROWS,
-        attributes=lambda shape: {"label": Choice(tuple(range(shape[-1])))},
-        domains=(LOGITS,),
+        "SoftmaxCrossEntropyWithLogits",
+        LOGITS,
+        label=lambda shape: range(shape[-1]),
     ),
     _nn(
         "sigmoid_cross_entropy",
         "tf.nn.sigmoid_cross_entropy_with_logits(labels={0}, logits={1})",
-        ("Select", "Log1p", "Exp"),
-        arity=2,
-        shapes=alike(2),
+        "Select Log1p Exp",
+        others=alike,
     ),
+    # The registered gradient of CTCLoss refuses a second derivative.
     _nn(
         "ctc_loss",
         "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
         "sequence_length=[{0}.shape[0]]).loss[0]",
-        ("CTCLoss",),
         looped=True,
-        shapes=only_if(lambda shape: len(shape) == 2 and shape[0] > 2 and shape[1] > 1),
+        shapes=at_least(3, 2),
         starts=((3, 2), (3, 3), (4, 3)),
-        attributes=lambda shape: {"label": Choice(tuple(range(shape[1] - 1)))},
+        label=lambda shape: range(shape[1] - 1),
         reference=sequence_collapsing_to_label,
         rtol=1e-5,
-        orders=(1,),  # the registered gradient refuses a second derivative
+        orders=(1,),
     ),
 )
 
 
-def trained_batch_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """The normalized batch, its mean and its variance, in single precision."""
-    return tf.compat.v1.nn.fused_batch_norm(*float32(x, scale, offset), epsilon=0.1, is_training=True)
+def trained_batch_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> list[tf.Tensor]:
+    """The normalized batch, its mean and its variance."""
+    results = tf.compat.v1.nn.fused_batch_norm(*float32(x, scale, offset), epsilon=0.1, is_training=True)
+    return [tf.cast(result, tf.float64) for result in results]
 
 
-def batch_norm_in_training(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    return tf.cast(trained_batch_norm(x, scale, offset)[0], tf.float64)
-
-
-def batch_norm_mean(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(trained_batch_norm(x, tf.ones([x.shape[-1]]), tf.zeros([x.shape[-1]]))[1], tf.float64)
-
-
-def batch_norm_variance(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(trained_batch_norm(x, tf.ones([x.shape[-1]]), tf.zeros([x.shape[-1]]))[2], tf.float64)
-
-
-def batch_norm_in_use(
+def frozen_batch_norm(
     x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
 ) -> tf.Tensor:
-    normalized, *_ = tf.compat.v1.nn.fused_batch_norm(
-        *float32(x, scale, offset, mean, variance), epsilon=0.1, is_training=False
-    )
-    return tf.cast(normalized, tf.float64)
-
-
-def batch_norm_frozen(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """With a mean of 0.5 and a variance of 2, as they are while a layer is fine-tuned."""
-    return batch_norm_in_use(x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0)
+    arguments = float32(x, scale, offset, mean, variance)
+    return tf.cast(tf.compat.v1.nn.fused_batch_norm(*arguments, epsilon=0.1, is_training=False)[0], tf.float64)
 
 
 def per_channel(x: tf.Tensor) -> tf.Tensor:
@@ -117,85 +95,74 @@ def per_channel(x: tf.Tensor) -> tf.Tensor:
     return x[..., tf.newaxis, tf.newaxis, tf.newaxis, :]
 
 
-def training_formula(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    centred = x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
-    variance = tf.math.reduce_variance(x, [-4, -3, -2], keepdims=True)
-    return centred * tf.math.rsqrt(variance + 0.1) * per_channel(scale) + per_channel(offset)
-
-
-def inference_formula(
-    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
-) -> tf.Tensor:
+def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     return (x - per_channel(mean)) * per_channel(tf.math.rsqrt(variance + 0.1) * scale) + per_channel(offset)
 
 
-def frozen_formula(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    return inference_formula(x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0)
-
-
-def variance_formula(x: tf.Tensor) -> tf.Tensor:
-    centred = x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
-    return tf.reduce_sum(tf.square(centred), [-4, -3, -2]) / (np.prod(x.shape[-4:-1]) - 1.0)
-
-
-def response_normalized_images(x: tf.Tensor, *, radius: int, beta: float) -> tf.Tensor:
-    return tf.cast(tf.nn.local_response_normalization(tf.cast(x, tf.float32), radius, 1.0, 0.5, beta), tf.float64)
-
-
 def response_normalized(x: tf.Tensor, *, radius: int, beta: float) -> tf.Tensor:
-    return response_normalized_images(x[tf.newaxis], radius=radius, beta=beta)[0]
-
-
-def response_formula(x: tf.Tensor, *, radius: int, beta: float) -> tf.Tensor:
     width = min(radius, x.shape[-1] - 1)
     near = tf.linalg.band_part(tf.ones([x.shape[-1]] * 2, tf.float64), width, width)
     return x / (1.0 + 0.5 * tf.einsum("...c,cd->...d", tf.square(x), near)) ** beta
 
 
-def _with_channels(count: int) -> Rule:
-    def shapes(shape: Shape) -> Shapes:
-        return [(shape, *[shape[-1:]] * count)] if len(shape) == 4 and min(shape) else []
-
-    return shapes
+def _of_channels(count: int) -> Callable[[Shape], Shapes]:
+    return lambda shape: [(shape[-1:],) * count]
 
 
-_batch_norm: Callable[..., OpSpec] = partial(
-    _nn, gradients=("FusedBatchNormV3",), looped=True, starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)), rtol=1e-5
+_batch_norm = partial(
+    _nn,
+    gradients="FusedBatchNormV3",
+    looped=True,
+    shapes=at_least(1, 1, 1, 1),
+    starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+    rtol=1e-5,
 )
+CENTRED = "({0} - tf.reduce_mean({0}, [-4, -3, -2], keepdims=True))"
+AS_WHILE_TUNED = "({0}, {1}, {2}, tf.zeros_like({1}) + 0.5, tf.zeros_like({1}) + 2.0)"
+UNSCALED = "trained_batch_norm({0}, tf.ones([{0}.shape[-1]]), tf.zeros([{0}.shape[-1]]))"
 
 NORMALIZATIONS = (
     _batch_norm(
-        "batch_norm_training", batch_norm_in_training, arity=3, shapes=_with_channels(2), reference=training_formula
+        "batch_norm_training",
+        "trained_batch_norm({0}, {1}, {2})[0]",
+        others=_of_channels(2),
+        reference=f"{CENTRED} * tf.math.rsqrt(tf.math.reduce_variance({{0}}, [-4, -3, -2], keepdims=True) + 0.1)"
+        " * per_channel({1}) + per_channel({2})",
     ),
     _batch_norm(
         "batch_norm_inference",
-        batch_norm_in_use,
-        arity=5,
-        shapes=_with_channels(4),
+        frozen_batch_norm,
         domains=(REALS, REALS, REALS, REALS, POSITIVE),
-        reference=inference_formula,
+        others=_of_channels(4),
+        reference=normalized,
     ),
-    _batch_norm("batch_norm_frozen", batch_norm_frozen, arity=3, shapes=_with_channels(2), reference=frozen_formula),
     _batch_norm(
-        "batch_norm_mean", batch_norm_mean, shapes=_with_channels(0), reference="tf.reduce_mean({0}, [-4, -3, -2])"
+        "batch_norm_frozen",
+        f"frozen_batch_norm{AS_WHILE_TUNED}",
+        others=_of_channels(2),
+        reference=f"normalized{AS_WHILE_TUNED}",
     ),
+    _batch_norm("batch_norm_mean", f"{UNSCALED}[1]", reference="tf.reduce_mean({0}, [-4, -3, -2])"),
     _batch_norm(
         "batch_norm_variance",
-        batch_norm_variance,
-        shapes=only_if(lambda shape: len(shape) == 4 and all(shape) and max(shape[:3]) > 1),
-        reference=variance_formula,
+        f"{UNSCALED}[2]",
+        when=lambda shape: max(shape[:3]) > 1,
+        reference=f"tf.reduce_sum(tf.square({CENTRED}), [-4, -3, -2]) / (np.prod({{0}}.shape[-4:-1]) - 1.0)",
     ),
+    # LRNGrad has no registered gradient.
     _nn(
         "local_response_normalization",
-        response_normalized,
-        ("LRN",),
-        batched=response_normalized_images,
-        shapes=only_if(lambda shape: len(shape) == 3),
+        "tf.cast(tf.nn.local_response_normalization("
+        "tf.cast({0}[tf.newaxis], tf.float32), {radius}, 1.0, 0.5, {beta})[0], tf.float64)",
+        "LRN",
+        batching=in_batch,
+        when=lambda shape: len(shape) == 3,
         starts=((1, 1, 2), (1, 1, 3), (2, 1, 4)),
-        attributes=lambda shape: {"radius": Choice((1, 2, 0)), "beta": Choice((0.5, 1.0, 0.75))},
-        reference=response_formula,
+        radius=(1, 2, 0),
+        beta=(0.5, 1.0, 0.75),
+        reference=response_normalized,
         rtol=1e-5,
-        orders=(1,),  # LRNGrad has no registered gradient
+        orders=(1,),
     ),
 )
 
@@ -206,22 +173,6 @@ def lstm_kernel(kernel: Callable[..., tf.Tensor], *arguments: tf.Tensor) -> tf.T
     flags = {"cell_clip": 0.0, "use_peephole": False}
     none = {"wci": [0.0], "wcf": [0.0], "wco": [0.0]}
     return kernel(seq_len_max=2, x=x, w=w, b=b, h_prev=h, cs_prev=c, **none, **flags)
-
-
-def block_lstm(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).h, tf.float64)
-
-
-def block_lstm_v2(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return tf.cast(lstm_kernel(tf.raw_ops.BlockLSTMV2, x, w, b, h, c).h, tf.float64)
-
-
-def block_lstm_state(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).cs, tf.float64)
-
-
-def block_lstm_gate(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return tf.cast(lstm_kernel(tf.raw_ops.BlockLSTM, x, w, b, h, c).o, tf.float64)
 
 
 def lstm_steps(
@@ -242,44 +193,28 @@ def lstm_steps(
     return [tf.stack(kept, -3) for kept in zip(*steps, strict=True)]
 
 
-def lstm_outputs(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return lstm_steps(x, w, b, h, c)[0]
+def _lstm(name: str, kernel: str, kept: str, reference: str) -> OpSpec:
+    # The gates are kept far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few
+    # digits there. BlockLSTMGrad has no registered gradient.
+    return _nn(
+        name,
+        f"tf.cast(lstm_kernel(tf.raw_ops.{kernel}, {{0}}, {{1}}, {{2}}, {{3}}, {{4}}).{kept}, tf.float64)",
+        kernel,
+        Interval(-1.0, 1.0),
+        looped=True,
+        shapes=at_least(2, 1, 1),
+        when=lambda shape: shape[0] == 2,
+        others=lambda shape: [((shape[2] + 1, 4), (4,), (shape[1], 1), (shape[1], 1))],
+        starts=((2, 1, 1), (2, 1, 2), (2, 2, 1)),
+        reference=reference,
+        rtol=1e-5,
+        orders=(1,),
+    )
 
-
-def lstm_outputs_v2(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return lstm_steps(x, w, b, h, c, "ifgo", 0.0)[0]
-
-
-def lstm_states(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return lstm_steps(x, w, b, h, c)[1]
-
-
-def lstm_gates(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    return lstm_steps(x, w, b, h, c)[2]
-
-
-def _one_unit(shape: Shape) -> Shapes:
-    if len(shape) != 3 or shape[0] != 2 or not all(shape):
-        return []
-    _, batch, features = shape
-    return [(shape, (features + 1, 4), (4,), (batch, 1), (batch, 1))]
-
-
-_lstm: Callable[..., OpSpec] = partial(
-    _nn,
-    arity=5,
-    looped=True,
-    shapes=_one_unit,
-    starts=((2, 1, 1), (2, 1, 2), (2, 2, 1)),
-    # Gates far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few digits there.
-    domains=(Interval(-1.0, 1.0),),
-    rtol=1e-5,
-    orders=(1,),  # BlockLSTMGrad has no registered gradient
-)
 
 RECURRENT = (
-    _lstm("block_lstm", block_lstm, ("BlockLSTM",), reference=lstm_outputs),
-    _lstm("block_lstm_v2", block_lstm_v2, ("BlockLSTMV2",), reference=lstm_outputs_v2),
-    _lstm("block_lstm_state", block_lstm_state, ("BlockLSTM",), reference=lstm_states),
-    _lstm("block_lstm_gate", block_lstm_gate, ("BlockLSTM",), reference=lstm_gates),
+    _lstm("block_lstm", "BlockLSTM", "h", "lstm_steps({0}, {1}, {2}, {3}, {4})[0]"),
+    _lstm("block_lstm_v2", "BlockLSTMV2", "h", "lstm_steps({0}, {1}, {2}, {3}, {4}, 'ifgo', 0.0)[0]"),
+    _lstm("block_lstm_state", "BlockLSTM", "cs", "lstm_steps({0}, {1}, {2}, {3}, {4})[1]"),
+    _lstm("block_lstm_gate", "BlockLSTM", "o", "lstm_steps({0}, {1}, {2}, {3}, {4})[2]"),
 )

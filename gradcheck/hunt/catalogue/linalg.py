@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import tf
+from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import (
-    BOOL,
-    Array,
-    Choice,
-    OpSpec,
-    Shapes,
-    alike,
-    gaps_of_eigenvalues,
-    gaps_of_singular_values,
-    matmul,
-    nonempty_matrix,
-    of_rank,
-    only_if,
-    square,
-    vector,
-)
+from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
-SQUARES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
-MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2))
-RIDGES = Choice((1.0, 0.5))
 SYMMETRIC = "({0} + tf.linalg.matrix_transpose({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.matrix_transpose({0}) + 2.0 * tf.eye({0}.shape[-1], dtype=tf.float64)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
 
-_square: Callable[..., OpSpec] = partial(OpSpec, family="linalg", shapes=square, starts=SQUARES)
-_matrix: Callable[..., OpSpec] = partial(OpSpec, family="linalg", shapes=nonempty_matrix, starts=MATRICES)
+_square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
+_matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 
 
 def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
@@ -45,24 +28,19 @@ def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
     return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
 
-def _with_right_sides(shape: Shape) -> Shapes:
-    return [(shape, (*shape[:-1], count)) for count in (1, 2)] if square(shape) else []
+def _right_sides(shape: Shape) -> Shapes:
+    return [((*shape[:-1], count),) for count in (1, 2)]
 
 
-def _system(shape: Shape) -> Shapes:
-    return [(shape, (*shape[:-1], count)) for count in (1, 2)] if nonempty_matrix(shape) else []
+def _right_sides_of_bands(shape: Shape) -> Shapes:
+    return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
-def _bands(shape: Shape) -> Shapes:
-    if len(shape) < 2 or not all(shape) or shape[-2] != 2 or shape[-1] < 2:
-        return []
-    return [(shape, (*shape[:-2], shape[-1], count)) for count in (1, 2)]
-
-
-def _three_diagonals(shape: Shape) -> Shapes:
-    if len(shape) < 2 or not all(shape) or shape[-2] != 3:
-        return []
-    return [(shape, (*shape[:-2], shape[-1], count)) for count in (1, 2)]
+_system = partial(_square, others=_right_sides)
+_least_squares = partial(_matrix, others=_right_sides, ridge=(1.0, 0.5))
+_tridiagonal = partial(
+    _matrix, when=lambda shape: shape[-2] == 3, others=_right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
+)
 
 
 def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
@@ -70,7 +48,7 @@ def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
     return np.asarray(np.linalg.svd(x[..., :columns], compute_uv=False)[..., -1])
 
 
-def _from_equal_eigenvalues(x: Array, **_attributes: Any) -> Array:
+def _from_equal_eigenvalues(x: Array) -> Array:
     """How far real parts lie apart, or the two eigenvalues themselves where they are conjugate."""
     values = np.linalg.eigvals(x)
     first, second = np.triu_indices(values.shape[-1], 1)
@@ -80,196 +58,138 @@ def _from_equal_eigenvalues(x: Array, **_attributes: Any) -> Array:
 
 
 LINALG = (
-    _square("determinant", "tf.linalg.det({0})", ("MatrixDeterminant",)),
-    _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", ("LogMatrixDeterminant",)),
-    _square(
-        "inverse",
-        f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})",
-        ("MatrixInverse",),
-        attributes=lambda shape: {"adjoint": BOOL},
-    ),
-    _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", ("Cholesky",)),
-    _square(
-        "solve",
-        f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})",
-        ("MatrixSolve",),
-        arity=2,
-        shapes=_with_right_sides,
-        attributes=lambda *shapes: {"adjoint": BOOL},
-    ),
-    _square(
+    _square("determinant", "tf.linalg.det({0})", "MatrixDeterminant"),
+    _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
+    _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
+    _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", "Cholesky"),
+    _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
+    _system(
         "triangular_solve",
         f"tf.linalg.triangular_solve({DOMINANT}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
-        ("MatrixTriangularSolve",),
-        arity=2,
-        shapes=_with_right_sides,
-        attributes=lambda *shapes: {"lower": BOOL, "adjoint": BOOL},
+        "MatrixTriangularSolve",
+        lower=BOOL,
+        adjoint=BOOL,
     ),
-    _matrix(
-        "lstsq",
-        "tf.linalg.lstsq({0}, {1}, l2_regularizer={ridge})",
-        ("Cholesky", "MatrixTriangularSolve"),
-        arity=2,
-        shapes=_system,
-        attributes=lambda *shapes: {"ridge": RIDGES},
-    ),
-    _matrix(
+    _least_squares("lstsq", "tf.linalg.lstsq({0}, {1}, l2_regularizer={ridge})", "Cholesky MatrixTriangularSolve"),
+    _least_squares(
         "matrix_solve_ls",
         "tf.raw_ops.MatrixSolveLs(matrix={0}, rhs={1}, l2_regularizer=np.float64({ridge}), fast=True)",
-        ("MatrixSolveLs",),
-        arity=2,
-        shapes=_system,
-        attributes=lambda *shapes: {"ridge": RIDGES},
     ),
-    _matrix(
-        "qr",
-        positive_diagonal_qr,
-        ("Qr",),
-        attributes=lambda shape: {"which": Choice((0, 1))},
-        singular=_from_rank_deficiency,
-    ),
-    _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", ("Svd",), kinks=gaps_of_singular_values),
+    _matrix("qr", positive_diagonal_qr, "Qr", which=(0, 1), singular=_from_rank_deficiency),
+    _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
         "tf.square(tf.linalg.svd({0})[{which}])",
-        ("Svd",),
-        attributes=lambda shape: {"which": Choice((1, 2))},
+        "Svd",
+        which=(1, 2),
         singular=gaps_of_singular_values,
         # Of matrices that are not square, a vector of a small singular value has the condition of their ratio, and a
         # second derivative by autodiff of autodiff loses the square of it; square ones have 1e-15 (mpmath).
         orders=(1,),
     ),
-    _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", ("SelfAdjointEigV2",), kinks=gaps_of_eigenvalues),
+    _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
     _square(
-        "eigenvectors",
-        f"tf.square(tf.linalg.eigh({SYMMETRIC})[1])",
-        ("SelfAdjointEigV2",),
-        singular=gaps_of_eigenvalues,
+        "eigenvectors", f"tf.square(tf.linalg.eigh({SYMMETRIC})[1])", "SelfAdjointEigV2", singular=gaps_of_eigenvalues
     ),
     _square(
         "spectral_abscissa",
         "tf.reduce_max(tf.math.real(tf.linalg.eigvals({0})), axis=-1)",
-        ("Eig",),
+        "Eig",
         singular=_from_equal_eigenvalues,
     ),
-    _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", ("MatrixSquareRoot",)),
-    _square("matrix_exponential", "tf.linalg.expm(tf.tanh({0}))", ("MatrixSolve",)),
-    _matrix(
-        "tridiagonal_matmul",
-        "tf.linalg.tridiagonal_matmul({0}, {1}, diagonals_format='compact')",
-        ("TridiagonalMatMul",),
-        arity=2,
-        shapes=_three_diagonals,
-        starts=((3, 2), (3, 3), (3, 1), (2, 3, 2)),
+    _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot"),
+    _square("matrix_exponential", "tf.linalg.expm(tf.tanh({0}))", "MatrixSolve"),
+    _tridiagonal(
+        "tridiagonal_matmul", "tf.linalg.tridiagonal_matmul({0}, {1}, diagonals_format='compact')", "TridiagonalMatMul"
     ),
-    _matrix(
+    _tridiagonal(
         "tridiagonal_solve",
         "tf.linalg.tridiagonal_solve(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {1}, "
         "diagonals_format='compact', partial_pivoting={pivoting})",
-        ("TridiagonalSolve",),
-        arity=2,
-        shapes=_three_diagonals,
-        starts=((3, 2), (3, 3), (3, 1), (2, 3, 2)),
-        attributes=lambda *shapes: {"pivoting": BOOL},
+        "TridiagonalSolve",
+        pivoting=BOOL,
     ),
     _matrix(
         "banded_triangular_solve",
         "tf.linalg.banded_triangular_solve(tf.tanh({0}) + np.array([[2.0 * {lower}], [2.0 - 2.0 * {lower}]]), "
         "{1}, lower={lower}, adjoint={adjoint})",
-        ("BandedTriangularSolve",),
-        arity=2,
-        shapes=_bands,
+        "BandedTriangularSolve",
+        when=lambda shape: shape[-2] == 2 and shape[-1] > 1,
+        others=_right_sides_of_bands,
         starts=((2, 2), (2, 3), (2, 2, 2)),
-        attributes=lambda *shapes: {"lower": BOOL, "adjoint": BOOL},
+        lower=BOOL,
+        adjoint=BOOL,
     ),
-    _matrix(
-        "einsum", "tf.einsum('...ij,...jk->...ik', {0}, {1})", ("Einsum",), arity=2, broadcasts=True, shapes=matmul
-    ),
-    _square("einsum_trace", "tf.einsum('...ii->...', {0})", ("Einsum",)),
-    _square("einsum_diagonal", "tf.einsum('...ii->...i', {0})", ("Einsum",)),
+    _matrix("einsum", "tf.einsum('...ij,...jk->...ik', {0}, {1})", "Einsum", broadcasts=True, shapes=matmul),
+    _square("einsum_trace", "tf.einsum('...ii->...', {0})", "Einsum"),
+    _square("einsum_diagonal", "tf.einsum('...ii->...i', {0})", "Einsum"),
     _matrix(
         "einsum_pair",
         "tf.einsum({equation}, {0}, {1})",
-        ("Einsum",),
-        arity=2,
-        shapes=only_if(nonempty_matrix, alike(2)),
-        attributes=lambda *shapes: {
-            "equation": Choice(("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"))
-        },
+        "Einsum",
+        others=alike,
+        equation=("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"),
     ),
 )
 
 
-VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
-PLAIN_MATRICES: tuple[Shape, ...] = ((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2))
-
-_of_vector: Callable[..., OpSpec] = partial(OpSpec, family="array", shapes=vector, starts=VECTORS)
-_of_matrix: Callable[..., OpSpec] = partial(OpSpec, family="array", shapes=nonempty_matrix, starts=PLAIN_MATRICES)
+_of_vector = partial(operation, "array", shapes=vector, starts=((2,), (1,), (3,), (2, 2)))
+_of_matrix = partial(operation, "array", shapes=nonempty_matrix, starts=((2, 2), (1, 2), (2, 3), (3, 2), (2, 2, 2)))
 
 
-def _with_diagonal(shape: Shape) -> Shapes:
-    return [(shape, (*shape[:-2], min(shape[-2:])))] if len(shape) >= 2 and all(shape) else []
-
-
-def _with_lower_diagonal(shape: Shape) -> Shapes:
-    if len(shape) < 2 or not all(shape) or shape[-2] < 2:
-        return []
-    return [(shape, (*shape[:-2], min(shape[-2] - 1, shape[-1])))]
+def _diagonal(shape: Shape) -> Shapes:
+    return [((*shape[:-2], min(shape[-2:])),)]
 
 
 DIAGONALS = (
-    _of_vector("matrix_diag", "tf.linalg.diag({0})", ("MatrixDiagV3",)),
+    _of_vector("matrix_diag", "tf.linalg.diag({0})", "MatrixDiagV3"),
     _of_vector(
         "matrix_diag_offset",
         "tf.linalg.diag({0}, k={k}, num_rows={0}.shape[-1] + 1, num_cols={0}.shape[-1] + 1)",
-        ("MatrixDiagV3",),
-        attributes=lambda shape: {"k": Choice((1, -1))},
+        "MatrixDiagV3",
+        k=(1, -1),
     ),
-    _of_matrix("matrix_diag_part", "tf.linalg.diag_part({0})", ("MatrixDiagPartV3",)),
+    _of_matrix("matrix_diag_part", "tf.linalg.diag_part({0})", "MatrixDiagPartV3"),
     _of_matrix(
         "matrix_diag_part_band",
         "tf.linalg.diag_part({0}, k=(-1, 1), align={align})",
-        ("MatrixDiagPartV3",),
-        shapes=only_if(lambda shape: nonempty_matrix(shape) and min(shape[-2:]) > 1),
-        attributes=lambda shape: {"align": Choice(("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"))},
+        "MatrixDiagPartV3",
+        when=lambda shape: min(shape[-2:]) > 1,
+        align=("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"),
     ),
-    _of_matrix("matrix_set_diag", "tf.linalg.set_diag({0}, {1})", ("MatrixSetDiagV3",), arity=2, shapes=_with_diagonal),
+    _of_matrix("matrix_set_diag", "tf.linalg.set_diag({0}, {1})", "MatrixSetDiagV3", others=_diagonal),
     _of_matrix(
         "matrix_set_diag_below",
         "tf.linalg.set_diag({0}, {1}, k=-1)",
-        ("MatrixSetDiagV3",),
-        arity=2,
-        shapes=_with_lower_diagonal,
+        "MatrixSetDiagV3",
+        when=lambda shape: shape[-2] > 1,
+        others=lambda shape: [((*shape[:-2], min(shape[-2] - 1, shape[-1])),)],
     ),
     _of_matrix(
         "matrix_band_part",
         "tf.linalg.band_part({0}, {lower}, {upper})",
-        ("MatrixBandPart",),
-        attributes=lambda shape: {"lower": Choice((0, 1, -1)), "upper": Choice((-1, 0))},
+        "MatrixBandPart",
+        lower=(0, 1, -1),
+        upper=(-1, 0),
     ),
-    _of_vector("legacy_matrix_diag", "tf.raw_ops.MatrixDiag(diagonal={0})", ("MatrixDiag",)),
-    _of_matrix("legacy_matrix_diag_part", "tf.raw_ops.MatrixDiagPart(input={0})", ("MatrixDiagPart",)),
-    _of_matrix(
-        "legacy_matrix_set_diag",
-        "tf.raw_ops.MatrixSetDiag(input={0}, diagonal={1})",
-        ("MatrixSetDiag",),
-        arity=2,
-        shapes=_with_diagonal,
-    ),
+    _of_vector("legacy_matrix_diag", "tf.raw_ops.MatrixDiag(diagonal={0})"),
+    _of_matrix("legacy_matrix_diag_part", "tf.raw_ops.MatrixDiagPart(input={0})"),
+    _of_matrix("legacy_matrix_set_diag", "tf.raw_ops.MatrixSetDiag(input={0}, diagonal={1})", others=_diagonal),
     _of_vector(
         "tensor_diag",
         "tf.linalg.tensor_diag({0})",
-        ("Diag",),
+        "Diag",
         batched="tf.linalg.diag({0})",
-        shapes=of_rank(1),
+        shapes=at_least(1),
         starts=((2,), (1,), (3,)),
     ),
     _of_matrix(
         "tensor_diag_part",
         "tf.linalg.tensor_diag_part({0})",
-        ("DiagPart",),
+        "DiagPart",
         batched="tf.linalg.diag_part({0})",
-        shapes=only_if(lambda shape: len(shape) == 2 and square(shape)),
+        shapes=square,
+        when=lambda shape: len(shape) == 2,
         starts=((2, 2), (1, 1)),
     ),
 )

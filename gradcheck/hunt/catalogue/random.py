@@ -7,39 +7,23 @@ F(z; a) stays: the reference is its linearisation z0 - (F(z0; a) - F(z0; a0)) / 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import tf
-from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Interval, OpSpec, alike, only_if
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least
+from gradcheck.hunt.opspec import Interval
 
-VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,))
-
-_random: Callable[..., OpSpec] = partial(
-    OpSpec,
-    family="random (implicit reparam)",
-    looped=True,
-    orders=(1,),  # the references are linear, and RandomGammaGrad has no registered gradient
-)
+# The references are linear, and RandomGammaGrad has no registered gradient.
+_random = partial(operation, "random (implicit reparam)", looped=True, orders=(1,))
+_vector = partial(_random, shapes=at_least(1), starts=((2,), (1,), (3,)))
 
 
 def moved_gamma_sample(z: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
     a0 = a[:1]
     slope = tf.exp(tf.math.lgamma(a0) + z - (a0 - 1.0) * tf.math.log(z))
     return z + (tf.math.igamma(a0, z) - tf.math.igamma(a, z)) * slope
-
-
-def gamma_formula(a: tf.Tensor) -> tf.Tensor:
-    sample = tf.random.stateless_gamma(a[0].shape, [1, 2], a[0], dtype=tf.float64)
-    return moved_gamma_sample(sample[tf.newaxis], a)
-
-
-def gamma_v2_formula(a: tf.Tensor) -> tf.Tensor:
-    sample = tf.raw_ops.StatelessRandomGammaV2(shape=a[0].shape, seed=[1, 2], alpha=a[0])
-    return moved_gamma_sample(sample[tf.newaxis], a)
 
 
 def truncated_normal(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
@@ -57,7 +41,7 @@ def truncated_distribution(
     return (at - bottom) / (top - bottom)
 
 
-def truncated_normal_formula(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+def moved_normal_sample(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
     m, s, a, b = mean[:1], deviation[:1], low[:1], high[:1]
     z = truncated_normal(mean[0], deviation[0], low[0], high[0])[tf.newaxis]
     change = truncated_distribution(z, mean, deviation, low, high) - truncated_distribution(z, m, s, a, b)
@@ -65,48 +49,43 @@ def truncated_normal_formula(mean: tf.Tensor, deviation: tf.Tensor, low: tf.Tens
     return z - change * (inside * tf.exp(0.5 * ((z - m) / s) ** 2) * np.sqrt(2 * np.pi))
 
 
-def truncated_normal_of_bounds(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """With a mean of 0.5 and a standard deviation of 1.5."""
-    return truncated_normal(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high)
-
-
-def bounds_formula(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    return truncated_normal_formula(tf.zeros_like(low) + 0.5, tf.zeros_like(low) + 1.5, low, high)
-
+BETWEEN_BOUNDS = "(tf.zeros_like({0}) + 0.5, tf.zeros_like({0}) + 1.5, {0}, {1})"
 
 RANDOM = (
     _random(
         "stateless_gamma",
         "tf.random.stateless_gamma({0}.shape, [1, 2], {0}, dtype=tf.float64)",
-        ("StatelessRandomGammaV3",),
-        domains=(Interval(0.5, 8.0),),
-        reference=gamma_formula,
+        "StatelessRandomGammaV3",
+        Interval(0.5, 8.0),
+        reference="moved_gamma_sample("
+        "tf.random.stateless_gamma({0}[0].shape, [1, 2], {0}[0], dtype=tf.float64)[tf.newaxis], {0})",
     ),
     _random(
         "stateless_gamma_v2",
         "tf.raw_ops.StatelessRandomGammaV2(shape={0}.shape, seed=[1, 2], alpha={0})",
-        ("StatelessRandomGammaV2",),
-        domains=(Interval(0.5, 8.0),),
-        reference=gamma_v2_formula,
+        "StatelessRandomGammaV2",
+        Interval(0.5, 8.0),
+        reference="moved_gamma_sample("
+        "tf.raw_ops.StatelessRandomGammaV2(shape={0}[0].shape, seed=[1, 2], alpha={0}[0])[tf.newaxis], {0})",
     ),
-    _random(
+    _vector(
         "stateless_truncated_normal",
         truncated_normal,
-        ("StatelessParameterizedTruncatedNormal",),
-        arity=4,
-        shapes=only_if(lambda shape: len(shape) == 1 and shape[0] > 0, alike(4)),
-        starts=VECTORS,
-        domains=(Interval(-1.0, 1.0), Interval(0.5, 2.0), Interval(-4.0, -1.0), Interval(1.0, 4.0)),
-        reference=truncated_normal_formula,
+        "StatelessParameterizedTruncatedNormal",
+        Interval(-1.0, 1.0),
+        Interval(0.5, 2.0),
+        Interval(-4.0, -1.0),
+        Interval(1.0, 4.0),
+        others=lambda shape: [(shape,) * 3],
+        reference=moved_normal_sample,
     ),
-    _random(
+    _vector(
         "stateless_truncated_normal_of_bounds",
-        truncated_normal_of_bounds,
-        ("StatelessParameterizedTruncatedNormal",),
-        arity=2,
-        shapes=only_if(lambda shape: len(shape) == 1 and shape[0] > 0, alike(2)),
-        starts=VECTORS,
-        domains=(Interval(-4.0, -1.0), Interval(1.0, 4.0)),
-        reference=bounds_formula,
+        f"truncated_normal{BETWEEN_BOUNDS}",
+        "StatelessParameterizedTruncatedNormal",
+        Interval(-4.0, -1.0),
+        Interval(1.0, 4.0),
+        others=alike,
+        reference=f"moved_normal_sample{BETWEEN_BOUNDS}",
     ),
 )

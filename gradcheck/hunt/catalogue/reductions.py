@@ -3,131 +3,77 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
+from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
+from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import (
-    BOOL,
-    Array,
-    Attribute,
-    Choice,
-    OpSpec,
-    alike,
-    matmul,
-    nonempty_matrix,
-    norms,
-    only_if,
-    ranked,
-    ties_of_largest,
-    ties_of_smallest,
-    vector,
-)
+from gradcheck.hunt.opspec import BOOL, Array
 
-_math: Callable[..., OpSpec] = partial(OpSpec, family="math")
-_nn: Callable[..., OpSpec] = partial(OpSpec, family="nn")
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
-MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (2, 3), (1, 2), (2, 2, 1))
 
-
-def _axes(shape: Shape) -> Mapping[str, Attribute]:
-    return {"axis": Choice(tuple(range(-1, -len(shape) - 1, -1)))}
-
-
-def _reduced(shape: Shape) -> Mapping[str, Attribute]:
-    return {**_axes(shape), "keepdims": BOOL}
-
-
-def _cumulative(_shape: Shape) -> Mapping[str, Attribute]:
-    return {"exclusive": BOOL, "reverse": BOOL}
-
-
-_reduction: Callable[..., OpSpec] = partial(OpSpec, family="math", shapes=vector, starts=STARTS, attributes=_reduced)
-_accumulation: Callable[..., OpSpec] = partial(
-    OpSpec, family="math", shapes=ranked, starts=(*STARTS, (0,)), attributes=_cumulative
-)
+_row = partial(operation, "math", shapes=ranked, starts=(*STARTS, (0,)))
+_accumulation = partial(_row, exclusive=BOOL, reverse=BOOL)
+_nonempty = partial(operation, "math", shapes=vector, starts=STARTS)
+_reduction = partial(_nonempty, axis=axes, keepdims=BOOL)
+_matrix = partial(operation, "math", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (1, 2), (2, 2, 1)))
 
 REDUCTIONS = (
-    _math("reduce_sum", "tf.reduce_sum({0}, axis=-1)", ("Sum",), shapes=ranked, starts=(*STARTS, (0,))),
-    _reduction("sum_over_axis", "tf.reduce_sum({0}, axis={axis}, keepdims={keepdims})", ("Sum",)),
-    _reduction("reduce_mean", "tf.reduce_mean({0}, axis={axis}, keepdims={keepdims})", ("Mean",)),
-    _reduction("reduce_prod", "tf.reduce_prod({0}, axis={axis}, keepdims={keepdims})", ("Prod",)),
-    _reduction("reduce_max", "tf.reduce_max({0}, axis={axis}, keepdims={keepdims})", ("Max",), kinks=ties_of_largest),
-    _reduction("reduce_min", "tf.reduce_min({0}, axis={axis}, keepdims={keepdims})", ("Min",), kinks=ties_of_smallest),
+    _row("reduce_sum", "tf.reduce_sum({0}, axis=-1)", "Sum"),
+    _reduction("sum_over_axis", "tf.reduce_sum({0}, axis={axis}, keepdims={keepdims})", "Sum"),
+    _reduction("reduce_mean", "tf.reduce_mean({0}, axis={axis}, keepdims={keepdims})", "Mean"),
+    _reduction("reduce_prod", "tf.reduce_prod({0}, axis={axis}, keepdims={keepdims})", "Prod"),
+    _reduction("reduce_max", "tf.reduce_max({0}, axis={axis}, keepdims={keepdims})", "Max", kinks=ties_of_largest),
+    _reduction("reduce_min", "tf.reduce_min({0}, axis={axis}, keepdims={keepdims})", "Min", kinks=ties_of_smallest),
     _reduction(
         "reduce_euclidean_norm",
         "tf.math.reduce_euclidean_norm({0}, axis={axis}, keepdims={keepdims})",
-        ("EuclideanNorm",),
+        "EuclideanNorm",
         kinks=norms,
     ),
-    _reduction("reduce_logsumexp", "tf.reduce_logsumexp({0}, axis={axis}, keepdims={keepdims})", ("Exp", "Log", "Sum")),
-    _reduction(
-        "reduce_variance", "tf.math.reduce_variance({0}, axis={axis}, keepdims={keepdims})", ("Mean", "Square", "Sub")
-    ),
-    _accumulation("cumsum", "tf.cumsum({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", ("Cumsum",)),
-    _accumulation("cumprod", "tf.math.cumprod({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", ("Cumprod",)),
-    _math(
+    _reduction("reduce_logsumexp", "tf.reduce_logsumexp({0}, axis={axis}, keepdims={keepdims})", "Exp Log Sum"),
+    _reduction("reduce_variance", "tf.math.reduce_variance({0}, axis={axis}, keepdims={keepdims})", "Mean Square Sub"),
+    _accumulation("cumsum", "tf.cumsum({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumsum"),
+    _accumulation("cumprod", "tf.math.cumprod({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumprod"),
+    _nonempty(
         "cumulative_logsumexp",
         "tf.math.cumulative_logsumexp({0}, axis=-1, reverse={reverse})",
-        ("CumulativeLogsumexp",),
-        shapes=vector,
-        starts=STARTS,
-        attributes=lambda shape: {"reverse": BOOL},
+        "CumulativeLogsumexp",
+        reverse=BOOL,
     ),
-    _math("matmul", "{0} @ {1}", ("BatchMatMulV2", "MatMul"), arity=2, broadcasts=True, shapes=matmul, starts=MATRICES),
-    _math(
+    _matrix("matmul", "{0} @ {1}", "BatchMatMulV2 MatMul", broadcasts=True, shapes=matmul),
+    _matrix(
         "matmul_transposed",
         "tf.matmul({0}, {1}, transpose_a={transpose}, transpose_b=not {transpose})",
-        ("BatchMatMulV2", "MatMul"),
-        arity=2,
-        shapes=only_if(nonempty_matrix, alike(2)),
-        starts=MATRICES,
-        attributes=lambda *shapes: {"transpose": BOOL},
+        "BatchMatMulV2 MatMul",
+        others=alike,
+        transpose=BOOL,
     ),
-    _math(
-        "batch_matmul",
-        "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)",
-        ("BatchMatMul",),
-        shapes=nonempty_matrix,
-        starts=MATRICES,
-    ),
-    _math(
-        "batch_matmul_v3",
-        "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)",
-        ("BatchMatMulV3",),
-        shapes=nonempty_matrix,
-        starts=MATRICES,
-    ),
-    _math(
+    _matrix("batch_matmul", "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)"),
+    _matrix("batch_matmul_v3", "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)"),
+    _row(
         "cross",
         "tf.linalg.cross({0}, {1})",
-        ("Cross",),
-        arity=2,
-        shapes=only_if(lambda shape: shape[-1:] == (3,), alike(2)),
+        "Cross",
+        when=lambda shape: shape[-1] == 3,
+        others=alike,
         starts=((3,), (2, 3)),
     ),
-    _reduction(
+    _nonempty(
         "take_argmax",
         "tf.reduce_sum({0} * tf.one_hot(tf.argmax({0}, axis=-1), {0}.shape[-1], dtype=tf.float64), axis=-1)",
-        ("Mul", "Sum"),
-        attributes=lambda shape: {},
+        "Mul Sum",
         kinks=ties_of_largest,
     ),
 )
 
 
-def _top_ties(x: Array, k: int) -> Array:
-    falling = -np.sort(-x, axis=-1)
-    return np.asarray(falling[..., :-1] - falling[..., 1:])[..., :k]
-
-
 def _nth_ties(x: Array, n: int, reverse: bool) -> Array:
-    rising = np.sort(x, axis=-1)
     place = x.shape[-1] - 1 - n if reverse else n
-    steps = np.diff(rising, axis=-1)
-    return np.asarray(steps[..., max(place - 1, 0) : place + 1])
+    return ties(x)[..., max(place - 1, 0) : place + 1]
 
 
 def _pooling_ties(x: Array, decreasing: bool) -> Array:
@@ -143,44 +89,35 @@ def _block_margins(row: Array) -> list[float]:
         while len(blocks) > 1 and blocks[-2].mean() > blocks[-1].mean():
             last = blocks.pop()
             blocks[-1] = np.concatenate([blocks[-1], last])
-    between = [float(after.mean() - before.mean()) for before, after in itertools.pairwise(blocks)]
+    gaps = [float(after.mean() - before.mean()) for before, after in itertools.pairwise(blocks)]
     within = [float(block[:cut].mean() - block[cut:].mean()) for block in blocks for cut in range(1, len(block))]
-    return between + within
+    return gaps + within
 
 
-def _count(shape: Shape) -> Mapping[str, Attribute]:
-    return {"k": Choice(tuple(range(1, shape[-1] + 1)))}
-
-
-def _rank(shape: Shape) -> Mapping[str, Attribute]:
-    return {"n": Choice(tuple(range(shape[-1]))), "reverse": BOOL}
-
+_ordering = partial(operation, "nn", when=lambda shape: shape[-1:] > (0,))
 
 ORDERING = (
-    _nn(
+    _ordering(
         "top_k",
         "tf.math.top_k({0}, {k}).values",
-        ("TopKV2",),
-        shapes=only_if(lambda shape: shape[-1:] > (0,)),
-        attributes=_count,
-        kinks=_top_ties,
+        "TopKV2",
+        k=lambda shape: range(1, shape[-1] + 1),
+        kinks=lambda x, k: -np.diff(-np.sort(-x))[..., :k],
     ),
-    _nn(
+    _ordering(
         "nth_element",
         "tf.raw_ops.NthElement(input={0}, n={n}, reverse={reverse})",
-        ("NthElement",),
-        shapes=only_if(lambda shape: shape[-1:] > (0,)),
-        attributes=_rank,
+        n=lambda shape: range(shape[-1]),
+        reverse=BOOL,
         kinks=_nth_ties,
     ),
-    _nn(
+    _ordering(
         "isotonic_regression",
         "tf.nn.isotonic_regression({0}, decreasing={decreasing})[0]",
-        ("IsotonicRegression",),
+        "IsotonicRegression",
         batched="tf.reshape(tf.nn.isotonic_regression(tf.reshape({0}, [-1, {0}.shape[-1]]), "
         "decreasing={decreasing})[0], {0}.shape)",
-        shapes=only_if(lambda shape: shape[-1:] > (0,)),
-        attributes=lambda shape: {"decreasing": BOOL},
+        decreasing=BOOL,
         kinks=_pooling_ties,
     ),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import documents, files
-from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
+from gradcheck.defects.records import RELEASE, Defect, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.commands import known_add
 from gradcheck.hunt.commands.command_output import (
@@ -95,8 +95,8 @@ def run_list(options: argparse.Namespace) -> CommandOutput:
     """Lists the known defects, and the documented behaviour that tapes do not keep."""
     records, installed = known_records(known_folder(options.folder)), release()
     tape_defects = [one for one in records if isinstance(one, TapeDefect)]
-    defects = [one for one in records if one not in tape_defects]
-    rows = [_row(one, installed) for one in (*defects, *tape_defects)]
+    defects = [one for one in records if isinstance(one, Defect)]
+    rows = [_row(one, installed) for group in (defects, tape_defects) for one in group]
     kinds: list[tuple[str, Sequence[Known]]] = [("known defects", defects)]
     kinds += [("cases of documented behaviour that tapes do not keep", tape_defects)] if tape_defects else []
     totals = [
@@ -105,20 +105,31 @@ def run_list(options: argparse.Namespace) -> CommandOutput:
     ]
     data = {
         "tensorflow": installed,
-        "defects": [_fields(one, installed, ("operation", "order", "kind", "description")) for one in defects],
-        "tape_defects": [_fields(one, installed, ("documented", "given")) for one in tape_defects],
+        "defects": [
+            _fields(
+                one,
+                installed,
+                operation=one.signature.operation,
+                order=one.signature.order,
+                kind=one.kind,
+                description=one.description,
+            )
+            for one in defects
+        ],
+        "tape_defects": [_fields(one, installed, documented=one.documented, given=one.given) for one in tape_defects],
     }
     return CommandOutput("known list", (*table(rows), *totals), data, "python -m gradcheck known check")
 
 
 def _row(one: Known, installed: str) -> tuple[str, ...]:
-    releases = f"from {one.since}" if one.until is None else f"{one.since} to before {one.until}"
+    since, until = one.releases.since, one.releases.until
+    releases = f"from {since}" if until is None else f"{since} to before {until}"
     return one.name, one.kind, releases, "here" if one.covers(installed) else "-", one.title
 
 
-def _fields(one: Known, installed: str, own: Sequence[str]) -> dict[str, Any]:
-    fields = {name: getattr(one, name) for name in ("name", "title", *own)}
-    return {**fields, "from": one.since, "until": one.until, "here": one.covers(installed), "upstream": one.upstream}
+def _fields(one: Known, installed: str, **own: Any) -> dict[str, Any]:
+    releases = {"from": one.releases.since, "until": one.releases.until, "here": one.covers(installed)}
+    return {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream}
 
 
 def run_check(options: argparse.Namespace) -> CommandOutput:
@@ -148,7 +159,7 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
         return State.FIXED if one.covers(installed) else GONE
     if one.covers(installed):
         return CHANGED if seen.changed else State.STILL
-    return EARLIER if version_of(installed) < version_of(one.since) else BACK
+    return EARLIER if version_of(installed) < version_of(one.releases.since) else BACK
 
 
 def _next(odd: Sequence[tuple[str, str]], folder: Path) -> str:
@@ -180,8 +191,8 @@ def run_fixed(options: argparse.Namespace) -> CommandOutput:
         raise CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
     installed = tensorflow()
     until = installed.partition("-")[0] if options.release is None else options.release
-    if version_of(until) <= version_of(found.since):
-        raise CommandError(f"release {until} is not after {found.since}, from which {found.name} is recorded")
+    if version_of(until) <= version_of(found.releases.since):
+        raise CommandError(f"release {until} is not after {found.releases.since}, from which {found.name} is recorded")
     if version_of(installed) >= version_of(until):
         from gradcheck.hunt.recheck import of_known
 
@@ -198,7 +209,7 @@ def run_fixed(options: argparse.Namespace) -> CommandOutput:
         files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
-    lines = (f"{found.name}: fixed in {until}, from {found.since} before", f"written: {path}")
-    data = {"file": str(path), "name": found.name, "from": found.since, "until": until}
+    lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
+    data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
     return CommandOutput("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")

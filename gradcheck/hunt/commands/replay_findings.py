@@ -14,7 +14,7 @@ from typing import Any
 from gradcheck import documents
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
-from gradcheck.hunt.commands import runs
+from gradcheck.hunt.commands import run_commands
 from gradcheck.hunt.commands.command_output import (
     CommandError,
     CommandOutput,
@@ -27,7 +27,7 @@ from gradcheck.hunt.commands.known_add import with_values
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.running.configuration import EVENTS
-from gradcheck.hunt.running.crashes import RerunOutcome, rerun
+from gradcheck.hunt.running.crashes import rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
 MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
@@ -37,12 +37,7 @@ is executed: it names operations of the catalogue and numbers.
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
 highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
-RERUNS = {
-    RerunOutcome.CRASHED: State.STILL,
-    RerunOutcome.HUNG: State.STILL,
-    RerunOutcome.ENDED: State.FIXED,
-    RerunOutcome.NOT_RUN: State.CANNOT_TELL,
-}
+RERUNS = {"crash": State.STILL, "hang": State.STILL, "ended": State.FIXED, "not run": State.CANNOT_TELL}
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> CommandOutput:
     """Replays the findings that are named."""
     places = [path / EVENTS for path in options.findings if any((path / EVENTS).glob("*.jsonl"))]
-    run_of = {place: runs.read([place]) for place in places}
+    run_of = {place: run_commands.read([place]) for place in places}
     stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]
     paths = _files(options.findings, stopped=bool(stopped))
     release = tensorflow()
@@ -155,7 +150,8 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
 
     if not isinstance(found, Report):
         seen, known = of_known(found), found.name if found.covers(release) else None
-        operation, order = (found.operation, found.order) if isinstance(found, Defect) else (None, None)
+        signature = found.signature if isinstance(found, Defect) else None
+        operation, order = (None, None) if signature is None else (signature.operation, signature.order)
         return Replayed(
             str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, known, seen.changed
         )
@@ -181,7 +177,7 @@ def _next(seen: Sequence[Replayed]) -> str:
             case "still wrong", "report" if not known:
                 steps.setdefault(1, f"python -m gradcheck known add {file} --title TEXT --source TEXT")
             case "still wrong", "crash" | "hang":
-                steps.setdefault(2, runs.hunt([str(one.operation)]))
+                steps.setdefault(2, run_commands.hunt([str(one.operation)]))
             case "cannot tell", None:
                 steps.setdefault(3, f"correct {file} or take it away, then python -m gradcheck replay")
             case "fixed", "report" | "known":

@@ -133,6 +133,15 @@ class HuntRun:
         return coverage
 
     @property
+    def missing_shards(self) -> list[str]:
+        """The shards K/N that no process was, for each N that one was."""
+        seen: dict[int, set[int]] = defaultdict(set)
+        for event in self.started:
+            number, total = map(int, event.shard.split("/"))
+            seen[total].add(number)
+        return [f"{k}/{n}" for n, numbers in sorted(seen.items()) for k in range(1, n + 1) if k not in numbers]
+
+    @property
     def ranked(self) -> tuple[GraphFinding, ...]:
         """The findings, the most severe kind first."""
         kinds = list(Kind)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +18,6 @@ from gradcheck.hunt.running.configuration import RunConfiguration
 
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal
-    from gradcheck.hunt.report.run import HuntRun
 
 NAME = "schedule.json"
 LIMIT = 10_000_000
@@ -156,26 +154,10 @@ class Aggregate:
                 if time.time() - path.stat().st_mtime > STALE:
                     path.unlink()
 
-    def interrupt(self, seconds: float) -> None:
-        """Ctrl-C: workers that were stopped early cannot know it, nor send what they have kept."""
-        if not self._began:
-            return
-        from gradcheck.hunt.events import Ending, Finished
-        from gradcheck.hunt.finding import summary_line
-
-        self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(self.configuration.shard)))
-        with suppress(OSError, ValueError):  # the page says why
-            for found in self._run.findings:
-                written = sorted(self.configuration.folder.glob(f"{found.name}.*"))
-                self.findings.setdefault(found.name, summary_line(found, written))
-
-    def close(self) -> None:
+    def close(self, *, interrupted: bool) -> None:
         """Ends the journal, writes the run's page, and remembers which tests were finished."""
-        if self._journal is not None:
-            self._journal.close()
         try:
-            if self._began:
-                self.page = self._written_page()
+            self._close_run(interrupted)
         except (OSError, ValueError) as error:
             self.remarks[f"the page of the run was not written: {error}"] = None
         try:
@@ -184,27 +166,31 @@ class Aggregate:
         except (OSError, ValueError) as error:
             self.remarks[f"the schedule of the next run could not be kept: {error}"] = None
 
-    def _written_page(self) -> Path:
+    def _close_run(self, interrupted: bool) -> None:
+        """Reads the events of all processes, once they have ended: some of its findings may not have been sent."""
+        from gradcheck.hunt.events import Ending, Finished
+        from gradcheck.hunt.finding import summary_line
         from gradcheck.hunt.known_graphs import left_out
+        from gradcheck.hunt.report.run import read
         from gradcheck.hunt.report.writer import write_run
 
-        releases = {started.environment.tensorflow for started in self._run.started}
-        return write_run(self._run, self.configuration.folder, left_out(*releases))[0]
-
-    @cached_property
-    def _run(self) -> HuntRun:
-        """The events of all processes; read once they have ended."""
-        from gradcheck.hunt.report.run import read
-
-        return read(self.configuration.events, pattern=self.configuration.pattern)
+        given = self.configuration
+        if not any(given.events.glob(given.pattern)):
+            return
+        if interrupted:  # workers that are stopped early do not know it
+            seconds = time.time() - self.progress.began
+            self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(given.shard)))
+        if self._journal is not None:
+            self._journal.close()
+        run = read(given.events, pattern=given.pattern)
+        for found in run.findings:
+            if found.name not in self.findings:
+                self.findings[found.name] = summary_line(found, sorted(given.folder.glob(f"{found.name}.*")))
+        releases = {started.environment.tensorflow for started in run.started}
+        self.page = write_run(run, given.folder, left_out(*releases))[0]
 
     def _opened(self) -> Journal:
         from gradcheck.hunt.events import Journal
 
         self._journal = self._journal or Journal(self.configuration, "main")
         return self._journal
-
-    @property
-    def _began(self) -> bool:
-        """Whether a process of the run has written an event."""
-        return any(self.configuration.events.glob(self.configuration.pattern))

@@ -49,8 +49,12 @@ class Controller:
         if sent is not None:
             self.aggregate.add(report.nodeid, sent, skipped=report.skipped)
         if report.when == "teardown":
-            self.aggregate.progress.done += 1
-            self._show()
+            progress, now = self.aggregate.progress, time.monotonic()
+            progress.done += 1
+            if progress.examples and self._line and now - self._shown >= EVERY:
+                self._shown = now
+                reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+                reporter.rewrite(progress.line(), erase=True)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
@@ -66,9 +70,7 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """The run is over."""
-        if self._interrupted:
-            self.aggregate.interrupt(time.time() - self.aggregate.progress.began)
-        self.aggregate.close()
+        self.aggregate.close(interrupted=self._interrupted)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -96,16 +98,12 @@ class Controller:
         if aggregate.page is not None:
             terminalreporter.write_line(f"report: {self._relative(str(aggregate.page))}")
         if self._interrupted or aggregate.cut_short:
-            terminalreporter.write_line(self._advice())
-
-    def _advice(self) -> str:
-        command = shlex.join(["python", "-m", "pytest", *self.config.invocation_params.args])
-        configuration = self.aggregate.configuration
-        why = "interrupted" if self._interrupted else f"the {configuration.minutes:g} minutes are over"
-        return (
-            f"{why}: all that was found is in {self._relative(str(configuration.folder))}. To go on: {command} "
-            f"(examples that failed are tried first)"
-        )
+            why = "interrupted" if self._interrupted else f"the {aggregate.configuration.minutes:g} minutes are over"
+            folder = self._relative(str(aggregate.configuration.folder))
+            command = shlex.join(["python", "-m", "pytest", *self.config.invocation_params.args])
+            terminalreporter.write_line(
+                f"{why}: all that was found is in {folder}. To go on: {command} (examples that failed are tried first)"
+            )
 
     def _relative(self, path: str) -> str:
         with contextlib.suppress(ValueError):  # another drive
@@ -118,13 +116,6 @@ class Controller:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         quiet = reporter is None or not reporter.isatty or reporter.verbosity != 0
         return not quiet and not os.environ.get("CI") and self.config.getoption("capture") != "no"
-
-    def _show(self) -> None:
-        now = time.monotonic()
-        if self.aggregate.progress.examples and self._line and now - self._shown >= EVERY:
-            self._shown = now
-            reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
-            reporter.rewrite(self.aggregate.progress.line(), erase=True)
 
 
 def _returncode(node: Any) -> int | None:

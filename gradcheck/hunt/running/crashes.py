@@ -9,44 +9,35 @@ import signal
 import subprocess
 import sys
 import time
-from enum import Enum
 from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
-from gradcheck.hunt.running.process_recorder import SLACK, RunningExample, Watchdog, read
+from gradcheck.hunt.running.process_recorder import SLACK, Watchdog, read
 
 ENDED = "ended"
 STARTING = 120.0
+STOPPED: dict[str, type[Crash] | type[Hang]] = {"crash": Crash, "hang": Hang}
 OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
-class RerunOutcome(Enum):
-    """How a fresh process came through a graph."""
-
-    CRASHED = "crashed"
-    HUNG = "hung"
-    ENDED = "ended"
-    NOT_RUN = "not run"
-
-
-def rerun(path: Path, limit: float) -> tuple[RerunOutcome, str]:
+def rerun(path: Path, limit: float) -> tuple[str, str]:
     """Runs the graph of a record again, in its mode, for at most `limit` seconds (and two minutes to start).
 
-    What became of it, and in words.
+    What became of it ("crash", "hang", "ended" or "not run"), and what there is to say of that.
     """
     command = [sys.executable, "-m", "gradcheck.hunt.running.crashes", str(path), str(limit)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=STARTING + limit)
     except subprocess.TimeoutExpired:
-        return RerunOutcome.HUNG, f"no end within {STARTING + limit:g} s"
+        return "hang", f"no end within {STARTING + limit:g} s"
     at = (done.stdout.split("\n")[:-1] or ["the start"])[-1]
     if done.returncode < 0:
-        return RerunOutcome.CRASHED, f"{killed(done.returncode)} at {at}"
+        return "crash", f"{killed(done.returncode)} at {at}"
     if done.returncode == 1 and "Timeout (" in done.stderr:
-        return RerunOutcome.HUNG, f"no end within {limit:g} s at {at}"
+        return "hang", f"no end within {limit:g} s at {at}"
     if done.returncode or at != ENDED:
-        return RerunOutcome.NOT_RUN, f"it could not be run: {done.stderr.strip()[-300:]}"
-    return RerunOutcome.ENDED, "it came to its end"
+        return "not run", f"it could not be run: {done.stderr.strip()[-300:]}"
+    return ENDED, "it came to its end"
 
 
 def killed(returncode: int) -> str:
@@ -59,22 +50,6 @@ def killed(returncode: int) -> str:
         return f"killed by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"ended with exit code {returncode}"
-
-
-def run(example: RunningExample) -> None:
-    """Runs each node, then the check at the recorded order and mode, and prints the place before each step.
-
-    Raises AdmissionError for a graph that could not have been drawn.
-    """
-    from gradcheck import runtime
-    from gradcheck.hunt import trial
-    from gradcheck.hunt.admission import admit
-
-    runtime.configure()
-    admit(example.graph, before=lambda position, node: print(f"node {position}, {node.op}", flush=True))
-    print(f"the derivative of order {example.order} ({example.mode})", flush=True)
-    trial.run(example.graph, (example.order,), mode=example.mode)
-    print(ENDED, flush=True)
 
 
 def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Hang | str | None:
@@ -96,9 +71,8 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Ha
         return event(Hang, f"no end within {limit:g} s")
     outcome, message = rerun(path, limit)
     how = "" if returncode is None else killed(returncode)
-    if outcome in (RerunOutcome.HUNG, RerunOutcome.CRASHED):
-        kind = Hang if outcome is RerunOutcome.HUNG else Crash
-        return event(kind, f"{how}; in a fresh process: {message}".lstrip("; "))
+    if outcome in STOPPED:
+        return event(STOPPED[outcome], f"{how}; in a fresh process: {message}".lstrip("; "))
     if returncode is not None and returncode < 0 and returncode not in OUTSIDE:
         return event(Crash, f"{how}; not again in a fresh process: {message}")
     return (
@@ -108,16 +82,22 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Ha
 
 
 def main() -> int:
-    """The entry point of the fresh process."""
+    """The fresh process: runs each node, then the check at the recorded order and mode, and prints where it is."""
     path, limit = Path(sys.argv[1]), float(sys.argv[2])
     example = read(path)
     if example is None:
         print(f"{path}: holds no recorded graph", file=sys.stderr)
         return 2
-    import tensorflow  # noqa: F401  (the limit is for the graph, not for the start)
+    from gradcheck import runtime
+    from gradcheck.hunt import trial
+    from gradcheck.hunt.admission import admit
 
-    Watchdog(limit, sys.stderr).feed()
-    run(example)
+    Watchdog(limit, sys.stderr).feed()  # only now that TensorFlow is loaded: the limit is for the graph
+    runtime.configure()
+    admit(example.graph, before=lambda position, node: print(f"node {position}, {node.op}", flush=True))
+    print(f"the derivative of order {example.order} ({example.mode})", flush=True)
+    trial.run(example.graph, (example.order,), mode=example.mode)
+    print(ENDED, flush=True)
     return 0
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from gradcheck.hunt.tapes.operations import (
     ModelTensor,
     ModelVariable,
     Operation,
-    TapeEntry,
     Value,
     zeros_like,
 )
 from gradcheck.hunt.tapes.program_run import ProgramRun
-from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate, read_unrecorded
+from gradcheck.hunt.tapes.recording import ActiveTapes, Prediction, TapeRecord, evaluate
 from gradcheck.hunt.tapes.tape import ModelTape, RaisedError, gradient
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +55,7 @@ class Model(ProgramRun):
     def declare(self, variable: form.Variable) -> None:
         """A new variable."""
         value = variable.literal.array()
-        self.values[variable.name] = ModelVariable(ModelTensor(value, handle=True), variable.trainable, value)
+        self.values[variable.name] = ModelVariable(ModelTensor(value), variable.trainable, value)
 
     def value(self, name: str) -> Value:
         """The value of a name. Raises NoneOperandError."""
@@ -72,7 +70,7 @@ class Model(ProgramRun):
             case form.Constant(name, literal):
                 self.values[name] = ModelTensor(literal.array())
             case form.Apply():
-                self.values[statement.name] = self._applied(statement, self.active)
+                self.values[statement.name] = self._applied(statement, self.active, {})
             case form.Assign(name, method, value):
                 self._assign(name, method, value)
             case form.Derive():
@@ -93,13 +91,10 @@ class Model(ProgramRun):
             case _:
                 super().run(statement)
 
-    def _applied(
-        self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor] = MappingProxyType({})
-    ) -> ModelTensor:
+    def _applied(self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor]) -> ModelTensor:
         operands = [local.get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
-        read = active.read if operation.reads else read_unrecorded
-        return active.apply(operation, *map(read, operands))
+        return active.apply(operation, *(active.read(operand, operation.reads) for operand in operands))
 
     def _assign(self, name: str, method: str, value: str) -> None:
         variable = self.value(name)
@@ -115,20 +110,18 @@ class Model(ProgramRun):
             [self.value(name) for name in structure.names] for structure in (statement.targets, statement.sources)
         )
         found = self.tapes[statement.tape].derive(statement.method, targets, sources, statement.zeros)
-        predictions = dict(zip(statement.sources.paths(statement.name), found, strict=True))
         if self.active.hidden > before:
-            predictions = {path: prediction.opaque() for path, prediction in predictions.items()}
+            found = [replace(one, tensor=one.tensor and replace(one.tensor, opaque=True)) for one in found]
+        predictions = dict(zip(statement.sources.paths(statement.name), found, strict=True))
         self.values.update({path: prediction.tensor for path, prediction in predictions.items()})
         self.derivatives.append(predictions)
 
     def _access(self, statements: Sequence[form.Apply], every: bool) -> None:
         """Access the variables that a function or the branches read or, for `every`, use in any way."""
-        for statement in statements:
-            if every or OPERATIONS[statement.operation].reads:
-                for name in statement.arguments:
-                    value = self.values.get(name)
-                    if isinstance(value, ModelVariable):
-                        self.active.access(value)
+        used = [statement for statement in statements if every or OPERATIONS[statement.operation].reads]
+        for value in (self.values.get(name) for statement in used for name in statement.arguments):
+            if isinstance(value, ModelVariable):
+                self.active.access(value)
 
     def _body(
         self, statements: Sequence[form.Apply], names: Sequence[str], arguments: Sequence[str] = ()
@@ -152,15 +145,16 @@ class Model(ProgramRun):
             moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
             return tuple(evaluate(taken.record, taken.outputs, moved))
 
-        def backward(compute: Compute, entry: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
+        def cotangents(compute: Compute, *tensors: ModelTensor) -> Cotangents:
             self.active.hidden += bool(self.active.records)
+            ups = tensors[len(inputs) + len(names) :]
             connected = zip(*(body.gradients(inputs) for body in bodies), strict=True)
             return tuple(
                 (cotangent or zeros_like(tensor)) if any(parts) else None
                 for tensor, cotangent, parts in zip(inputs, taken.gradients(inputs, ups), connected, strict=True)
             )
 
-        results = self.active.apply_all(Operation(kind, forward, backward), inputs)
+        results = self.active.apply_all(Operation(kind, forward, cotangents), inputs)
         self.values.update(zip(names, results, strict=True))
 
 

@@ -7,10 +7,10 @@ use the same tensors as TensorFlow's: one that is computed again and one that is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,6 @@ class ModelTensor:
     """
 
     value: Array
-    handle: bool = False
     opaque: bool = False
 
     @property
@@ -52,33 +51,46 @@ class ModelVariable:
     followed: ModelTensor
     trainable: bool
     value: Array
+    opaque: ClassVar[bool] = False
 
 
 Value: TypeAlias = ModelTensor | ModelVariable
 Compute: TypeAlias = Callable[..., ModelTensor]
 Cotangents: TypeAlias = "tuple[ModelTensor | None, ...]"
-Backward: TypeAlias = "Callable[[Compute, TapeEntry, tuple[ModelTensor, ...]], Cotangents]"
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
     """One operation; `forward` takes and returns arrays with a leading axis of points.
 
-    `text` is the Python source, None for what only gradients use. `backward(compute, entry, cotangents of the outputs)`
-    gives those of the inputs; None stands for an operation that is registered as not differentiable. `fixed`: its value
-    is constant for finite differences, as it is for the tape. `recorded=False`: no tape sees it (NumPy, stop_gradient);
-    `reads=False`: nor that a variable is read for it. `matrix`: the arguments are matrices.
+    gradient(compute, inputs, outputs, cotangents of the outputs), one after another, gives the inputs' cotangents; None
+    stands for an operation that is registered as not differentiable. `text` is the Python source, None for what only
+    gradients use. `fixed`: its value is constant for finite differences, as it is for the tape. `recorded=False`: no
+    tape sees it (NumPy, stop_gradient); `reads=False`: nor that a variable is read for it. `matrix`: the arguments are
+    matrices.
     """
 
     name: str
     forward: Callable[..., Any]
-    backward: Backward | None = None
+    gradient: Callable[..., ModelTensor | Cotangents] | None = None
     text: str | None = None
     arity: int = 1
     fixed: bool = False
     recorded: bool = True
     reads: bool = True
     matrix: bool = False
+
+    def results(self, *arrays: Array) -> tuple[Array, ...]:
+        """What `forward` gives, also where that is one array."""
+        results = self.forward(*arrays)
+        return results if isinstance(results, tuple) else (results,)
+
+    def cotangents(self, compute: Compute, entry: TapeEntry, ups: Sequence[ModelTensor]) -> Cotangents:
+        """What `gradient` gives for each input."""
+        if self.gradient is None:
+            return (None,) * len(entry.inputs)
+        found = self.gradient(compute, *entry.inputs, *entry.outputs, *ups)
+        return found if isinstance(found, tuple) else (found,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +120,6 @@ def paired(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array]
     return call
 
 
-def _sum_all(a: Array) -> Array:
-    return np.asarray(a.sum(axis=tuple(range(1, a.ndim))))
-
-
 @cache
 def sum_to(shape: tuple[int, ...]) -> Operation:
     """The sum over the axes along which a tensor of this shape was broadcast."""
@@ -122,7 +130,7 @@ def sum_to(shape: tuple[int, ...]) -> Operation:
         ones = tuple(i + 1 for i, size in enumerate(shape) if size == 1 and reduced.shape[i + 1] != 1)
         return np.asarray(reduced.sum(axis=ones, keepdims=True) if ones else reduced)
 
-    return Operation("sum_to", forward, lambda compute, at, up: (compute(broadcast_to(at.inputs[0].shape), *up),))
+    return Operation("sum_to", forward, lambda compute, x, y, up: compute(broadcast_to(x.shape), up))
 
 
 @cache
@@ -132,24 +140,19 @@ def broadcast_to(shape: tuple[int, ...]) -> Operation:
     def forward(a: Array) -> Array:
         return np.broadcast_to(_padded(a, len(shape) + 1), (len(a), *shape))
 
-    return Operation("broadcast_to", forward, lambda compute, at, up: (compute(sum_to(at.inputs[0].shape), *up),))
+    return Operation("broadcast_to", forward, lambda compute, x, y, up: compute(sum_to(x.shape), up))
 
 
 def first_row(rank: int, batch: bool) -> Operation:
     """The first of the rows of a Jacobian's target: one element, or one of every member of the batch."""
     place: tuple[Any, ...] = (slice(None), *([slice(None)] if batch else []), *([0] * (rank - batch)))
 
-    def backward(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
-        whole = np.zeros(at.inputs[0].shape)
-        whole[place[1:]] = up[0].value
-        return (ModelTensor(whole),)
+    def gradient(compute: Compute, x: ModelTensor, y: ModelTensor, up: ModelTensor) -> ModelTensor:
+        whole = np.zeros(x.shape)
+        whole[place[1:]] = up.value
+        return ModelTensor(whole)
 
-    return Operation("first_row", lambda a: a[place], backward)
-
-
-def ones_like(tensor: ModelTensor) -> ModelTensor:
-    """The gradient that a target starts with."""
-    return ModelTensor(np.ones_like(tensor.value))
+    return Operation("first_row", lambda a: a[place], gradient)
 
 
 def zeros_like(tensor: ModelTensor) -> ModelTensor:
@@ -161,27 +164,25 @@ def _summed_like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -
     return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
 
 
-def _tanh_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
-    y, above = at.inputs
-    twice = compute(MUL, compute(MUL, compute(MUL, *up, ModelTensor(np.array(-2.0))), above), y)
-    return twice, compute(TANH_GRAD, y, *up)
+def _tanh_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+    y, above, _, up = tensors
+    twice = compute(MUL, compute(MUL, compute(MUL, up, MINUS_TWO), above), y)
+    return twice, compute(TANH_GRAD, y, up)
 
 
-def _sigmoid_grad(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
-    y, above = at.inputs
-    both = compute(MUL, *up, above)
-    twice = compute(MUL, compute(MUL, ModelTensor(np.array(2.0)), both), y)
-    return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, *up)
+def _sigmoid_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+    y, above, _, up = tensors
+    both = compute(MUL, up, above)
+    twice = compute(MUL, compute(MUL, TWO, both), y)
+    return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, up)
 
 
-def _sub(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
-    a, b = at.inputs
-    return _summed_like(compute, up[0], a), _summed_like(compute, compute(NEG, *up), b)
+def _sub(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
+    return _summed_like(compute, up, a), _summed_like(compute, compute(NEG, up), b)
 
 
-def _mul(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
-    a, b = at.inputs
-    return _summed_like(compute, compute(MUL, *up, b), a), _summed_like(compute, compute(MUL, *up, a), b)
+def _mul(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
+    return _summed_like(compute, compute(MUL, up, b), a), _summed_like(compute, compute(MUL, up, a), b)
 
 
 @cache
@@ -191,16 +192,15 @@ def matmul(first: bool, second: bool) -> Operation:
     def forward(a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(_swapped(a) if first else a, _swapped(b) if second else b))
 
-    def backward(compute: Compute, at: TapeEntry, ups: tuple[ModelTensor, ...]) -> Cotangents:
-        (a, b), (up,) = at.inputs, ups
+    def gradient(compute: Compute, a: ModelTensor, b: ModelTensor, y: ModelTensor, up: ModelTensor) -> Cotangents:
         of_a = compute(matmul(second, True), b, up) if first else compute(matmul(False, not second), up, b)
         of_b = compute(matmul(True, first), up, a) if second else compute(matmul(not first, False), a, up)
         return of_a, of_b
 
-    return Operation("matmul", forward, backward, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
+    return Operation("matmul", forward, gradient, "tf.linalg.matmul({0}, {1})", arity=2, matrix=True)
 
 
-def _unregistered(compute: Compute, at: TapeEntry, up: tuple[ModelTensor, ...]) -> Cotangents:
+def _unregistered(compute: Compute, *tensors: ModelTensor) -> Cotangents:
     raise NoGradientError("gradient registry has no entry for: TruncateMod")
 
 
@@ -208,55 +208,49 @@ def _swapped(a: Array) -> Array:
     return np.swapaxes(a, -1, -2) if a.ndim > 2 else a
 
 
-IDENTITY = Operation("identity", lambda a: a.copy(), lambda compute, at, up: up, "tf.identity({0})")
-NEG: Operation = Operation("neg", np.negative, lambda compute, at, up: (compute(NEG, *up),), "-{0}")
-SIN: Operation = Operation(
-    "sin", np.sin, lambda compute, at, up: (compute(MUL, *up, compute(COS, *at.inputs)),), "tf.sin({0})"
-)
+TWO, MINUS_TWO = ModelTensor(np.array(2.0)), ModelTensor(np.array(-2.0))
+IDENTITY = Operation("identity", np.copy, lambda compute, x, y, up: up, "tf.identity({0})")
+NEG: Operation = Operation("neg", np.negative, lambda compute, x, y, up: compute(NEG, up), "-{0}")
+SIN: Operation = Operation("sin", np.sin, lambda compute, x, y, up: compute(MUL, up, compute(COS, x)), "tf.sin({0})")
 COS: Operation = Operation(
-    "cos", np.cos, lambda compute, at, up: (compute(MUL, compute(NEG, *up), compute(SIN, *at.inputs)),), "tf.cos({0})"
+    "cos", np.cos, lambda compute, x, y, up: compute(MUL, compute(NEG, up), compute(SIN, x)), "tf.cos({0})"
 )
 SQUARE = Operation(
-    "square",
-    np.square,
-    lambda compute, at, up: (compute(MUL, *up, compute(MUL, ModelTensor(np.array(2.0)), *at.inputs)),),
-    "tf.square({0})",
+    "square", np.square, lambda compute, x, y, up: compute(MUL, up, compute(MUL, TWO, x)), "tf.square({0})"
 )
-TANH = Operation("tanh", np.tanh, lambda compute, at, up: (compute(TANH_GRAD, *at.outputs, *up),), "tf.tanh({0})")
+TANH = Operation("tanh", np.tanh, lambda compute, x, y, up: compute(TANH_GRAD, y, up), "tf.tanh({0})")
 SIGMOID = Operation(
-    "sigmoid",
-    lambda a: 1 / (1 + np.exp(-a)),
-    lambda compute, at, up: (compute(SIGMOID_GRAD, *at.outputs, *up),),
-    "tf.sigmoid({0})",
+    "sigmoid", lambda a: 1 / (1 + np.exp(-a)), lambda compute, x, y, up: compute(SIGMOID_GRAD, y, up), "tf.sigmoid({0})"
 )
-EXP = Operation("exp", np.exp, lambda compute, at, up: (compute(MUL, *up, *at.outputs),), "tf.exp({0})")
+EXP = Operation("exp", np.exp, lambda compute, x, y, up: compute(MUL, up, y), "tf.exp({0})")
+SUM = Operation(
+    "sum",
+    lambda a: a.sum(axis=tuple(range(1, a.ndim))),
+    lambda compute, x, y, up: compute(broadcast_to(x.shape), up),
+    "tf.reduce_sum({0})",
+)
+TRANSPOSE: Operation = Operation(
+    "transpose",
+    _swapped,
+    lambda compute, x, y, up: compute(TRANSPOSE, up),
+    "tf.linalg.matrix_transpose({0})",
+    matrix=True,
+)
 ADD = Operation(
     "add",
     paired(np.add),
-    lambda compute, at, up: tuple(_summed_like(compute, up[0], source) for source in at.inputs),
+    lambda compute, a, b, y, up: (_summed_like(compute, up, a), _summed_like(compute, up, b)),
     "{0} + {1}",
     arity=2,
 )
 SUB = Operation("sub", paired(np.subtract), _sub, "{0} - {1}", arity=2)
 MUL: Operation = Operation("mul", paired(np.multiply), _mul, "{0} * {1}", arity=2)
 MATMUL = matmul(False, False)
-TRANSPOSE: Operation = Operation(
-    "transpose",
-    _swapped,
-    lambda compute, at, up: (compute(TRANSPOSE, *up),),
-    "tf.linalg.matrix_transpose({0})",
-    matrix=True,
-)
-SUM = Operation(
-    "sum", _sum_all, lambda compute, at, up: (compute(broadcast_to(at.inputs[0].shape), *up),), "tf.reduce_sum({0})"
-)
 # tf.stop_gradient runs inside of record.stop_recording().
-STOP = Operation(
-    "stop_gradient", lambda a: a.copy(), None, "tf.stop_gradient({0})", fixed=True, recorded=False, reads=False
-)
+STOP = Operation("stop_gradient", np.copy, None, "tf.stop_gradient({0})", fixed=True, recorded=False, reads=False)
 FLOOR = Operation("floor", np.floor, None, "tf.floor({0})", fixed=True)
 ROUND = Operation("round", np.round, None, "tf.round({0})", fixed=True)
-SIGN = Operation("sign", np.sign, lambda compute, at, up: (zeros_like(*at.inputs),), "tf.sign({0})", fixed=True)
+SIGN = Operation("sign", np.sign, lambda compute, x, y, up: zeros_like(x), "tf.sign({0})", fixed=True)
 REMAINDER = Operation("remainder", lambda a: np.fmod(a, 3.0), _unregistered, "tf.truncatemod({0}, 3.0)")
 TO_INTEGER = Operation("to_integer", lambda a: a.astype(np.int64), None, "tf.cast({0}, tf.int64)", fixed=True)
 NUMPY = Operation("numpy", np.sin, None, "tf.constant(np.sin({0}.numpy()))", fixed=True, recorded=False)
@@ -265,16 +259,16 @@ INTEGER_SUM = Operation("integer_sum", paired(np.add), None, "{0} + {1}", arity=
 TANH_GRAD: Operation = Operation("tanh_grad", lambda y, up: up * (1 - y * y), _tanh_grad)
 SIGMOID_GRAD: Operation = Operation("sigmoid_grad", lambda y, up: up * y * (1 - y), _sigmoid_grad)
 ZEROS_LIKE = Operation("zeros_like", np.zeros_like, None, fixed=True)
-ADD_N = Operation("add_n", lambda *arrays: sum(arrays[1:], arrays[0]), lambda compute, at, up: up * len(at.inputs))
-READ = Operation("read", lambda a: a.copy(), lambda compute, at, up: up)
+ADD_N = Operation(
+    "add_n", lambda *arrays: sum(arrays[1:], arrays[0]), lambda compute, *tensors: tensors[-1:] * (len(tensors) - 2)
+)
+READ = Operation("read", np.copy, lambda compute, handle, y, up: up)
 
-FLOATING = {
-    operation.name: operation
-    for operation in (
-        *(SQUARE, SIN, MUL, ADD, IDENTITY, SUB, NEG, TANH, SUM, SIGMOID, COS, EXP, MATMUL, TRANSPOSE),
-        *(STOP, FLOOR, ROUND, SIGN, TO_INTEGER, NUMPY, REMAINDER),
-    )
-}
+_FLOATING = (
+    *(SQUARE, SIN, MUL, ADD, IDENTITY, SUB, NEG, TANH, SUM, SIGMOID, COS, EXP, MATMUL, TRANSPOSE),
+    *(STOP, FLOOR, ROUND, SIGN, TO_INTEGER, NUMPY, REMAINDER),
+)
+FLOATING = {operation.name: operation for operation in _FLOATING}
 """The operations on floating tensors, the simplest first."""
 
 INTEGER = {operation.name: operation for operation in (TO_FLOAT, INTEGER_SUM)}

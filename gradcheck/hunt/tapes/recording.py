@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.tapes.operations import READ, ModelTensor, ModelVariable, Operation, TapeEntry
+from gradcheck.hunt.tapes.operations import READ, ModelTensor, ModelVariable, Operation, TapeEntry, Value
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.sampling import FIRST, Stencil, sample
 
@@ -56,29 +56,20 @@ def evaluate(record: TapeRecord, tensors: tuple[ModelTensor, ...], moved: Mappin
 
     Recorded operations are computed again; everything else, and what is not differentiable, keeps its value.
     """
-    known: dict[ModelTensor, Array] = {}
+    known = {tensor: tensor.value + shift for tensor, shift in moved.items()}
 
     def value(tensor: ModelTensor) -> Array:
         if tensor not in known:
-            # A function's other outputs come along; one that is moved itself keeps its value.
-            known.update(
-                {made: array for made, array in computed(tensor).items() if made is tensor or made not in moved}
-            )
+            entry = record.entries.get(tensor)
+            if entry is None or entry.operation.fixed:
+                known[tensor] = tensor.value[None]
+            elif entry.operation is READ:
+                known[tensor] = tensor.value[None] + moved.get(entry.inputs[0], 0.0)
+            else:
+                # A function's other outputs come along; one that is moved itself keeps its value.
+                results = entry.operation.results(*map(value, entry.inputs))
+                known.update(dict(zip(entry.outputs, results, strict=True)) | known)
         return known[tensor]
-
-    def computed(tensor: ModelTensor) -> dict[ModelTensor, Array]:
-        if tensor in moved:
-            return {tensor: tensor.value + moved[tensor]}
-        entry = record.entries.get(tensor)
-        if entry is None or entry.operation.fixed:
-            return {tensor: tensor.value[None]}
-        inputs = entry.inputs
-        if inputs[0].handle and entry.operation is READ:
-            shift = moved.get(inputs[0])
-            return {tensor: tensor.value[None] if shift is None else tensor.value + shift}
-        results = entry.operation.forward(*map(value, inputs))
-        outputs = entry.outputs
-        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     return [value(tensor) for tensor in tensors]
 
@@ -102,20 +93,20 @@ class ActiveTapes:
     def apply_all(self, operation: Operation, inputs: Sequence[ModelTensor]) -> tuple[ModelTensor, ...]:
         """One operation with all of its results."""
         with np.errstate(all="ignore"):
-            results = operation.forward(*(tensor.value[None] for tensor in inputs))
-        arrays = results if isinstance(results, tuple) else (results,)
+            arrays = operation.results(*(tensor.value[None] for tensor in inputs))
         outputs = tuple(ModelTensor(np.asarray(array[0])) for array in arrays)
         if operation.recorded:
             self._record(TapeEntry(operation, tuple(inputs), outputs))
         return outputs
 
-    def read(self, value: ModelTensor | ModelVariable) -> ModelTensor:
+    def read(self, value: Value, recorded: bool = True) -> ModelTensor:
         """A tensor as it is; a variable is read, and watched by the tapes that watch what is accessed."""
         if isinstance(value, ModelTensor):
             return value
-        self.access(value)
         result = ModelTensor(value.value)
-        self._record(TapeEntry(READ, (value.followed,), (result,)))
+        if recorded:
+            self.access(value)
+            self._record(TapeEntry(READ, (value.followed,), (result,)))
         return result
 
     def access(self, variable: ModelVariable) -> None:
@@ -129,15 +120,19 @@ class ActiveTapes:
             record.record_operation(entry)
 
 
-def read_unrecorded(value: ModelTensor | ModelVariable) -> ModelTensor:
-    """A tensor as it is, or the value of a variable, which no tape sees being read."""
-    return value if isinstance(value, ModelTensor) else ModelTensor(value.value)
+VALUE, NONE, ZEROS = "value", "None", "zeros"
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedDerivative:
-    """What `method` of a tape has to give for a source: the derivative of the recorded part of the targets."""
+class Prediction:
+    """The derivative that `method` of a tape gives with respect to one source: `kind` is VALUE, NONE or ZEROS.
 
+    A value is the derivative of the part of the targets that was recorded. `tensor` is the derivative as the program
+    goes on to use it; of a Jacobian it has the shape and dtype alone, and its own derivatives are not predicted.
+    """
+
+    kind: str
+    tensor: ModelTensor | None
     record: TapeRecord
     targets: tuple[ModelTensor, ...]
     source: ModelTensor
@@ -145,32 +140,27 @@ class RecordedDerivative:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the derivative."""
+        """The shape of the derivative, where there is one."""
         if self.method == "gradient":
             return self.source.shape
-        target = self.targets[0].shape
-        return target + (self.source.shape[1:] if self.method == "batch_jacobian" else self.source.shape)
-
-    def function(self) -> Callable[[Array], Array]:
-        """From points (p, n) to outputs (p, m): the sum of the targets, their elements, or sums over their batch."""
-
-        def outputs(points: Array) -> Array:
-            moved = (points - self.source.value.reshape(-1)).reshape(-1, *self.source.shape)
-            values = evaluate(self.record, self.targets, {self.source: moved})
-            if self.method == "batch_jacobian":
-                values = [values[0].sum(axis=1)]
-            flat = [value.reshape(len(value), -1) for value in values]
-            if self.method == "gradient":
-                flat = [sum((value.sum(axis=1, keepdims=True) for value in flat), np.zeros((1, 1)))]
-            return np.broadcast_to(flat[0], (len(points), flat[0].shape[1]))
-
-        return outputs
+        source = self.source.shape[1:] if self.method == "batch_jacobian" else self.source.shape
+        return self.targets[0].shape + source
 
     def estimate(self, stencil: Stencil = FIRST) -> Estimate:
         """The finite-difference estimate of the derivative; its arrays have the shape `shape`."""
         point = self.source.value.reshape(-1)
-        found = first_difference(sample(self.function(), point, np.eye(point.size), stencil=stencil))
+        found = first_difference(sample(self._outputs, point, np.eye(point.size), stencil=stencil))
         return Estimate(*map(self._arranged, (found.value, found.bound, found.conclusive, found.radius)))
+
+    def _outputs(self, points: Array) -> Array:
+        """From points (p, n) to outputs (p, m): the sum of the targets, their elements, or sums over their batch."""
+        moved = (points - self.source.value.reshape(-1)).reshape(-1, *self.source.shape)
+        values = evaluate(self.record, self.targets, {self.source: moved})
+        if self.method == "gradient":
+            total = sum((value.reshape(len(value), -1).sum(axis=1) for value in values), np.zeros(1))
+            return np.broadcast_to(total[:, None], (len(points), 1))
+        value = values[0].sum(axis=1) if self.method == "batch_jacobian" else values[0]
+        return np.broadcast_to(value.reshape(len(value), -1), (len(points), value[0].size))
 
     def _arranged(self, lines: Array) -> Array:
         """From (n, m), a line a source element, to the derivative's shape."""
@@ -178,25 +168,4 @@ class RecordedDerivative:
             return lines.T.reshape(self.shape)
         batch, *rest = self.source.shape
         rows = self.targets[0].shape[1:]
-        table = lines.T.reshape(*rows, batch, *rest)
-        return np.moveaxis(table, len(rows), 0)
-
-
-VALUE, NONE, ZEROS = "value", "None", "zeros"
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """The derivative with respect to one source: `kind` is VALUE (that of `recorded`), NONE or ZEROS.
-
-    `tensor` is the derivative as the program goes on to use it; of a Jacobian it has the shape and dtype alone, and its
-    own derivatives are not predicted.
-    """
-
-    kind: str
-    tensor: ModelTensor | None
-    recorded: RecordedDerivative
-
-    def opaque(self) -> Prediction:
-        """The same prediction; the derivatives of this derivative are not predicted."""
-        return replace(self, tensor=None if self.tensor is None else replace(self.tensor, opaque=True))
+        return np.moveaxis(lines.T.reshape(*rows, batch, *rest), len(rows), 0)

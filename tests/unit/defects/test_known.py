@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from gradcheck import runtime
+from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import CONDITIONS, SPECIAL, Region, special
@@ -33,7 +34,8 @@ def cumprod() -> Defect:
 
 
 def test_the_committed_files_load(cumprod: Defect) -> None:
-    assert (cumprod.operation, cumprod.order, cumprod.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
+    about = cumprod.signature
+    assert (about.operation, about.order, about.kind) == ("cumprod", 1, Kind.WRONG_VALUE)
     assert (cumprod.right, cumprod.given) == (((9.0, 0.0, 0.0),), ((0.0, 0.0, 0.0),))
 
 
@@ -253,7 +255,7 @@ def test_match(cumprod: Defect) -> None:
         {"order": 2},
         {"culprit": "cumsum"},
         {"findings": missing},
-        {"path": "forward"},
+        {"taken": Mode("forward")},
         {"values": ()},
     ):
         assert known_graphs.match(dataclasses.replace(found, **other), defects=[cumprod]) is None  # type: ignore[arg-type]

@@ -23,20 +23,20 @@ def gaps() -> Defect:
 
 
 def test_a_defect_of_a_mode_concerns_that_mode_alone(gaps: Defect) -> None:
-    assert gaps.taken == Mode("forward")
+    assert gaps.signature.taken == Mode("forward")
     assert from_json(json.loads(json.dumps(plain(gaps)))) == gaps
     arguments = ("segment_min", {"ids": (1,)}, [np.array([2.0])], 1)
     assert gaps in known.current(Mode("forward"))
     assert gaps not in known.current()
     assert known.excludes(*arguments) is None
-    assert known.excludes_in(Mode("forward"))(*arguments) is not None
-    assert known.excludes_in(Mode("reverse", "tf.function"))(*arguments) is None
+    assert known.excludes(*arguments, mode=Mode("forward")) is not None
+    assert known.excludes(*arguments, mode=Mode("reverse", "tf.function")) is None
 
 
 def test_forward_mode_leaves_out_what_is_wrong_at_second_order() -> None:
     zero = ("reduce_prod", {"axis": -1, "keepdims": False}, [np.array([0.0, 2.0, 3.0])], 1)
     assert known.excludes(*zero) is None
-    assert known.excludes_in(Mode("forward"))(*zero) == "reduce_prod-zero-order2"
+    assert known.excludes(*zero, mode=Mode("forward")) == "reduce_prod-zero-order2"
 
 
 def test_a_mode_that_there_is_not_is_refused(gaps: Defect) -> None:

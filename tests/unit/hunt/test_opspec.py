@@ -1,4 +1,4 @@
-"""Intervals, the defaults of an OpSpec, and the vocabularies of shapes and kinks."""
+"""Intervals, the defaults of an OpSpec, how entries are written, and the vocabularies of shapes and kinks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.hunt import opspec
+from gradcheck.hunt.catalogue import distances, shapes
+from gradcheck.hunt.catalogue.language import operation, points_last
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Interval, OpSpec, attribute_names
+from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, Choice, Indices, Interval, OpSpec, Rule, attribute_names
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_each_argument_has_its_own_domain_and_dtype() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3), (2, 1, 2)])
 def test_broadcasting_shapes_broadcast(shape: Shape) -> None:
-    pairs = opspec.broadcasting(shape)
+    pairs = shapes.broadcasting(shape)
     assert pairs[0] == (shape, shape)
     for first, second in pairs:
         assert first == shape
@@ -58,7 +59,7 @@ def test_broadcasting_shapes_broadcast(shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 2), (1, 3), (3, 1), (2, 2, 1), (2, 1, 3, 2)])
 def test_matmul_shapes_multiply(shape: Shape) -> None:
-    pairs = opspec.matmul(shape)
+    pairs = shapes.matmul(shape)
     assert len(pairs) >= 2
     for first, second in pairs:
         np.matmul(np.ones(first), np.ones(second))
@@ -67,41 +68,44 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("rule", "shape"),
     [
-        (opspec.matmul, (2,)),
-        (opspec.matmul, (2, 0)),
-        (opspec.vector, ()),
-        (opspec.vector, (2, 0)),
-        (opspec.ranked, ()),
-        (opspec.nonempty, (0,)),
-        (opspec.nonempty_matrix, (0, 2)),
-        (opspec.square, (2, 3)),
-        (opspec.square, (0, 0)),
-        (opspec.of_rank(3), (2, 2)),
-        (opspec.of_rank(3), (2, 2, 0)),
+        (shapes.matmul, (2,)),
+        (shapes.matmul, (2, 0)),
+        (shapes.vector, ()),
+        (shapes.vector, (2, 0)),
+        (shapes.ranked, ()),
+        (shapes.nonempty, (0,)),
+        (shapes.nonempty_matrix, (0, 2)),
+        (shapes.square, ()),
+        (shapes.square, (2,)),
+        (shapes.square, (2, 3)),
+        (shapes.square, (0, 0)),
+        (shapes.at_least(1, 1, 1), (2, 2)),
+        (shapes.at_least(1, 1, 1), (2, 2, 0)),
+        (shapes.at_least(2, 3), (3, 2)),
     ],
 )
-def test_shapes_that_are_refused(rule: opspec.Rule, shape: Shape) -> None:
+def test_shapes_that_are_refused(rule: Rule, shape: Shape) -> None:
     assert rule(shape) == []
 
 
 @pytest.mark.parametrize(
     ("distance", "arguments", "attributes", "expected"),
     [
-        (opspec.at_zero, ([-2.0, 0.0],), {}, [2.0, 0.0]),
-        (opspec.second_at_zero, ([1.0], [-3.0]), {}, [3.0]),
-        (opspec.at(0.0, 6.0), ([1.0, 6.0],), {}, [[1.0, 6.0], [5.0, 0.0]]),
-        (opspec.at_integers, ([1.75, -2.0],), {}, [0.25, 0.0]),
-        (opspec.between, ([1.0, 2.0], 1.5), {}, [0.5, 0.5]),
-        (opspec.norms, ([[3.0, 4.0], [0.0, 0.0]],), {}, [5.0, 0.0]),
-        (opspec.norms, ([[3.0, 0.0], [4.0, 0.0]],), {"axis": -2}, [5.0, 0.0]),
-        (opspec.ties, ([3.0, 1.0, 1.5],), {}, [0.5, 1.5]),
-        (opspec.ties_of_largest, ([3.0, 1.0, 1.5],), {}, [1.5]),
-        (opspec.ties_of_smallest, ([3.0, 1.0, 1.5],), {}, [0.5]),
-        (opspec.ties_of_largest, ([[3.0], [1.0]],), {"axis": -2}, [[2.0]]),
-        (opspec.ties_of_largest, ([3.0],), {}, []),
-        (opspec.ties_within(opspec.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
-        (opspec.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
-        (opspec.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
+        (distances.at_zero, ([-2.0, 0.0],), {}, [2.0, 0.0]),
+        (distances.second_at_zero, ([1.0], [-3.0]), {}, [3.0]),
+        (distances.at(0.0, 6.0), ([1.0, 6.0],), {}, [[1.0, 6.0], [5.0, 0.0]]),
+        (distances.at_integers, ([1.75, -2.0],), {}, [0.25, 0.0]),
+        (distances.between, ([1.0, 2.0], 1.5), {}, [0.5, 0.5]),
+        (distances.norms, ([[3.0, 4.0], [0.0, 0.0]],), {}, [5.0, 0.0]),
+        (distances.norms, ([[3.0, 0.0], [4.0, 0.0]],), {"axis": -2}, [5.0, 0.0]),
+        (distances.ties, ([3.0, 1.0, 1.5],), {}, [0.5, 1.5]),
+        (distances.ties_of_largest, ([3.0, 1.0, 1.5],), {}, [1.5]),
+        (distances.ties_of_smallest, ([3.0, 1.0, 1.5],), {}, [0.5]),
+        (distances.ties_of_largest, ([[3.0], [1.0]],), {"axis": -2}, [[2.0]]),
+        (distances.ties_of_largest, ([3.0],), {}, []),
+        (distances.ties_within(distances.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
+        (distances.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
+        (distances.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
     ],
 )
 def test_distances(distance: Any, arguments: Any, attributes: dict[str, Any], expected: Any) -> None:
@@ -115,3 +119,46 @@ def test_the_attributes_of_a_text_and_of_a_function() -> None:
     assert attribute_names("tf.reduce_sum({0}, axis={axis}) + {1} * {0} ** {by}") == ("axis", "by")
     assert attribute_names(scaled) == ("axis", "factor")
     assert attribute_names("tf.sin({0})") == ()
+
+
+def test_an_entry_takes_its_arity_from_its_source() -> None:
+    def scaled(x: Any, y: Any, *, factor: float) -> Any:
+        return factor * x * y
+
+    assert operation("math", "f", "{0} + {2} * {1}", "Mul AddV2").arity == 3
+    spec = operation("math", "f", scaled, "Mul", factor=(2.0,))
+    assert (spec.arity, spec.gradients, spec.domains, dict(spec.attributes((), ()))) == (
+        *(2, ("Mul",), (REALS,)),
+        {"factor": Choice((2.0,))},
+    )
+
+
+def test_an_entry_declares_what_its_source_names_in_the_order_given() -> None:
+    spec = operation("array", "f", "{0}[{a}, {b}, {c}]", "", c=range(2), a=lambda shape: shape, b=Indices(2, 3))
+    assert list(spec.attributes((4, 5)).items()) == [("c", Choice((0, 1))), ("a", Choice((4, 5))), ("b", Indices(2, 3))]
+    with pytest.raises(TypeError, match="wich"):
+        operation("array", "f", "{0}[{which}]", "", wich=(0, 1))
+
+
+def test_an_entry_restricts_and_completes_shapes() -> None:
+    def when(shape: Shape) -> bool:
+        return shape[-1] > 1
+
+    spec = operation(
+        "math", "f", "{0} + {1}", "", shapes=shapes.vector, when=when, others=lambda shape: [((),), (shape,)]
+    )
+    assert [spec.shapes(shape) for shape in [(), (1,), (2,)]] == [[], [], [((2,), ()), ((2,), (2,))]]
+
+
+def test_the_form_for_points_follows_from_the_source_unless_it_is_given() -> None:
+    moved = "tf.experimental.numpy.moveaxis(f(tf.experimental.numpy.moveaxis({0}, 0, -1)), -1, 0)"
+    assert operation("math", "f", "f({0})", "", batching=points_last).batched == moved
+    assert operation("math", "f", "f({0})", "", batching=points_last, batched="g({0})").batched == "g({0})"
+    assert operation("math", "f", "f({0})", "", batching=str).batched is None
+
+
+def test_raw_operations_name_their_gradients() -> None:
+    source = "tf.raw_ops.MatrixDiag(diagonal=tf.raw_ops.Neg(x={0}))"
+    assert operation("array", "f", source).gradients == ("MatrixDiag", "Neg")
+    assert operation("array", "f", source, "MatrixDiag").gradients == ("MatrixDiag",)
+    assert operation("nn", "f", "tf.nn.silu({0})").gradients == ()

@@ -31,11 +31,19 @@ def finding(graph: Graph, kind: Kind = Kind.WRONG_VALUE, **fields: Any) -> Graph
 
 def of_graph(defect: Defect) -> GraphFinding:
     """The report that the hunt would have written of a known defect."""
-    found = dataclasses.replace(LOST, kind=defect.kind, order=defect.order)
+    about = defect.signature
+    found = dataclasses.replace(LOST, kind=defect.kind, order=about.order)
     example = example_of(defect)
-    position = next(place for place, node in example.graph.positions() if node.op == defect.operation)
+    position = next(place for place, node in example.graph.positions() if node.op == about.operation)
     return GraphFinding(
-        example.graph, defect.order, (found,), defect.operation, position, "none", example.cotangent, example.direction
+        example.graph,
+        about.order,
+        (found,),
+        about.operation,
+        position,
+        "none",
+        example.cotangent,
+        example.direction,
     )
 
 

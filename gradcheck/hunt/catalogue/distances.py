@@ -1,0 +1,87 @@
+"""How far an operation's arguments lie from where it is not smooth.
+
+Those that the catalogue calls take the arguments by position and the attributes as keywords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.opspec import Array, Distances
+
+
+def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
+    """The elements of the first argument are to stay away from 0."""
+    return np.abs(x)
+
+
+def second_at_zero(_x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
+    """The elements of the second argument are to stay away from 0."""
+    return np.abs(y)
+
+
+def at(*points: float) -> Distances:
+    """The elements of the first argument are to stay away from any of these points.
+
+    >>> float(at(0.0, 6.0)(np.array([1.0, 6.0])).min())
+    0.0
+    """
+
+    def distances(x: Array, *_: Array, **_attributes: Any) -> Array:
+        return np.stack([np.abs(x - point) for point in points])
+
+    return distances
+
+
+def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:
+    """The elements of the first argument are to stay away from whole numbers."""
+    return np.asarray(np.abs(x - np.round(x)))
+
+
+def between(x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
+    """The first argument is to differ from the second, element by element after broadcasting."""
+    return np.asarray(np.abs(x - y))
+
+
+def norms(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """No vector along the axis of the first argument is to vanish."""
+    return np.asarray(np.linalg.norm(x, axis=axis))
+
+
+def ties(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """No two elements along the axis of the first argument are to be equal; that axis comes last in the result."""
+    return np.diff(np.sort(np.moveaxis(x, axis, -1), axis=-1), axis=-1)
+
+
+def ties_of_largest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """The largest element along the axis of the first argument is to be unique."""
+    return ties(x, axis=axis)[..., -1:]
+
+
+def ties_of_smallest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
+    """The smallest element along the axis of the first argument is to be unique."""
+    return ties(x, axis=axis)[..., :1]
+
+
+def ties_within(pick: Distances) -> Distances:
+    """The distance `pick`, taken within each segment of the first dimension that the attribute `ids` names."""
+
+    def distances(x: Array, *_: Array, ids: Sequence[int], **_attributes: Any) -> Array:
+        groups = [x[np.equal(ids, segment)] for segment in sorted(set(ids)) if segment >= 0]
+        return np.concatenate([pick(group, axis=0).ravel() for group in groups])
+
+    return distances
+
+
+def gaps_of_eigenvalues(x: Array, *_: Array, **_attributes: Any) -> Array:
+    """No two eigenvalues of the symmetric part of the first argument are to be equal."""
+    return ties(np.linalg.eigvalsh((x + np.swapaxes(x, -1, -2)) / 2))
+
+
+def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:
+    """No two singular values of the first argument are to be equal, and none is to vanish."""
+    values = np.linalg.svd(x, compute_uv=False)
+    return np.concatenate([values, ties(values)], axis=-1)

@@ -1,0 +1,240 @@
+"""`python -m gradcheck merge | coverage`: the results of several shards as those of one run, and what was exercised."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from gradcheck import files
+from gradcheck.defects import known
+from gradcheck.documents import plain
+from gradcheck.hunt import coverage, known_graphs
+from gradcheck.hunt.commands.command_output import (
+    CommandError,
+    CommandOutput,
+    release,
+    subcommand,
+    table,
+    tensorflow,
+)
+from gradcheck.hunt.events import Ending, Finished, Started, to_line
+from gradcheck.hunt.finding import summary_line
+from gradcheck.hunt.report import run
+from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
+from gradcheck.hunt.running.configuration import EVENTS
+
+SHOWN = 12
+LARGEST = 2**28
+MERGED = "merged.jsonl"
+WORST = (Ending.COMPLETED, Ending.BUDGET_SPENT, Ending.INTERRUPTED)
+MERGE = """Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
+if one run had done it all: index.html, summary.md, the findings' reports and events/merged.jsonl. The order of the
+folders does not matter.
+
+exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged."""
+COVERAGE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
+than {coverage.ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect
+of the installed TensorFlow leaves out as a whole is not missed.
+
+exit codes: 0, whatever was found; 2 if nothing could be read."""
+
+
+def add(commands: Any) -> None:
+    """Adds the commands."""
+    parser = subcommand(
+        commands,
+        "merge",
+        run_merge,
+        about="put the results of several shards together into one report",
+        more=MERGE,
+        example="python -m gradcheck merge shard-1 shard-2 --into reports/merged",
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a folder of reports with its events")
+    parser.add_argument(
+        "--into", type=Path, default=Path("reports/merged"), metavar="DIR", help="a new folder (reports/merged)"
+    )
+    parser = subcommand(
+        commands,
+        "coverage",
+        run_coverage,
+        about="show what was exercised, and which operations were hardly tested or never reached",
+        more=COVERAGE,
+        example="python -m gradcheck coverage reports",
+    )
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        default=[Path("reports")],
+        metavar="FOLDER",
+        help="a folder of reports with its events (default: reports)",
+    )
+
+
+def run_merge(options: argparse.Namespace) -> CommandOutput:
+    """Merges the folders that are named."""
+    into: Path = options.into
+    if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
+        raise CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
+    together = read(options.folders)
+    missing, merged = together.missing_shards, one_run(together)
+    _refuse_forged(merged)
+    try:
+        written = _written(merged, into)
+    except OSError as error:
+        raise CommandError(
+            f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
+        ) from None
+    findings = _summary_lines(merged)
+    data = {
+        "into": str(into),
+        "files": [path.relative_to(into).as_posix() for path in written],
+        "findings": findings,
+        "crashes": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.crashes],
+        "hangs": [{"name": one.name, "operation": one.operation, "order": one.order} for one in merged.hangs],
+        "missing_shards": missing,
+        "remarks": merged.remarks,
+    }
+    counts = f"{len(findings)} findings, {len(merged.crashes)} crashes, {len(merged.hangs)} hangs"
+    lines = (
+        *coverage.table(merged.coverage, findings).split("\n"),
+        *(f"note: {remark}" for remark in merged.remarks),
+        f"{counts}; read {into / 'index.html'}",
+    )
+    step = f"python -m gradcheck {'replay' if findings else 'coverage'} {shlex.quote(str(into))}"
+    return CommandOutput("merge", lines, data, step, 1 if missing else 0)
+
+
+def one_run(together: HuntRun) -> HuntRun:
+    """The same findings, counts and remarks, as one process without shards would have counted them.
+
+    Processes that were started alike, but for their shard and their host, become one.
+    """
+    alike: dict[str, Started] = {}
+    for event in together.started:
+        machine = structs.replace(event.environment, processor="", platform="")
+        plain = structs.replace(event, shard="1/1", environment=machine)
+        alike.setdefault(to_line(plain), structs.replace(event, shard="1/1"))
+    ended = together.finished
+    finished = Finished(
+        max((event.how for event in ended), key=WORST.index, default=Ending.INTERRUPTED),
+        sum(event.examples for event in ended),
+        sum(sorted(event.seconds for event in ended)),
+    )
+    return replace(together, started=tuple(alike[key] for key in sorted(alike)), finished=(finished,))
+
+
+def _refuse_forged(merged: HuntRun) -> None:
+    """A report's page is computed from its graph, which is to be one that could have been drawn."""
+    if not merged.findings:
+        return
+    tensorflow()
+    from gradcheck.hunt.recheck import output_of
+
+    for found in merged.findings:
+        try:
+            output_of(found.example)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
+
+
+def _written(merged: HuntRun, into: Path) -> list[Path]:
+    """Writes the reports, and last the events, without which the folder is no run."""
+    from gradcheck.hunt.report.writer import write, write_run
+
+    into.mkdir(parents=True, exist_ok=True)
+    paths = [path for found in merged.findings for path in write(found, into)]
+    paths += write_run(merged, into, left_out())
+    (into / EVENTS).mkdir()
+    events = "".join(f"{to_line(event)}\n" for event in merged.events())
+    return [*paths, files.replace(into / EVENTS / MERGED, events)]
+
+
+def run_coverage(options: argparse.Namespace) -> CommandOutput:
+    """Shows the coverage of the folders."""
+    found, known_pairs = read(options.folders), left_out()
+    reached = [one for one in reaches(found, known_pairs) if one.grade is not Grade.NONE]
+    weak = [one for one in reached if one.grade in (Grade.RED, Grade.YELLOW)]
+    never = [one for one in weak if not one.attempts and not one.compared + one.lost]
+    hardly = sorted((one for one in weak if one not in never), key=lambda one: one.compared)
+    out = [one for one in reached if one.grade is Grade.KNOWN]
+    rows = [
+        (one.operation, f"order {one.order}", f"{one.compared} compared of {one.attempts}", one.reason)
+        for one in hardly
+    ]
+    lines = [
+        *coverage.table(found.coverage, _summary_lines(found)).split("\n"),
+        f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
+        f"hardly tested: {len(hardly)}",
+        *(f"  {line}" for line in table(rows)),
+        f"left out, as known to be wrong everywhere: {len(out)}",
+        *(f"note: {remark}" for remark in found.remarks),
+    ]
+    data = {
+        "coverage": found.coverage.to_json(),
+        "operations": plain(found.operations),
+        "hardly_tested": [_gap(one) for one in hardly],
+        "never_reached": [_gap(one) for one in never],
+        "left_out": [{"operation": op, "order": order, "known": name} for (op, order), name in known_pairs.items()],
+        "missing_shards": found.missing_shards,
+        "remarks": found.remarks,
+    }
+    step = hunt(one.operation for one in [*never, *hardly]) if weak else "python -m gradcheck replay"
+    return CommandOutput("coverage report", tuple(lines), data, step)
+
+
+def _gap(one: Reach) -> dict[str, Any]:
+    names = ("operation", "order", "compared", "lost", "rejected", "attempts", "reason")
+    return {name: getattr(one, name) for name in names}
+
+
+def _summary_lines(found: HuntRun) -> list[dict[str, Any]]:
+    """The findings, each with its JSON report beside the page of the run."""
+    return [summary_line(one, [f"{one.name}.json"]) for one in found.findings]
+
+
+def read(folders: Sequence[Path]) -> HuntRun:
+    """The run whose events lie in these folders, or in their folders `events`; the same folder counts once.
+
+    Its remarks name the shards that are missing, too. Raises CommandError where a folder is missing, has no events or
+    has something else among them.
+    """
+    places = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise CommandError(f"{folder}: no such folder; name the folder of a run's reports")
+        place = folder / EVENTS if (folder / EVENTS).is_dir() else folder
+        if not any(place.glob("*.jsonl")):
+            raise CommandError(
+                f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
+            )
+        places[place.resolve()] = place
+    try:
+        for path in (path for place in places.values() for path in place.glob("*.jsonl")):
+            files.refuse_unusual(path, LARGEST)
+        found = run.read(*places.values())
+    except (ValueError, OSError) as error:
+        raise CommandError(f"{error}; take the file away, or name another folder") from None
+    return replace(found, remarks=(*found.remarks, *(f"shard {shard} is missing" for shard in found.missing_shards)))
+
+
+def left_out() -> dict[tuple[str, int], str]:
+    """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
+    try:
+        return known_graphs.left_out(release())
+    except known.KnownDefectError as error:
+        raise CommandError(str(error)) from None
+
+
+def hunt(operations: Iterable[str]) -> str:
+    """The command that hunts with these operations, at most twelve of them; with all, if only groups are named."""
+    names = [name for name in dict.fromkeys(operations) if not name.startswith("(")][:SHOWN]
+    chosen = f" {shlex.quote('--gradcheck-ops=' + ','.join(names))}" if names else ""
+    return f"python -m pytest tests/properties --hypothesis-profile=dev{chosen}"

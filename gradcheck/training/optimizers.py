@@ -1,0 +1,102 @@
+"""Optimizers of Keras and TensorFlow 1: how they are called, and what they do to the gradients that they are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.training import optimizer as v1_optimizer
+
+METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
+"""The methods by which optimizers are given gradients, and the name of the argument that holds them."""
+Apply = Callable[[Sequence[Any]], Any]
+"""Gives an optimizer pairs of a gradient and a variable."""
+
+
+@dataclass(frozen=True)
+class OptimizerCall:
+    """The gradients (tensors, IndexedSlices or None) that an optimizer was given for its variables.
+
+    `name` is the optimizer's; `repeat` gives it other pairs in the same way. The gradients are those of the loss times
+    `scale`, where the optimizer scales losses against underflow.
+    """
+
+    name: str
+    optimizer: Any
+    variables: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    repeat: Apply
+    scale: float = 1.0
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The learning rate of the optimizer, where it has one that is a number."""
+        for name in ("learning_rate", "_learning_rate"):
+            try:
+                return float(getattr(self.optimizer, name))
+            except (AttributeError, TypeError, ValueError):
+                continue
+        return None
+
+    def own_changes(self) -> list[str]:
+        """Notes on what the optimizer itself does to the gradients: clipping, averaging over steps."""
+        arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in self.gradients if gradient is not None]
+        norms = [float(np.linalg.norm(array.astype(np.float64))) for array in arrays]
+        largest = max((float(np.max(np.abs(array), initial=0.0)) for array in arrays), default=0.0)
+        notes = []
+        for attribute, size, how in (
+            ("clipvalue", largest, "by value to"),
+            ("clipnorm", max(norms, default=0.0), "the gradient of each variable to the norm"),
+            ("global_clipnorm", float(np.linalg.norm(norms)), "to the global norm"),
+        ):
+            limit = getattr(self.optimizer, attribute, None)
+            if limit and size > limit:
+                notes.append(f"{self.name} clips {how} {limit:g} (the largest was {size:.6g}), its {attribute}")
+        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
+        if steps:
+            notes.append(f"{self.name} averages over {steps} steps, its gradient_accumulation_steps")
+        return notes
+
+
+def optimizer_methods() -> list[tuple[type, str]]:
+    """The METHODS that classes of optimizers define: those of TensorFlow 1, and of Keras if it is loaded."""
+    waiting: list[Any] = [v1_optimizer.Optimizer]
+    for name in ("keras", "tf_keras"):
+        optimizers = getattr(sys.modules.get(name), "optimizers", None)
+        waiting += [getattr(home, "Optimizer", None) for home in (optimizers, getattr(optimizers, "legacy", None))]
+    seen: dict[Any, None] = {}
+    while waiting:
+        owner = waiting.pop()
+        if owner is not None and owner not in seen:
+            seen[owner] = None
+            waiting += owner.__subclasses__()
+    owners = dict.fromkeys(base for owner in seen for base in owner.__mro__)
+    return [(owner, method) for owner in owners for method in METHODS if method in vars(owner)]
+
+
+def pairs_and_call(
+    optimizer: Any, original: Callable[..., Any], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[tuple[Any, Any]], Apply]:
+    """The pairs of a gradient and a variable that a call of an optimizer is given, and how to call it with others."""
+    kwargs = dict(kwargs)
+    first, *rest = args or (kwargs.pop(METHODS[method]),)
+    if method == "apply_gradients":
+        return list(first), lambda pairs: original(optimizer, list(pairs), *rest, **kwargs)
+    variables = rest[0] if rest else kwargs.get("trainable_variables")
+    known = optimizer._trainable_variables if variables is None else variables
+    return list(zip(first, known, strict=True)), lambda pairs: original(
+        optimizer, [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
+    )
+
+
+def loss_scale(optimizer: Any) -> Any:
+    """By what an optimizer multiplies losses, a scalar tensor: its gradients are those of the scaled loss."""
+    for name in ("dynamic_scale", "loss_scale_factor"):
+        scale = getattr(optimizer, name, None)
+        if scale is not None:
+            return tf.convert_to_tensor(scale)
+    return tf.constant(1.0)
