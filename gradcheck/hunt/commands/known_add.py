@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     here = [one for one in cli.known_defects(folder) if one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
-    made = _drafted(found, name, given, release.partition("-")[0], options)
+    made = _drafted(found, name, given, options)
     if known_graphs.match(found, defects=[made]) is None:
         raise cli.CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
     data = documents.plain(made)
@@ -126,13 +126,7 @@ def shared_digits(one: float, other: float) -> float:
     return float(np.format_float_scientific(one, precision=digits - 1))
 
 
-def _drafted(
-    found: GraphFinding,
-    name: str,
-    given: Numbers | None,
-    release: str,
-    options: argparse.Namespace,
-) -> Defect:
+def _drafted(found: GraphFinding, name: str, given: Numbers | None, options: argparse.Namespace) -> Defect:
     """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
 
     Raises CommandError where the finding is not wrong on this TensorFlow, and where the options do not fit it.
@@ -157,7 +151,7 @@ def _drafted(
             source=options.source,
             given=taken(found.example),
             regions=(_region(found, options.wide),),
-            releases=Releases(release, None),
+            releases=Releases(cli.tensorflow().partition("-")[0], None),
             upstream=options.upstream,
         )
         read = documents.convert(documents.plain(made), Defect)
@@ -175,9 +169,9 @@ def _arguments(found: GraphFinding) -> list[Any]:
 def _usual_name(found: GraphFinding) -> str:
     """The name of a defect's file: how the derivative was taken, operation, what is special, order."""
     here = special(_arguments(found))
-    taken = [] if found.taken == PLAIN else [str(found.taken)]
-    words = [*taken, found.culprit, *([] if here is None else [SPECIAL[here[0]]]), f"order{found.order}"]
-    return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
+    taken, what = "" if found.taken == PLAIN else str(found.taken), "" if here is None else SPECIAL[here[0]]
+    words = f"{taken} {found.culprit} {what} order{found.order}"
+    return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")[:80]
 
 
 def _region(found: GraphFinding, wide: bool) -> Region:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
@@ -112,8 +113,8 @@ def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
     }
 
 
-def _version(release: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in release.split("."))
+def _version(release: str) -> tuple[tuple[int, ...], str]:
+    return version_of(release), release
 
 
 def _resolutions(reached: Sequence[Reach]) -> Iterator[tuple[int, int, int]]:
