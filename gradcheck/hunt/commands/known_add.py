@@ -32,25 +32,23 @@ from gradcheck.hunt.report import json_report
 
 CLOSE = 1e-5
 Numbers = tuple[tuple[float, ...], ...]
-MORE = """The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
+ADD = """make a known defect of a finding that has been triaged
+
+The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
 derivative that is called right is taken from finite differences (or from --right, which has to agree with them).
 Generation leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its
 order. Where nothing is special about the example, that would be the whole operation, which takes --wide.
 
-exit codes: 0 added; 2 nothing was written."""
+exit codes: 0 added; 2 nothing was written.
+
+example:
+  python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" --source "By hand: ..."
+"""
 
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    parser = cli.subcommand(
-        commands,
-        "add",
-        run,
-        about="make a known defect of a finding that has been triaged",
-        more=MORE,
-        example='python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" '
-        '--source "By hand: ..."',
-    )
+    parser = cli.subcommand(commands, "add", run, ADD)
     parser.add_argument("finding", type=Path, metavar="FINDING", help="the JSON file of a report")
     parser.add_argument("--title", required=True, help="the defect in one line")
     parser.add_argument("--source", required=True, help="how the right derivative is known")

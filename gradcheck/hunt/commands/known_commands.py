@@ -19,22 +19,37 @@ if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
 
 ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
-LIST = """Nothing is computed; `here` is what the files have of the installed release.
+LIST = """list the known defects, and whether the installed TensorFlow has them
 
-exit codes: 0, or 2 if a file cannot be read."""
+Nothing is computed; `here` is what the files have of the installed release.
+
+exit codes: 0, or 2 if a file cannot be read.
+
+example:
+  python -m gradcheck known list"""
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
-CHECK = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
+CHECK = f"""check the known defects on the installed TensorFlow
+
+Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
 program of tapes.
 
 {State.STILL}: as recorded; {GONE}: the same; {State.FIXED}: right now, though the file says otherwise;
 {CHANGED}: wrong, but not as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one;
 {State.CANNOT_TELL}: it raises, or is inconclusive.
 
-exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told."""
-FIXED = """Writes the first release without the defect into its file. Without --release that is the installed one,
+exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told.
+
+example:
+  python -m gradcheck known check cumprod-zero-order1"""
+FIXED = """mark a known defect as fixed in a release
+
+Writes the first release without the defect into its file. Without --release that is the installed one,
 which is asked first. A release that the installed TensorFlow contradicts is refused.
 
-exit codes: 0 marked; 2 nothing was written."""
+exit codes: 0 marked; 2 nothing was written.
+
+example:
+  python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0"""
 
 
 def add(commands: Any) -> None:
@@ -47,34 +62,12 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     inner = group.add_subparsers(metavar="COMMAND", required=True)
-    parser = cli.subcommand(
-        inner,
-        "list",
-        run_list,
-        about="list the known defects, and whether the installed TensorFlow has them",
-        more=LIST,
-        example="python -m gradcheck known list",
-    )
-    cli.folder_option(parser)
+    cli.folder_option(cli.subcommand(inner, "list", run_list, LIST))
     known_add.add(inner)
-    parser = cli.subcommand(
-        inner,
-        "check",
-        run_check,
-        about="check the known defects on the installed TensorFlow",
-        more=CHECK,
-        example="python -m gradcheck known check cumprod-zero-order1",
-    )
+    parser = cli.subcommand(inner, "check", run_check, CHECK)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
     cli.folder_option(parser)
-    parser = cli.subcommand(
-        inner,
-        "fixed",
-        run_fixed,
-        about="mark a known defect as fixed in a release",
-        more=FIXED,
-        example="python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0",
-    )
+    parser = cli.subcommand(inner, "fixed", run_fixed, FIXED)
     parser.add_argument("name", metavar="NAME", help="the name of the defect")
     parser.add_argument("--release", help="the first release without the defect (the installed one)")
     cli.folder_option(parser)

@@ -22,12 +22,17 @@ from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
-MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
+REPLAY = """take the derivatives of findings again: still wrong, fixed, or cannot tell
+
+A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
 `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
 is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
-highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive.
+
+example:
+  python -m gradcheck replay reports/known/cumprod-zero-order1.json"""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {"crash": State.STILL, "hang": State.STILL, "ended": State.FIXED, "not run": State.CANNOT_TELL}
 
@@ -58,14 +63,7 @@ class Replayed:
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    parser = cli.subcommand(
-        commands,
-        "replay",
-        run,
-        about="take the derivatives of findings again: still wrong, fixed, or cannot tell",
-        more=MORE,
-        example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
-    )
+    parser = cli.subcommand(commands, "replay", run, REPLAY)
     parser.add_argument(
         "findings",
         nargs="*",

@@ -26,40 +26,36 @@ SHOWN = 12
 LARGEST = 2**28
 MERGED = "merged.jsonl"
 WORST = (Ending.COMPLETED, Ending.BUDGET_SPENT, Ending.INTERRUPTED)
-MERGE = """Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
+MERGE = """put the results of several shards together into one report
+
+Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
 if one run had done it all: index.html, summary.md, the findings' reports and events/merged.jsonl. The order of the
 folders does not matter.
 
-exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged."""
-COVERAGE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
+exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged.
+
+example:
+  python -m gradcheck merge shard-1 shard-2 --into reports/merged"""
+COVERAGE = f"""show what was exercised, and which operations were hardly tested or never reached
+
+Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
 than {coverage.ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect
 of the installed TensorFlow leaves out as a whole is not missed.
 
-exit codes: 0, whatever was found; 2 if nothing could be read."""
+exit codes: 0, whatever was found; 2 if nothing could be read.
+
+example:
+  python -m gradcheck coverage reports"""
 
 
 def add(commands: Any) -> None:
     """Adds the commands."""
-    parser = cli.subcommand(
-        commands,
-        "merge",
-        run_merge,
-        about="put the results of several shards together into one report",
-        more=MERGE,
-        example="python -m gradcheck merge shard-1 shard-2 --into reports/merged",
-    )
+    parser = cli.subcommand(commands, "merge", run_merge, MERGE)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a folder of reports with its events")
     parser.add_argument(
         "--into", type=Path, default=Path("reports/merged"), metavar="DIR", help="a new folder (reports/merged)"
     )
-    parser = cli.subcommand(
-        commands,
-        "coverage",
-        run_coverage,
-        about="show what was exercised, and which operations were hardly tested or never reached",
-        more=COVERAGE,
-        example="python -m gradcheck coverage reports",
-    )
+    parser = cli.subcommand(commands, "coverage", run_coverage, COVERAGE)
     parser.add_argument(
         "folders",
         nargs="*",
