@@ -39,40 +39,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "check": "gradcheck.check",
-    "assert_close": "gradcheck.check",
-    "assert_step": "gradcheck.step",
-    "explain": "gradcheck.explain",
-    "hermitian": "gradcheck.autodiff.constraints",
-    "increasing": "gradcheck.autodiff.constraints",
-    "lower_triangular": "gradcheck.autodiff.constraints",
-    "positive_definite": "gradcheck.autodiff.constraints",
-    "simplex": "gradcheck.autodiff.constraints",
-    "symmetric": "gradcheck.autodiff.constraints",
-    "upper_triangular": "gradcheck.autodiff.constraints",
-    "Cause": "gradcheck.result",
-    "Diagnosis": "gradcheck.result",
-    "Place": "gradcheck.result",
-    "SourceResult": "gradcheck.result",
-    "Finding": "gradcheck.result",
-    "Kind": "gradcheck.result",
-    "OrderResult": "gradcheck.result",
-    "Reason": "gradcheck.result",
-    "Result": "gradcheck.result",
-    "GradientInconclusive": "gradcheck.comparison.failure",
-    "GradientMismatch": "gradcheck.comparison.failure",
-    "GradientMissing": "gradcheck.comparison.failure",
-    "GradientModesDisagree": "gradcheck.comparison.failure",
-    "GradientNonFinite": "gradcheck.comparison.failure",
-    "GradientOutsideSubdifferential": "gradcheck.comparison.failure",
-    "GradientPartial": "gradcheck.comparison.failure",
-    "GradientRaises": "gradcheck.comparison.failure",
-    "GradientWrongShape": "gradcheck.comparison.failure",
-    "GradientWrongUpdate": "gradcheck.comparison.failure",
-    "GradientWrongValue": "gradcheck.comparison.failure",
-    "InconclusiveWarning": "gradcheck.comparison.failure",
+_NAMES = {
+    "gradcheck.autodiff.constraints": (
+        "hermitian increasing lower_triangular positive_definite simplex symmetric upper_triangular"
+    ),
+    "gradcheck.check": "assert_close check",
+    "gradcheck.comparison.failure": (
+        "GradientInconclusive GradientMismatch GradientMissing GradientModesDisagree GradientNonFinite "
+        "GradientOutsideSubdifferential GradientPartial GradientRaises GradientWrongShape GradientWrongUpdate "
+        "GradientWrongValue InconclusiveWarning"
+    ),
+    "gradcheck.explain": "explain",
+    "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult",
+    "gradcheck.step": "assert_step",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Cause",

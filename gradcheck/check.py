@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ from gradcheck.autodiff.problem import GivenProblem, TapeProblem, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
-from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.second_order import second_order
+from gradcheck.comparison.probes import first_order, second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
+EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
 
 
 def check(
@@ -59,14 +58,75 @@ def check(
             f"gradient is of type {type(gradient).__name__}, which holds values at one point; order=2 differentiates "
             "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
         )
+    orders = range(1, order + 1)
     with state_restored():
         function = open_function(f, inputs, variables)
         with variables_restored([source.variable for source in function.sources if source.variable is not None]):
             if function.point.size == 0 or function.output_parts[-1].stop == 0:
-                return _empty(order)
-            inspection = _Inspection(function, gradient, order, tolerance, probes)
-            inspection.refuse_unused()
-            return Result({result.order: result for result in inspection.orders()})
+                return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
+            unconnected = _unconnected(function, gradient)
+            first, second = (function.value(function.point) for _ in range(2))
+            slack = 1e3 * function.roundoff * np.maximum(np.abs(first), np.abs(second))
+            if not np.all(np.abs(first - second) <= slack):
+                moved = float(np.max(np.abs(first - second)))
+                note = (
+                    f"two calls at the same inputs differ by {moved:.3g}; fix the seed inside f, or switch dropout off"
+                )
+                return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
+            problem = TapeProblem(function, widened(function))
+            if gradient is not None:
+                problem = GivenProblem(function, problem.wide, given=given_gradient(function, gradient))
+            notes = tuple(f"{name} has no gradient (None)" for name in unconnected if gradient is None)
+            return Result({number: _checked(problem, number, gradient, tolerance, probes, notes) for number in orders})
+
+
+def _checked(
+    problem: TapeProblem,
+    order: int,
+    gradient: Any,
+    tolerance: Tolerance,
+    probes: int,
+    notes: tuple[str, ...],
+) -> OrderResult:
+    """The result of one order; the notes are about the first."""
+    sources, diagnosis = problem.function.sources, CheckDiagnosis(problem.function, gradient, order)
+    try:
+        if order == 1:
+            tables = first_order(problem, tolerance, probes)
+            return summarise(1, tables, sources, notes=notes, explain=diagnosis.explained)
+        return summarise(2, second_order(problem, tolerance, probes), sources, explain=diagnosis.explained)
+    except DerivativeRaisedError as error:
+        result = broken(order, Kind.RAISES, "the inputs", str(error))
+        return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))
+    except WrongShapeError as error:
+        return broken(order, Kind.SHAPE, error.source, str(error))
+
+
+def _unconnected(function: Function, gradient: Any) -> list[str]:
+    """The sources for which TensorFlow says None, where that matters.
+
+    Raises ValueError for a variable that was listed and has nothing to do with `f`: a mistake in the call.
+    """
+    listed = function.arguments.listed()
+    if gradient is not None and not any(listed):
+        return []
+    try:
+        (row,) = function.pullbacks(np.ones((1, function.output_parts[-1].stop)))
+    except DerivativeRaisedError:
+        return []
+    names = []
+    for source, part, named, taken in zip(function.sources, function.parts, listed, row, strict=True):
+        if taken is not None:
+            continue
+        names.append(source.name)
+        moved = function.point.copy()
+        moved[part] = moved[part] * 1.25 + 0.125
+        if named and np.array_equal(function.value(moved), function.value(function.point), equal_nan=True):
+            raise ValueError(
+                f"{source.name} is not used by f: its gradient is None, and f does not change with it; "
+                "leave it out of variables=, or use it inside f"
+            )
+    return names
 
 
 def assert_close(
@@ -116,80 +176,6 @@ def raise_unless_good(name: str, result: Result, label: str, inconclusive: str |
     warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=3)
 
 
-@dataclass(frozen=True)
-class _Inspection:
-    function: Function
-    gradient: Any
-    order: int
-    tolerance: Tolerance
-    probes: int
-
-    def orders(self) -> list[OrderResult]:
-        numbers = range(1, self.order + 1)
-        first, second = (self.function.value(self.function.point) for _ in range(2))
-        slack = 1e3 * self.function.roundoff * np.maximum(np.abs(first), np.abs(second))
-        if not np.all(np.abs(first - second) <= slack):
-            moved = float(np.max(np.abs(first - second)))
-            note = f"two calls at the same inputs differ by {moved:.3g}; fix the seed inside f, or switch dropout off"
-            return [undecided(number, Reason.NOT_DETERMINISTIC, note) for number in numbers]
-        return [self._guarded(number) for number in numbers]
-
-    def refuse_unused(self) -> None:
-        """A variable that was listed and has nothing to do with `f` is a mistake in the call."""
-        function = self.function
-        listed = function.arguments.listed()
-        for source, part, named in zip(function.sources, function.parts, listed, strict=True):
-            if not named or source.name not in self._unconnected:
-                continue
-            moved = function.point.copy()
-            moved[part] = moved[part] * 1.25 + 0.125
-            if np.array_equal(function.value(moved), function.value(function.point), equal_nan=True):
-                raise ValueError(
-                    f"{source.name} is not used by f: its gradient is None, and f does not change with it; "
-                    "leave it out of variables=, or use it inside f"
-                )
-
-    def _guarded(self, number: int) -> OrderResult:
-        try:
-            return self._first() if number == 1 else self._second()
-        except DerivativeRaisedError as error:
-            result = broken(number, Kind.RAISES, "the inputs", str(error))
-            (finding,) = result.findings
-            answer = self._diagnosis(number).error()
-            return replace(result, findings=(replace(finding, diagnosis=answer),))
-        except WrongShapeError as error:
-            return broken(number, Kind.SHAPE, error.source, str(error))
-
-    def _first(self) -> OrderResult:
-        tables = first_order(self._problem, self.tolerance, self.probes)
-        notes = () if self.gradient is not None else tuple(f"{n} has no gradient (None)" for n in self._unconnected)
-        return summarise(1, tables, self.function.sources, notes=notes, explain=self._diagnosis(1).explained)
-
-    def _second(self) -> OrderResult:
-        tables = second_order(self._problem, self.tolerance, self.probes)
-        return summarise(2, tables, self.function.sources, explain=self._diagnosis(2).explained)
-
-    def _diagnosis(self, order: int) -> CheckDiagnosis:
-        return CheckDiagnosis(self.function, self.gradient, order)
-
-    @cached_property
-    def _problem(self) -> TapeProblem:
-        wide = widened(self.function)
-        if self.gradient is None:
-            return TapeProblem(self.function, wide)
-        return GivenProblem(self.function, wide, given=given_gradient(self.function, self.gradient))
-
-    @cached_property
-    def _unconnected(self) -> tuple[str, ...]:
-        """The sources for which TensorFlow says None."""
-        ones = np.ones((1, self.function.output_parts[-1].stop))
-        try:
-            (row,) = self.function.pullbacks(ones)
-        except DerivativeRaisedError:
-            return ()
-        return tuple(s.name for s, part in zip(self.function.sources, row, strict=True) if part is None)
-
-
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
     """The tolerance, once the arguments of a check are found good. Raises ValueError."""
     if not isinstance(order, int) or isinstance(order, bool) or order not in (1, 2):
@@ -203,8 +189,3 @@ def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: i
             f"probes was {probes!r}; an integer of at least 8 was expected (a wrong entry slips by with 2**-7)"
         )
     return Tolerance(rtol, atol)
-
-
-def _empty(order: int) -> Result:
-    note = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
-    return Result({n: OrderResult(order=n, verdict=Verdict.AGREE, notes=(note,)) for n in range(1, order + 1)})

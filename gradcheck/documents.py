@@ -192,13 +192,12 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
     given, schemas = _walk(data, steps, kind)
     if "[...]" in place:
         given = Description("something else")
-    name = re.fullmatch(r"Object (?:missing required|contains unknown) field `(.*)`", complaint, re.DOTALL)
-    if name and " missing " in complaint:
-        needed = [one for schema in schemas[:1] for one in schema.get("required", ())]
-        return DocumentError(place, Description(f"an object without {name[1]!r}"), f"all of {', '.join(needed)}")
-    if name:
-        known = [one for schema in schemas[:1] for one in schema.get("properties", ())]
-        return DocumentError(place, Description(f"the name {_shown(name[1])}"), f"only {', '.join(known)}")
+    field = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", complaint, re.DOTALL)
+    if field:
+        missing = field[1].startswith("missing")
+        given = Description(f"an object without {field[2]!r}" if missing else f"the name {_shown(field[2])}")
+        names = schemas[0].get("required" if missing else "properties", ()) if schemas else ()
+        return DocumentError(place, given, f"{'all of' if missing else 'only'} {', '.join(names)}")
     if complaint.startswith("Invalid") or (schemas and all("enum" in schema for schema in schemas)):
         choices = [str(choice) for schema in schemas for choice in schema.get("enum", ())]
         number = "a finite number, or " if any(schema.get("type") == "number" for schema in schemas) else ""

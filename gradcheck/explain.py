@@ -13,7 +13,6 @@ from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import Code
 from gradcheck.result import Result
@@ -64,7 +63,11 @@ def explain(
         parameters = parameter_names(f)
         given = as_tensors(inputs, parameters)
         code, names = Code(f, given, recorded(f, given)), None
-        _refuse_raised(code.record)
+        error = code.record.error
+        if error is not None and not any(error is call.error for call in code.record.derivatives):
+            raise RuntimeError(
+                f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
+            ) from error
         if not code.record.derivatives:
             code, names = _differentiated(code, listed, parameters)
         code, disagreement = as_traced(code)
@@ -88,15 +91,6 @@ def _listed(variables: Any) -> list[Any]:
     return [variable_of(item) for item in given]
 
 
-def _refuse_raised(record: CodeRecord) -> None:
-    """What `f` raises by itself is no derivative that failed."""
-    error = record.error
-    if error is not None and not any(error is call.error for call in record.derivatives):
-        raise RuntimeError(
-            f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
-        ) from error
-
-
 def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[str]) -> tuple[Code, list[str]]:
     """Code that takes the gradient of the sum of what the function returns, and the names of its sources.
 
@@ -115,7 +109,13 @@ def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[s
             "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
             "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
         )
-    _refuse_result(code.record.result)
+    flat = tf.nest.flatten(code.record.result)
+    if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
+        kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
+        raise TypeError(
+            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
+            "differentiate (not its .numpy()), or call tape.gradient inside f"
+        )
 
     def gradient(*inputs: Any) -> Any:
         sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
@@ -127,14 +127,3 @@ def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[s
     names = [leaves[position][0] for position in floating] + [variable.name.split(":")[0] for variable in held]
     distinct = [n if names.count(n) == 1 else f"{n} (sources[{position}])" for position, n in enumerate(names)]
     return Code(gradient, code.inputs, recorded(gradient, code.inputs)), distinct
-
-
-def _refuse_result(result: Any) -> None:
-    """Raise TypeError where a function that takes no derivative returns nothing to differentiate."""
-    flat = tf.nest.flatten(result)
-    if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
-        kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
-        raise TypeError(
-            f"f takes no derivative and returned {kinds or 'nothing'}, no floating tensor; let f return the tensor to "
-            "differentiate (not its .numpy()), or call tape.gradient inside f"
-        )

@@ -65,7 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         hunting = hunts(config, config.rootpath / PROPERTIES)
         if hunting:
-            _load_known_defects()
+            from gradcheck.defects.known import KnownDefectError
+            from gradcheck.hunt.known_graphs import load
+
+            try:
+                load()
+            except KnownDefectError as error:
+                raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(Controller(config, config.stash[CONFIGURATION], hunting), "gradcheck-controller")
 
 
@@ -115,9 +121,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out other shards and operations that nobody asked for; those that wait longest come first."""
     given = config.stash[CONFIGURATION]
-    kept = [item for item in items if given.shard.takes(item.nodeid) and _wanted(given, item)]
-    taken = set(kept)
-    left = [item for item in items if item not in taken]
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        marker = item.get_closest_marker(MARKER)
+        wanted = given.operations is None or marker is None or marker.args[0] in given.operations
+        (kept if wanted and given.shard.takes(item.nodeid) else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
     items[:] = sorted(kept, key=lambda item: given.schedule.get(item.nodeid, 0))
@@ -216,27 +225,12 @@ def reports(config: pytest.Config) -> Path:
     return config.rootpath / "reports" if given is None else config.invocation_params.dir / given
 
 
-def _wanted(given: RunConfiguration, item: pytest.Item) -> bool:
-    marker = item.get_closest_marker(MARKER)
-    return given.operations is None or marker is None or marker.args[0] in given.operations
-
-
 def _hunts(item: pytest.Item) -> bool:
     return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def _over(item: pytest.Item) -> bool:
     return _hunts(item) and time.time() >= item.config.stash[CONFIGURATION].deadline
-
-
-def _load_known_defects() -> None:
-    from gradcheck.defects.known import KnownDefectError
-    from gradcheck.hunt.known_graphs import load
-
-    try:
-        load()
-    except KnownDefectError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 def _findings(error: BaseException) -> list[Any]:

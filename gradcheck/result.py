@@ -164,15 +164,9 @@ class OrderResult:
 
     def __str__(self) -> str:
         lines = [f"order {self.order}: {self.verdict} ({self.compared} compared, {self.inconclusive} inconclusive)"]
+        relative = f" ({self.relative_resolution:.1e} of the largest derivative)"
         if isfinite(self.resolution):
-            lines.append(
-                f"  resolution {self.resolution:.1e}"
-                + (
-                    f" ({self.relative_resolution:.1e} of the largest derivative)"
-                    if isfinite(self.relative_resolution)
-                    else ""
-                )
-            )
+            lines.append(f"  resolution {self.resolution:.1e}{relative if isfinite(self.relative_resolution) else ''}")
         lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
         lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}" for finding in self.findings]
         lines += [f"  note: {note}" for note in self.notes]
@@ -202,8 +196,7 @@ class SourceResult:
 
     def __str__(self) -> str:
         verdict = {True: "right", False: "wrong", None: "inconclusive"}[self.right]
-        if self.finding is not None:
-            verdict = self.finding.kind.value
+        verdict = verdict if self.finding is None else self.finding.kind.value
         lines = [f"{self.name}: {self.gradient}, {verdict}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
             lines += [f"{label:<8}  {text}" for label, text in self.diagnosis.lines]
@@ -238,9 +231,8 @@ class Result:
         return {number: order.resolution for number, order in self.orders.items()}
 
     def __str__(self) -> str:
-        if self.sources:
-            return "\n".join([f"gradcheck: {self.verdict}", *_by_call(self.sources)])
-        return "\n".join([f"gradcheck: {self.verdict}", *(str(order) for order in self.orders.values())])
+        parts = _by_call(self.sources) if self.sources else map(str, self.orders.values())
+        return "\n".join([f"gradcheck: {self.verdict}", *parts])
 
 
 def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:

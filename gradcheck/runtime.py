@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 
 DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
-_state = {"configured": False}
 _known: list[Path] = []
 
 
@@ -38,17 +38,17 @@ def loading() -> Iterator[None]:
     TensorFlow's modules are 300,000 objects that stay: going over them again and again takes as long as half of the
     import, and as long again when the process ends.
     """
-    if not gc.isenabled():
-        yield
-        return
+    running = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
+        if running:
+            gc.freeze()
+            gc.enable()
 
 
+@cache
 def configure() -> bool:
     """Imports TensorFlow with one intra-op and one inter-op thread; returns whether the threads could be set.
 
@@ -60,8 +60,6 @@ def configure() -> bool:
     with nullcontext() if "tensorflow" in sys.modules else loading():
         import tensorflow as tf
 
-    if _state["configured"]:
-        return True
     threading = tf.config.threading
     try:
         if not threading.get_intra_op_parallelism_threads() and "TF_NUM_INTRAOP_THREADS" not in os.environ:
@@ -70,12 +68,10 @@ def configure() -> bool:
             threading.set_inter_op_parallelism_threads(1)
     except RuntimeError:
         return False
-    _state["configured"] = True
     return True
 
 
 def configure_if_loaded() -> None:
     """The same, but only where something has imported TensorFlow already."""
-    if "tensorflow" in sys.modules and not _state["configured"]:
+    if "tensorflow" in sys.modules:
         configure()
-        _state["configured"] = True

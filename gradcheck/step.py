@@ -48,20 +48,16 @@ def assert_step(
     """
     __tracebackhide__ = True
     refuse_mode(inconclusive)
-    tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
-    runner = _runner(step, inputs, session)
-    with runner.mode():
-        result = StepCheck(runner, prepare(runner, variables), tolerance, learning_rate).result()
-    name = getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__
-    raise_unless_good(str(name), result, "given", inconclusive)
-    return result
-
-
-def _runner(step: Callable[..., Any], inputs: tuple[Any, ...], session: Any) -> StepRunner:
     if not callable(step):
         raise TypeError(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
             "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
         )
     session = session_of(session)
-    return StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
+    runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
+    tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
+    with runner.mode():
+        result = StepCheck(runner, prepare(runner, variables), tolerance, learning_rate).result()
+    name = getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__
+    raise_unless_good(str(name), result, "given", inconclusive)
+    return result

@@ -115,11 +115,8 @@ def doubt(name: str, result: Result) -> str:
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
-    lines += [
-        "",
-        'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".',
-    ]
-    return "\n".join(lines)
+    advice = 'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".'
+    return "\n".join([*lines, "", advice])
 
 
 def _paragraph(finding: Finding, label: str) -> list[str]:
@@ -128,21 +125,21 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
     head = f"  order {finding.order}, {finding.kind.value}: the {noun}{output} with respect to {finding.element}"
     if finding.kind is Kind.UPDATE:
         head = f"  {finding.kind.value}: the move of {finding.element}"
-    why = [] if finding.diagnosis is None else [f"    {label:<11}  {text}" for label, text in finding.diagnosis.lines]
-    if finding.difference is None or finding.bound is None:
-        return [head, f"    {finding.reason}", *why]
-    given = "None" if finding.autodiff is None else f"{finding.autodiff:.12g}"
-    lines = [head, f"    {label:<11}  {given}"]
-    if finding.kind is Kind.SUBDIFFERENTIAL:
-        low, high = finding.difference - finding.bound, finding.difference + finding.bound
-        lines.append(f"    {'slopes':<11}  {low:.12g} to {high:.12g}")
-    else:
-        lines.append(f"    {'estimate':<11}  {finding.difference:.12g}   (error at most {finding.bound:.1e})")
-        if finding.allowed is not None and finding.autodiff is not None:
-            off = abs(finding.autodiff - finding.difference)
-            lines.append(f"    {'off by':<11}  {off:.3g}   (allowed {finding.allowed:.1e})")
-    # A reason opens with the numbers that stand above.
-    return lines + [f"    {remark}" for remark in finding.reason.split("; ")[1:]] + why
+    numbers, remarks = [], [finding.reason]
+    if finding.difference is not None and finding.bound is not None:
+        numbers = [(label, "None" if finding.autodiff is None else f"{finding.autodiff:.12g}")]
+        if finding.kind is Kind.SUBDIFFERENTIAL:
+            low, high = finding.difference - finding.bound, finding.difference + finding.bound
+            numbers += [("slopes", f"{low:.12g} to {high:.12g}")]
+        else:
+            numbers += [("estimate", f"{finding.difference:.12g}   (error at most {finding.bound:.1e})")]
+            if finding.allowed is not None and finding.autodiff is not None:
+                off = abs(finding.autodiff - finding.difference)
+                numbers += [("off by", f"{off:.3g}   (allowed {finding.allowed:.1e})")]
+        remarks = finding.reason.split("; ")[1:]  # the reason opens with the same numbers
+    why = [] if finding.diagnosis is None else finding.diagnosis.lines
+    first, last = ([f"    {name:<11}  {text}" for name, text in rows] for rows in (numbers, why))
+    return [head, *first, *(f"    {remark}" for remark in remarks), *last]
 
 
 def _order(order: OrderResult) -> str:

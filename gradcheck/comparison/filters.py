@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -61,28 +61,19 @@ FINER = 2.0**-20
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
-class Resample(Protocol):
-    """Takes another sample of the same quantity on the same lines."""
-
-    def __call__(self, stencil: Any = ..., *, shrink: float = ...) -> Sample: ...
-
-
 @dataclass(frozen=True)
 class Evidence:
     """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
 
-    `quantity` maps points (p, n) to what is sampled, (p, c); `estimate` makes the estimate of its derivative of a
-    sample, `resample` takes further ones. `autodiff` (k, c) has the `rounding` that was measured, `derivative` takes it
-    elsewhere. `residue` (k, c) is what the rounding of cancelled terms may leave of a derivative. `values` are the
-    samples of the function itself. `everywhere` has all directions of the check, not only those in doubt, and a sample
-    of each.
+    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `autodiff` (k, c) has the
+    `rounding` that was measured, `derivative` takes it elsewhere. `residue` (k, c) is what the rounding of cancelled
+    terms may leave of a derivative. `values` are the samples of the function itself. `everywhere` has all directions
+    of the check, not only those in doubt, and a sample of each.
     """
 
     lines: Lines
-    quantity: Callable[[Array], Array]
     samples: Sequence[Sample]
     estimate: Callable[[Sample], Estimate]
-    resample: Resample
     autodiff: Array
     rounding: Array
     derivative: Derivative
@@ -90,23 +81,14 @@ class Evidence:
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
 
-    @property
-    def problem(self) -> Problem:
-        """The function, at its point."""
-        return self.lines.problem
-
-    def comparison(self, estimates: Sequence[Estimate]) -> Comparison:
-        """Autodiff beside the estimates of two tableaux."""
-        compared = (
-            compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
-            for estimate in estimates
-        )
-        return confirmed(*compared)
+    def compare(self, estimate: Estimate) -> Comparison:
+        """Autodiff beside an estimate."""
+        return compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
 
     @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step."""
-        return self.resample(shrink=FINER)
+        return self.lines.sample(shrink=FINER)
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:
@@ -141,26 +123,21 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
     between, which cannot change a right one.
     """
-    problem, sample = evidence.problem, evidence.samples[0]
-    error = np.abs(comparison.autodiff - comparison.difference)
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
+    problem, sample = evidence.lines.problem, evidence.samples[0]
+    autodiff, difference = comparison.autodiff, comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(autodiff, problem.precision))
     sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(VACUOUS * np.abs(comparison.difference), LITTLE * problem.precision * sizes)
-    vacuous = comparison.where(Verdict.AGREE) & (error > tight) & (evidence.rounding > little)
+    little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
+    vacuous = comparison.where(Verdict.AGREE) & (np.abs(autodiff - difference) > tight) & (evidence.rounding > little)
     if not vacuous.any():
         return comparison
-
-    def near(values: Array, target: Array) -> Array:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(values - target) <= tight)
-
     beside = perturbed_derivatives(problem, evidence.derivative)
-    right = near(beside, comparison.difference)
+    right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
     if problem.smooth:
         moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
-        jumps = vacuous & right.all(axis=0) & near(moved, comparison.autodiff).all(axis=0)
+        jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
     else:
-        jumps = vacuous & right.any(axis=0) & (right | near(beside, comparison.autodiff)).all(axis=0)
+        jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
     comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
     comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
@@ -168,20 +145,17 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What is left where terms cancel agrees up to their rounding."""
-    with np.errstate(invalid="ignore"):
-        small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
+    small = np.abs(comparison.autodiff - comparison.difference) <= evidence.residue
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
-    return replace(comparison, allowed=allowed).agreed(small)
+    return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where a much finer row contradicts the estimate, the usual row has aliased the function."""
     finer = evidence.estimate(evidence.finer)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
-    aliased = comparison.where(Verdict.MISMATCH) & apart & np.isfinite(finer.bound)
-    return comparison.marked(aliased, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
+    return comparison.excused(apart & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -190,8 +164,8 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     withdrawn = rough & ~confirmed_rough
     if not withdrawn.any():
         return comparison
-    rows = (evidence.finer, evidence.resample(CONFIRM, shrink=FINER))
-    return comparison.replaced(withdrawn, evidence.comparison([evidence.estimate(row) for row in rows]))
+    rows = evidence.finer, evidence.lines.sample(CONFIRM, shrink=FINER)
+    return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -203,9 +177,7 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     value, bound = side.middle, side.reach
     change = np.nanmax(np.abs(sample.values - sample.values[:, :1]), axis=1) / sample.step[:, None]
     conclusive = jump & (bound <= np.maximum(0.1 * np.abs(value), 1e-6 * change))
-    estimate = Estimate(value, bound, conclusive, bound)
-    tolerance, rounding = evidence.lines.tolerance, evidence.rounding
-    return comparison.replaced(jump, compare(evidence.autodiff, estimate, tolerance, rounding, factor=EXCLUSION))
+    return comparison.replaced(jump, evidence.compare(Estimate(value, bound, conclusive, bound)))
 
 
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -223,7 +195,7 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
         bound=np.where(bounded, first.reach, comparison.bound),
         allowed=np.where(bounded, first.reach + slack, comparison.allowed),
         at_kink=agrees,
-    ).agreed(agrees)
+    ).marked(agrees, Verdict.AGREE)
     comparison = comparison.marked(certain & ~inside, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
     comparison = comparison.marked(kinked & ~certain & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     broken = np.isin(first.kind, (Smoothness.JUMP, Smoothness.SINGULAR))
@@ -235,15 +207,15 @@ def staircase(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     A gradient that is computed from a value near one, as y (1 - y), is such a staircase for its own differences.
     """
-    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.problem.point
+    sample, directions, point = evidence.samples[0], evidence.lines.directions, evidence.lines.problem.point
     flat = _flat_steps(sample)
     suspects = comparison.where(Verdict.MISMATCH) & (flat >= FLAT) & np.isfinite(comparison.autodiff)
     stairs = np.zeros(suspects.shape, bool)
     for line, column in zip(*np.nonzero(suspects), strict=True):
         start = float(sample.step[line] * sample.stencil.steps[-flat[line, column]])
-        wide = wide_slope(partial(_column, evidence.quantity, point, int(column)), point, directions[line], start)
+        wide = wide_slope(partial(_column, evidence.lines, int(column)), point, directions[line], start)
         stairs[line, column] = wide is not None and abs(wide[0] - comparison.autodiff[line, column]) <= wide[1]
-    return comparison.marked(stairs, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
+    return comparison.excused(stairs, Reason.STAIRCASE)
 
 
 def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -263,8 +235,8 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     kinds = classify(sample_values(lines.problem, oblique, lines.cotangents[columns])).kind
     excused = np.zeros(comparison.verdict.shape, bool)
     excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
-    excused &= comparison.where(Verdict.MISMATCH) & ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
-    return comparison.marked(excused, Verdict.INCONCLUSIVE, Reason.COMPOSED_KINK)
+    excused &= ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    return comparison.excused(excused, Reason.COMPOSED_KINK)
 
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -282,13 +254,12 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    problem = evidence.problem
+    problem = evidence.lines.problem
     resolved = np.ones((len(evidence.lines.directions), 1), bool)
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
         resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
-    unresolved = comparison.where(Verdict.MISMATCH) & ~resolved
-    return comparison.marked(unresolved, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return comparison.excused(~resolved, Reason.ILL_CONDITIONED)
 
 
 def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -296,25 +267,21 @@ def many_small_jumps(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     The usual row may take many small jumps, those of x * floor(x) for one, for noise around a smooth function.
     """
-    closer = evidence.estimate(evidence.resample(shrink=CLOSER))
-    with np.errstate(invalid="ignore"):
-        same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
-        same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
-    unsupported = comparison.where(Verdict.MISMATCH) & ~same
-    return comparison.marked(unsupported, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    closer = evidence.estimate(evidence.lines.sample(shrink=CLOSER))
+    same = np.abs(closer.value - comparison.difference) <= closer.bound + comparison.bound
+    same &= ~(np.abs(closer.value - comparison.autodiff) <= closer.bound)
+    return comparison.excused(~same, Reason.ILL_CONDITIONED)
 
 
 def locally_constant(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Values that are constant around the point, but not on the whole row, have no curvature to compare with."""
     sample = evidence.samples[1]
-    stepped = (_flat_steps(sample) >= FLAT) & ~constant(sample)
-    mask = comparison.where(Verdict.MISMATCH) & stepped
-    return comparison.marked(mask, Verdict.INCONCLUSIVE, Reason.STAIRCASE)
+    return comparison.excused((_flat_steps(sample) >= FLAT) & ~constant(sample), Reason.STAIRCASE)
 
 
-def _column(f: Callable[[Array], Array], point: Array, column: int, at: Array) -> Array:
+def _column(lines: Lines, column: int, points: Array) -> Array:
     """One column of the values; the first of several points is always the point itself, at which references look."""
-    return f(np.concatenate([point[None, :], at]))[1:, column]
+    return lines.values(np.concatenate([lines.problem.point[None, :], points]))[1:, column]
 
 
 def _flat_steps(sample: Sample) -> Array:
@@ -327,37 +294,33 @@ def _flat_steps(sample: Sample) -> Array:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter with its name; it is asked only while an entry has a verdict of `on`.
+    """A filter with its name; its docstring is the reason for what it changes.
 
-    `nonsmooth`: it is not asked where the function promises to be smooth at the point.
+    It is asked only while an entry has the verdict `on` (None: always), and, if it is for `nonsmooth` functions, not
+    where the function promises to be smooth at the point.
     """
 
     name: str
     apply: Callable[[Comparison, Evidence], Comparison]
-    on: tuple[Verdict, ...] = (Verdict.MISMATCH,)
+    on: Verdict | None = Verdict.MISMATCH
     nonsmooth: bool = False
-
-    @property
-    def reason(self) -> str:
-        """What a verdict that it changes is explained by."""
-        return (self.apply.__doc__ or "").split("\n")[0]
 
 
 FIRST_ORDER = (
-    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
-    Filter("smooth on finer rows", smooth_on_finer_rows, on=tuple(Verdict), nonsmooth=True),
-    Filter("curvature jump", curvature_jump, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
-    Filter("kink", kink, on=tuple(Verdict), nonsmooth=True),
+    Filter("smooth on finer rows", smooth_on_finer_rows, on=None, nonsmooth=True),
+    Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
+    Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
-    Filter("edge of the domain", edge_of_domain, on=(Verdict.INCONCLUSIVE,), nonsmooth=True),
+    Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
 )
 """For first derivatives."""
 
 GRADIENT_DIFFERENCES = (
-    Filter("vacuous agreement", vacuous_agreement, on=(Verdict.AGREE,)),
+    Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
@@ -376,8 +339,8 @@ VALUE_DIFFERENCES = (
 def filtered(comparison: Comparison, evidence: Evidence, filters: Sequence[Filter]) -> Comparison:
     """The comparison after all filters of a list, in its order."""
     for each in filters:
-        if each.nonsmooth and evidence.problem.smooth:
-            continue
-        if any(comparison.any(verdict) for verdict in each.on):
-            comparison = each.apply(comparison, evidence)
+        smooth = each.nonsmooth and evidence.lines.problem.smooth
+        if not smooth and (each.on is None or comparison.any(each.on)):
+            with np.errstate(invalid="ignore"):
+                comparison = each.apply(comparison, evidence)
     return comparison

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,101 +17,6 @@ from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m)."""
-
-    problem: Problem
-    directions: Array
-    cotangents: Array
-    tolerance: Tolerance
-
-    def some(self, lines: Array | slice) -> Lines:
-        """The same for some of the directions."""
-        return replace(self, directions=self.directions[lines])
-
-    def values(self, points: Array) -> Array:
-        """The values (p, l) of <w, f> at points (p, n)."""
-        return weighted(self.problem.values(points), self.cotangents)
-
-    def centre(self, problem: Problem) -> Array:
-        """The values (l,) of <w, f> at the point, as this problem or a perturbed one computes them."""
-        centre: Array = weighted(problem.values(self.problem.point[None, :]), self.cotangents)[0]
-        return centre
-
-    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
-        """The values (k, points, l) of <w, f>; `shrink` makes all steps smaller than usual."""
-        count = len(self.cotangents)
-        unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
-        return sample_values(self.problem, self.directions, None if unit else self.cotangents, stencil, shrink=shrink)
-
-    def sample_gradient(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
-        """The gradients (k, points, n) of <w, f> for the only cotangent w."""
-
-        def evaluate(points: Array) -> Array:
-            return self.problem.gradients_at(self.cotangents[0], points)
-
-        return _sampled(evaluate, self.problem, self.directions, stencil, self.problem.gradient_roundoff, shrink)
-
-
-def sample_values(
-    problem: Problem, directions: Array, cotangents: Array | None, stencil: Stencil = FIRST, *, shrink: float = 1.0
-) -> Sample:
-    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines."""
-
-    def evaluate(points: Array) -> Array:
-        values = problem.values(points)
-        return values if cotangents is None else weighted(values, cotangents)
-
-    return _sampled(evaluate, problem, directions, stencil, problem.roundoff, shrink)
-
-
-def _sampled(
-    evaluate: Callable[[Array], Array],
-    problem: Problem,
-    directions: Array,
-    stencil: Stencil,
-    eps: float,
-    shrink: float,
-) -> Sample:
-    """A sample on lines of which neither side leaves the sets of the inputs."""
-    steps = problem.feasible_steps(directions, shrink * largest_steps(problem.point, directions, stencil, eps=eps))
-    return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
-
-
-def slope_estimate(sample: Sample) -> Estimate:
-    """The first difference of a sample, constants included."""
-    return with_constants(first_difference(sample), sample)
-
-
-def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
-    """A function that is constant on the whole row has the derivative zero in any precision.
-
-    Unless a perturbation of its inner values moves it: then it is constant for want of digits.
-    """
-    flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
-    return replace(estimate, conclusive=estimate.conclusive | flat)
-
-
-def weighted(values: Array, cotangents: Array) -> Array:
-    """<w, values> for each row w; outputs of weight zero do not count, not even when they are not finite."""
-    used = np.any(cotangents != 0, axis=0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        product: Array = values[..., used] @ cotangents[:, used].T
-    return product
-
-
-def along(directions: Array, gradients: Array) -> Array:
-    """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
-    finite = np.isfinite(gradients)
-    product: Array = directions @ np.where(finite, gradients, 0.0).T
-    for row in np.flatnonzero(~finite.all(axis=1)):
-        for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):
-            moving = directions[line] != 0
-            product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
-    return product
 
 
 Derivative = Callable[[Problem, Array], Array]
@@ -134,6 +39,93 @@ NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
 NEIGHBOURS = 6
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
+
+    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w.
+    """
+
+    problem: Problem
+    directions: Array
+    cotangents: Array
+    tolerance: Tolerance
+    gradients: bool = False
+
+    def some(self, lines: Array | slice) -> Lines:
+        """The same for some of the directions."""
+        return replace(self, directions=self.directions[lines])
+
+    def values(self, points: Array, problem: Problem | None = None) -> Array:
+        """The values (p, l) of <w, f> at points (p, n), or its gradients (p, n), maybe of a perturbed problem."""
+        problem = problem or self.problem
+        if self.gradients:
+            return problem.gradients_at(self.cotangents[0], points)
+        return weighted(problem.values(points), self.cotangents)
+
+    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
+        """The values on all lines; `shrink` makes all steps smaller than usual."""
+        problem, count = self.problem, len(self.cotangents)
+        unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
+        evaluate = problem.values if unit and not self.gradients else self.values
+        eps = problem.gradient_roundoff if self.gradients else problem.roundoff
+        return _sampled(evaluate, problem, self.directions, eps, stencil, shrink)
+
+
+def sample_values(problem: Problem, directions: Array, cotangents: Array | None = None) -> Sample:
+    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines."""
+    evaluate = problem.values if cotangents is None else lambda points: weighted(problem.values(points), cotangents)
+    return _sampled(evaluate, problem, directions, problem.roundoff, FIRST, 1.0)
+
+
+def _sampled(
+    evaluate: Callable[[Array], Array],
+    problem: Problem,
+    directions: Array,
+    eps: float,
+    stencil: Stencil,
+    shrink: float,
+) -> Sample:
+    """A sample on lines of which neither side leaves the sets of the inputs."""
+    steps = problem.feasible_steps(directions, shrink * largest_steps(problem.point, directions, stencil, eps=eps))
+    return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
+
+
+def slope_estimate(sample: Sample) -> Estimate:
+    """The first difference of a sample, constants included."""
+    return with_constants(first_difference(sample), sample)
+
+
+def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
+    """A function that is constant on the whole row has the derivative zero in any precision.
+
+    Unless a perturbation of its inner values moves it: then it is constant for want of digits.
+    """
+    if estimate.conclusive.all():
+        return estimate
+    flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
+    return replace(estimate, conclusive=estimate.conclusive | flat)
+
+
+def weighted(values: Array, cotangents: Array) -> Array:
+    """<w, values> for each row w; outputs of weight zero do not count, not even when they are not finite."""
+    used = np.any(cotangents != 0, axis=0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        product: Array = values[..., used] @ cotangents[:, used].T
+    return product
+
+
+def along(directions: Array, gradients: Array) -> Array:
+    """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
+    finite = np.isfinite(gradients)
+    product: Array = directions @ np.where(finite, gradients, 0.0).T
+    for row in np.flatnonzero(~finite.all(axis=1)):
+        for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):
+            moving = directions[line] != 0
+            product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
+    return product
 
 
 def ulp_rounding(autodiff: Array, precision: float) -> Array:
@@ -170,20 +162,25 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
     return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
 
 
-def with_inner_rounding(
-    problem: Problem, samples: Sequence[Sample], quantity: Callable[[Problem], Array]
-) -> tuple[Sample, ...]:
-    """Samples whose values are no better than a perturbation of what they are computed from lets them be.
+def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> Array:
+    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions, by both measures."""
+    measured = measured_rounding(problem, autodiff, slopes(cotangents, directions))
+    return np.asarray(np.maximum(measured, erratic_gap(problem, cotangents, directions)))
 
-    `quantity` gives the m values at the point. A function that has lost its digits inside may look constant, and its
-    error bound does not show it. So may a gradient: this is about the error of the estimates, so that here, other than
-    in `perturbed_derivatives`, the backward pass of each operation is perturbed, too.
+
+def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
+    """Samples of the lines whose values are no better than a perturbation of what they are computed from lets them be.
+
+    A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
+    gradient: this is about the error of the estimates, so that here, other than in `perturbed_derivatives`, the
+    backward pass of each operation is perturbed, too.
     """
-    plain, changes = quantity(problem), []
+    problem, point, changes = lines.problem, lines.problem.point[None, :], []
+    plain = lines.values(point)[0]
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
             with perturbed_gradients(draw):
-                changes.append(np.abs(quantity(problem.perturbed(draw)) - plain))
+                changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
     return tuple(replace(sample, floor=floor) for sample in samples)
 
@@ -194,17 +191,14 @@ def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array
     Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
     wrong by as much at the neighbours. Zero where there is no float64 form.
     """
-    quiet, rng = np.zeros((len(directions), len(cotangents))), np.random.default_rng(0)
-    lines = []
+    rng, quiet = np.random.default_rng(0), np.zeros((len(directions), len(cotangents)))
+    size = problem.point.size
+    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
     try:
-        for place in range(1 + NEIGHBOURS):
-            shift = NEAR * rng.uniform(-1, 1, problem.point.size) if place else 0.0
-            gap = problem.gap(cotangents, problem.point * (1 + shift))
-            if gap is None:
-                return quiet
-            lines.append(along(directions, gap))
+        gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
     except (DerivativeRaisedError, WrongShapeError):
         return quiet
+    slopes = np.stack([along(directions, gap) for gap in gaps if gap is not None] or [quiet])
     with np.errstate(invalid="ignore", over="ignore"):
-        spread = np.max(np.abs(np.stack(lines) - lines[0]), axis=0)
+        spread = np.max(np.abs(slopes - slopes[0]), axis=0)
     return np.where(np.isfinite(spread), spread, 0.0)

@@ -1,26 +1,32 @@
-"""Large Jacobians: random probes from both sides, and a search for one wrong entry where a test fails."""
+"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import erratic_gap, measured_rounding, sample_values, slopes, ulp_rounding
+from gradcheck.comparison.lines import sample_values, slope_rounding, ulp_rounding
+from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
-from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
+from gradcheck.numerics.probing import cotangents, locate_entry, magnitudes, probe_directions, probe_tests
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
 SMALL = 24
 """Up to so many coordinates (outputs) are looked at one by one."""
+
+FEW_INPUTS = 6
+FEW_OUTPUTS = 4
+DIRECTIONS = 4
+"""Second derivatives are taken along all axes, of all outputs, up to these numbers; else along so many directions."""
+
 ROWS = 64
 SPLITS = 256
 ROUNDING = 0.01
@@ -43,8 +49,27 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     columns: tuple[int | None, ...] = (None,) * probes
     directions = probe_directions(rng, probes, magnitudes(problem.point)) * finite
     if n <= SMALL:
-        columns, directions = tuple(map(int, np.flatnonzero(finite))), axes(n)[finite]
+        columns, directions = tuple(map(int, np.flatnonzero(finite))), np.eye(n)[finite]
     return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
+
+
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
+    """The comparisons of second derivatives, a line a coordinate.
+
+    Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
+    DerivativeRaisedError and WrongShapeError.
+    """
+    rng = np.random.default_rng(0)
+    n, m = problem.point.size, problem.outputs
+    directions = np.eye(n)
+    if n > FEW_INPUTS:
+        directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
+    rows = np.eye(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
+    found = []
+    for place, row in enumerate(rows):
+        output = place if 1 < m <= FEW_OUTPUTS else None
+        found += compare_second(problem, directions, row, tolerance, output)
+    return found
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
@@ -52,19 +77,19 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
     if not len(columns):
         return []
     looked = columns[:SMALL]
-    estimate = first_difference(sample_values(problem, axes(problem.point.size)[looked], None))
+    estimate = first_difference(sample_values(problem, np.eye(problem.point.size)[looked]))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
     return [_one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
 
 
 def _one_by_one(
-    problem: Problem, tolerance: Tolerance, coordinates: Sequence[int] | Array, outputs: Sequence[int] | Array
+    problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
 ) -> Comparison:
     """The entries of some coordinates and outputs."""
-    places = tuple(map(int, coordinates)), tuple(map(int, outputs))
-    lines, rows = axes(problem.point.size)[list(places[0])], axes(problem.outputs)[list(places[1])]
-    return replace(compare_first(problem, lines, rows, tolerance), columns=places[0], rows=places[1])
+    columns, rows = tuple(map(int, coordinates)), tuple(map(int, outputs))
+    lines, cotangents = np.eye(problem.point.size)[list(columns)], np.eye(problem.outputs)[list(rows)]
+    return replace(compare_first(problem, lines, cotangents, tolerance), columns=columns, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -80,49 +105,39 @@ class _Probing:
     rng: np.random.Generator
 
     def tables(self) -> list[Comparison]:
-        sample = sample_values(self.problem, self.directions, None)
+        sample = sample_values(self.problem, self.directions)
         estimate = first_difference(sample)
-        left = self._left(estimate)
+        left = np.eye(self.problem.outputs) if self.problem.outputs <= SMALL else self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
-        rounding = np.zeros((len(self.directions), len(left)))
+        rounding: Array = np.zeros((len(self.directions), len(left)))
         table, wrong = self._test(estimate, left, rough, rounding)
         if wrong is not None:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
-            rounding = self._rounding(left * ~rough, table)
+            # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
+            measured = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+            rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
             table, wrong = self._test(estimate, left, rough, rounding)
-        found = [table]
-        while wrong is not None and len(found) <= SEARCHES:
-            located = self._search(self.directions[wrong[0]], left[wrong[1]] * ~rough, float(rounding[wrong]))
+        searched: list[Comparison] = []
+        while wrong is not None and len(searched) < SEARCHES:
+            line, row = wrong
+            located = self._search(self.directions[line], left[row] * ~rough, float(rounding[wrong]))
             if located is None:
                 break
             output, coordinate = located
-            entry = _one_by_one(self.problem, self.tolerance, [coordinate], [output])
-            found.append(replace(entry, searched=True))
-            if found[-1].any(Verdict.MISMATCH):
+            searched.append(replace(_one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True))
+            if searched[-1].any(Verdict.MISMATCH):
                 break
             rough[output] = True
             table, wrong = self._test(estimate, left, rough, rounding)
-            found[0] = table
-        return found + self._outputs_one_by_one(np.flatnonzero(rough))
+        return [table, *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
 
     def _left(self, estimate: Estimate) -> Array:
-        m = self.problem.outputs
-        if m <= SMALL:
-            return axes(m)
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
 
     def _pulled(self, weights: Array) -> Array:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
-
-    def _rounding(self, weights: Array, table: Comparison) -> Array:
-        """Autodiff's own rounding in each probe, as far as it is small beside the largest contribution."""
-        derivative = slopes(weights, self.directions)
-        measured = measured_rounding(self.problem, table.autodiff, derivative)
-        erratic = erratic_gap(self.problem, weights, self.directions)
-        rounding: Array = np.minimum(np.maximum(measured, erratic), ROUNDING * np.asarray(table.contribution))
-        return rounding
 
     def _test(
         self, estimate: Estimate, left: Array, rough: Array, rounding: Array
@@ -134,10 +149,14 @@ class _Probing:
         tests = probe_tests(value, pulled, self.directions, weights, bound)
         rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
         difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
-        wanted = self._wanted(value, weights)
+        # The error of a probe that does not matter is what a single entry may be off by. Many small errors add up to
+        # more, which then is inconclusive: a large one might hide among them.
+        relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
+        absolute = (self.tolerance.atol or 0.0) * np.abs(self.directions).max(axis=1)[:, None, None]
+        wanted = ((relative + absolute) * np.abs(weights)).max(axis=2)
         allowed = np.maximum(noticed, wanted)
         failing = ~(np.abs(residual) <= allowed)
-        blurred = (noticed > wanted) & (tests.contribution.T > 0) if self.tolerance.given else np.zeros_like(failing)
+        blurred = self.tolerance.given & (noticed > wanted) & (tests.contribution.T > 0)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed)
         table = table.marked(failing | blurred, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
@@ -149,31 +168,16 @@ class _Probing:
         line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
         return table, (int(line), int(row))
 
-    def _wanted(self, value: Array, weights: Array) -> Array:
-        """The error of a probe that does not matter: what a single entry may be off by.
-
-        Many small errors add up to more, which then is inconclusive: a large one might hide among them.
-        """
-        relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
-        reach = np.abs(self.directions).max(axis=1)[:, None, None]
-        wanted: Array = ((relative + (self.tolerance.atol or 0.0) * reach) * np.abs(weights)).max(axis=2)
-        return wanted
-
     def _search(self, direction: Array, weight: Array, rounding: float) -> tuple[int, int] | None:
         """One wrong (output, coordinate) behind a failing pair, whose rounding is shared out among the outputs."""
         share = rounding / max(float(np.abs(weight).sum()), np.finfo(np.float64).tiny)
 
         def difference(masked: Array) -> tuple[Array, Array]:
-            estimate = first_difference(sample_values(self.problem, masked[None, :], None))
-            idle = weight == 0
+            estimate = first_difference(sample_values(self.problem, masked[None, :]))
             bound = estimate.bound[0] + share + ulp_rounding(estimate.value[0], self.problem.precision)
-            return np.where(idle, 0.0, estimate.value[0]), np.where(idle, 0.0, bound)
+            return np.where(weight == 0, 0.0, estimate.value[0]), np.where(weight == 0, 0.0, bound)
 
-        def pullback(masked: Array) -> Array:
-            pulled: Array = self._pulled(masked[None, :])[0]
-            return pulled
-
-        return locate_entry(difference, pullback, direction, weight, rng=self.rng)
+        return locate_entry(difference, lambda w: self._pulled(w[None, :])[0], direction, weight, rng=self.rng)
 
     def _outputs_one_by_one(self, outputs: Array) -> list[Comparison]:
         """Outputs that are not smooth, or not conclusive, along a probe."""
@@ -182,43 +186,36 @@ class _Probing:
         if not len(looked):
             return tables
         rows = np.eye(self.problem.outputs)[looked]
-        if None not in self.columns:
-            table = compare_first(self.problem, self.directions, rows, self.tolerance)
-            return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
-        return tables + self._split(self.directions[0], rows, looked)
+        if None in self.columns:
+            return tables + self._split(self.directions[0], rows, looked)
+        table = compare_first(self.problem, self.directions, rows, self.tolerance)
+        return [*tables, replace(table, columns=self.columns, rows=tuple(map(int, looked)))]
 
     def _split(self, direction: Array, rows: Array, outputs: Array) -> list[Comparison]:
         """Halve the coordinates, for all these outputs at once, until every output is clear on every part or single."""
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
-        waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros((n, len(rows)), bool)
+        waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
         while waiting and tests < SPLITS:
             part, still = waiting.pop(0)
             if len(part) == 1:
-                single[part[0], still] = True
+                single[part] = True
                 continue
             tests += 1
             line = (direction * np.isin(np.arange(n), part))[None, :]
-            entries, clear = self._glance(line, rows[still], pulled[still])
+            sample, autodiff = sample_values(self.problem, line, rows[still]), line @ pulled[still].T
+            rounding = ulp_rounding(autodiff, self.problem.precision)
+            entries = compare(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
+            clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
             if clear.any():
                 table = combined(lambda array, keep=clear: array[:, keep], entries)
                 tables.append(replace(table, columns=(None,), rows=tuple(map(int, outputs[still[clear]]))))
             if not clear.all():
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
-        columns = np.flatnonzero(single.any(axis=1))
-        if len(columns):
-            tables.append(_one_by_one(self.problem, self.tolerance, columns, outputs))
+        if single.any():
+            tables.append(_one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
         return tables + _too_expensive(sum(len(part) * len(still) for part, still in waiting))
-
-    def _glance(self, line: Array, rows: Array, pulled: Array) -> tuple[Comparison, Array]:
-        """One line against the outputs' pullbacks; clear: smooth along the line, conclusive, and in agreement."""
-        sample = sample_values(self.problem, line, rows)
-        autodiff = line @ pulled.T
-        rounding = ulp_rounding(autodiff, self.problem.precision)
-        entries = compare(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
-        clear: Array = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)
-        return entries, clear
 
 
 def _too_expensive(count: int) -> list[Comparison]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.tables import Comparison, stacked
+from gradcheck.comparison.tables import Comparison, combined
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
 TERMS = 4
 """So many elements of a direction are named."""
+
+CONTRADICTING = "of the three estimates {} stands alone"
 
 
 def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, tuple[int, ...] | None, str]:
@@ -32,15 +35,15 @@ def element_of(sources: Sequence[Source], coordinate: int | None) -> tuple[str, 
 
 def direction_text(sources: Sequence[Source], direction: Array) -> str:
     """A direction (n,) as a sum over its elements, such as "0.5 x[0] - 0.75 x[2]"; the first few of many."""
-    moving = np.flatnonzero(direction)
-    text = ""
+    moving, terms = np.flatnonzero(direction), []
     for coordinate in map(int, moving[:TERMS]):
         name, index, _ = element_of(sources, coordinate)
         factor = float(direction[coordinate])
         size = "" if abs(factor) == 1 else f"{abs(factor):.3g} "
-        element = f"{name}[{', '.join(map(str, index))}]" if index else name
-        sign = ("-" if factor < 0 else "") if not text else (" - " if factor < 0 else " + ")
-        text += sign + size + element
+        terms.append(
+            ("- " if factor < 0 else "+ ") + size + name + (f"[{', '.join(map(str, index))}]" if index else "")
+        )
+    text = re.sub("^- ", "-", " ".join(terms).removeprefix("+ "))
     return text + (f" + … ({len(moving)} terms)" if len(moving) > TERMS else "")
 
 
@@ -53,27 +56,46 @@ def summarise(
     explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
 ) -> OrderResult:
     """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe)."""
-    whole = stacked(comparisons)
+    whole = combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
     findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, comparisons, sources)]
     findings.sort(key=lambda finding: list(Kind).index(finding.kind))
-    inconclusive = int(np.sum(whole.where(Verdict.INCONCLUSIVE)))
-    seen = _resolving(whole)
+    inconclusive = whole.where(Verdict.INCONCLUSIVE)
     alone = next((table.alone for table in comparisons if table.alone is not None), None)
     if alone is not None:
-        notes = (*notes, _contradicting(alone))
+        notes = (*notes, CONTRADICTING.format(alone))
     kinks = int(np.sum(whole.at_kink))
     if kinks:
         notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
+    resolution, relative = _resolution(comparisons, whole, ~inconclusive)
     return OrderResult(
         order=order,
-        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if inconclusive else Verdict.AGREE,
+        verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if inconclusive.any() else Verdict.AGREE,
         findings=tuple(findings),
-        reasons=whole.reasons(),
+        reasons=tuple(reason for reason in Reason if whole.where(Verdict.INCONCLUSIVE, reason).any()),
         notes=notes,
-        resolution=float(np.max(whole.allowed[seen])) if seen.any() else float("nan"),
-        relative_resolution=_relative(comparisons, whole),
-        compared=int(whole.verdict.size) - inconclusive,
-        inconclusive=inconclusive,
+        resolution=resolution,
+        relative_resolution=relative,
+        compared=int(np.sum(~inconclusive)),
+        inconclusive=int(np.sum(inconclusive)),
+    )
+
+
+def _resolution(comparisons: Sequence[Comparison], whole: Comparison, compared: Array) -> tuple[float, float]:
+    """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
+    # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
+    seen = compared & ~whole.at_kink & np.isfinite(whole.allowed)
+    probes = np.concatenate([np.full(table.verdict.size, table.contribution is not None) for table in comparisons])
+    largest = np.max(np.abs(whole.difference[seen & ~probes]), initial=0.0)
+    scales = [
+        np.full(table.verdict.size, largest) if table.contribution is None else np.ravel(table.contribution)
+        for table in comparisons
+    ]
+    scale = np.concatenate(scales)
+    scaled = seen & (scale > 0)
+    nothing = float("nan")
+    return (
+        float(np.max(whole.allowed[seen])) if seen.any() else nothing,
+        float(np.max(whole.allowed[scaled] / scale[scaled])) if scaled.any() else nothing,
     )
 
 
@@ -88,57 +110,26 @@ def broken(order: int, kind: Kind, source: str, reason: str) -> OrderResult:
     return OrderResult(order=order, verdict=Verdict.MISMATCH, findings=(finding,))
 
 
-def _resolving(entries: Comparison) -> Array:
-    """At a kink the interval is the subdifferential, which does not show how precise the estimates are."""
-    return np.asarray(~entries.where(Verdict.INCONCLUSIVE) & ~entries.at_kink & np.isfinite(entries.allowed))
-
-
-def _relative(comparisons: Sequence[Comparison], whole: Comparison) -> float:
-    """The resolution over the largest derivative; for probes, over the largest contribution to each of them."""
-    plain = [table for table in comparisons if table.contribution is None]
-    shares = []
-    if plain:
-        whole = whole if len(plain) == len(comparisons) else stacked(plain)
-        seen = _resolving(whole)
-        largest = np.max(np.abs(whole.difference[seen]), initial=0.0)
-        shares += [float(np.max(whole.allowed[seen])) / largest] if largest > 0 else []
-    for table in comparisons:
-        if table.contribution is not None:
-            seen = _resolving(table) & (table.contribution > 0)
-            shares += [float(np.max(table.allowed[seen] / table.contribution[seen]))] if seen.any() else []
-    return max(shares, default=float("nan"))
-
-
 def _worst(
     order: int, comparisons: Sequence[Comparison], sources: Sequence[Source]
 ) -> list[tuple[Finding, int | None]]:
     """For each input and kind: the finding at its worst entry and its coordinate."""
     groups: dict[tuple[str, Kind], list[tuple[float, Finding, int | None]]] = {}
-    searched = any(table.searched for table in comparisons)
     for table in comparisons:
         wrong = table.where(Verdict.MISMATCH)
-        if not wrong.any():
-            continue
-        excess = table.excess()
-        for line, row in zip(*np.nonzero(wrong), strict=True):
-            finding = _finding(order, table, sources, int(line), int(row))
-            group = groups.setdefault((finding.input, finding.kind), [])
-            group.append((float(excess[line, row]), finding, table.columns[line]))
-    worst = []
+        if wrong.any():
+            excess = table.excess()
+            for line, row in zip(*np.nonzero(wrong), strict=True):
+                finding = _finding(order, table, sources, int(line), int(row))
+                entry = float(excess[line, row]), finding, table.columns[line]
+                groups.setdefault((finding.input, finding.kind), []).append(entry)
+    searched, worst = any(table.searched for table in comparisons), []
     for group in groups.values():
-        _, finding, coordinate = max(group, key=lambda item: item[0])
-        worst.append((replace(finding, reason=finding.reason + _count(len(group), searched)), coordinate))
+        _, finding, coordinate = max(group, key=lambda entry: entry[0])
+        count = f"; {len(group)} entries are wrong, this is the worst" if len(group) > 1 else ""
+        count = "; found among random probes, at least this entry is wrong" if searched else count
+        worst.append((replace(finding, reason=finding.reason + count), coordinate))
     return worst
-
-
-def _count(wrong: int, searched: bool) -> str:
-    if searched:
-        return "; found among random probes, at least this entry is wrong"
-    return f"; {wrong} entries are wrong, this is the worst" if wrong > 1 else ""
-
-
-def _contradicting(alone: str) -> str:
-    return f"of the three estimates {alone} stands alone"
 
 
 def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int, row: int) -> Finding:
@@ -151,24 +142,23 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         if table.columns[line] is None:
             source, other = f"the direction {way}", "; both derivatives go along it"
     if table.alone is not None:
-        other += f"; {_contradicting(table.alone)}"
-    autodiff = None if kind is Kind.MISSING else float(table.autodiff[line, row])
-    difference, bound = float(table.difference[line, row]), float(table.bound[line, row])
-    given = "None" if autodiff is None else f"{autodiff:.10g}"
+        other += f"; {CONTRADICTING.format(table.alone)}"
+    numbers = table.autodiff, table.difference, table.bound, table.allowed
+    autodiff, difference, bound, allowed = (float(array[line, row]) for array in numbers)
+    given = "None" if kind is Kind.MISSING else f"{autodiff:.10g}"
+    estimate = estimate_text(difference, bound)
     if kind is Kind.SUBDIFFERENTIAL:
         estimate = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
-    else:
-        estimate = estimate_text(difference, bound)
     return Finding(
         kind=kind,
         order=order,
         input=source,
         index=index,
         output=table.rows[row],
-        autodiff=autodiff,
+        autodiff=None if kind is Kind.MISSING else autodiff,
         difference=difference,
         bound=bound,
-        allowed=float(table.allowed[line, row]),
+        allowed=allowed,
         reason=f"autodiff gives {given}, {estimate}{other}",
         also=also,
     )

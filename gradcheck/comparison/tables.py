@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -84,43 +84,20 @@ class Comparison:
         """Whether an entry has this verdict."""
         return bool(self.where(verdict).any())
 
-    def reasons(self) -> tuple[Reason, ...]:
-        """Why entries are inconclusive, each reason once."""
-        found = set(self.cause[self.where(Verdict.INCONCLUSIVE)].tolist())
-        return tuple(reason for reason in Reason if reason in found)
-
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of mismatch, the most severe first."""
-        found = set(self.cause[self.where(Verdict.MISMATCH)].tolist())
-        return tuple(kind for kind in Kind if kind in found)
-
-    @property
-    def turned(self) -> Comparison:
-        """The entries with lines and columns exchanged."""
-        return combined(np.transpose, self)
-
-    def marked(self, mask: Array, verdict: Verdict, cause: Kind | Reason) -> Comparison:
+    def marked(self, mask: Array, verdict: Verdict, cause: Kind | Reason | None = None) -> Comparison:
         """The comparison with this verdict, for this cause, where `mask` says so."""
         if not mask.any():
             return self
-        words = np.where(mask, verdict.value, self.verdict), np.where(mask, cause.value, self.cause)
+        words = np.where(mask, verdict.value, self.verdict), np.where(mask, cause.value if cause else "", self.cause)
         return replace(self, verdict=words[0], cause=words[1])
+
+    def excused(self, mask: Array | bool, reason: Reason) -> Comparison:
+        """The comparison whose mismatches are inconclusive where `mask` says so."""
+        return self.marked(self.where(Verdict.MISMATCH) & mask, Verdict.INCONCLUSIVE, reason)
 
     def replaced(self, mask: Array, other: Comparison) -> Comparison:
         """The comparison with the entries of another one where `mask` says so."""
-
-        def pick(own: Array, others: Array) -> Array:
-            return np.where(mask, others, own)
-
-        return combined(pick, self, other)
-
-    def agreed(self, mask: Array) -> Comparison:
-        """The comparison with agreement where `mask` says so."""
-        return replace(
-            self,
-            verdict=np.where(mask, Verdict.AGREE.value, self.verdict),
-            cause=np.where(mask, "", self.cause),
-        )
+        return combined(lambda own, others: np.asarray(np.where(mask, others, own)), self, other)
 
     def named(self, missing: Array | bool = False) -> Comparison:
         """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""
@@ -165,11 +142,6 @@ def combined(function: Callable[..., Array], *comparisons: Comparison) -> Compar
     """The comparison whose arrays are the function of the comparisons' arrays, name by name; placed as the first."""
     arrays: dict[str, Any] = {name: function(*(getattr(one, name) for one in comparisons)) for name in ARRAYS}
     return replace(comparisons[0], **arrays)
-
-
-def stacked(comparisons: Sequence[Comparison]) -> Comparison:
-    """The entries of several comparisons as one, flattened."""
-    return combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
 
 
 def confirmed(first: Comparison, second: Comparison) -> Comparison:

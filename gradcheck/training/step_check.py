@@ -126,7 +126,7 @@ class StepCheck:
         if function.point.size > MAX_ELEMENTS:
             return None, 0.0
         with variables_restored(variables):
-            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size), None))
+            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size)))
         if not estimate.bound.max() <= MAX_ERROR * np.abs(estimate.value).max():
             return None, 0.0
         pairs = zip(function.parts, function.sources, strict=True)

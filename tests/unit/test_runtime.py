@@ -47,5 +47,6 @@ def test_nothing_is_set_aside_where_tensorflow_was_there_already() -> None:
     configure()
     gc.enable()
     before = gc.get_freeze_count()
+    configure.cache_clear()
     configure()
     assert gc.get_freeze_count() <= before

@@ -17,6 +17,7 @@ from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
 from gradcheck.hunt.finding import GraphFinding, summary_line
+from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_page import properties, text
@@ -59,11 +60,7 @@ class Worker:
         try:
             yield
         except KeyboardInterrupt:
-            smallest: dict[type, Any] = {}
-            for _, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
-                smallest.setdefault(type(failure), failure)
-            for failure in smallest.values():
-                self.record(failure.finding, confirmed=False)
+            self.keep_failures()
             raise
         finally:
             monitor.install(before)
@@ -128,6 +125,15 @@ class Worker:
             lines += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
         self._findings.append(summary_line(finding, files))
         return "\n".join(lines), properties(finding)
+
+    def keep_failures(self) -> None:
+        """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
+        smallest: dict[type, Any] = {}
+        graphs = [graph for graph in self.monitor.failed if isinstance(graph, Graph)]  # programs have no reports
+        for graph in sorted(graphs, key=lambda graph: graph.size):
+            smallest.setdefault(type(self.monitor.failed[graph]), self.monitor.failed[graph])
+        for failure in smallest.values():
+            self.record(failure.finding, confirmed=False)
 
     def finish(self, how: Ending) -> None:
         """The session ends."""
