@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
@@ -71,26 +72,52 @@ class Function(Problem):
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n), of the float64 form if there is one.
 
-        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size. This
-        is where a function is evaluated at many points, which for now is one call a point.
+        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
         # Second order asks for the points of first order again, once for every cotangent.
         key, function = points.tobytes(), self.wide or self
         if key not in self._latest:
             for old in list(self._latest)[: 1 - CACHED]:
                 del self._latest[old]
-            self._latest[key] = np.stack([function._value_or_nan(point) for point in points])
+            self._latest[key] = function._values(points)
         return self._latest[key]
 
-    def _value_or_nan(self, point: Array) -> Array:
-        outside = np.full(self.result_parts[-1].stop, np.nan)
-        if not self.contains(point):
-            return outside
-        try:
-            value = self.value(point)
-        except Exception:  # whatever f throws, it has no value here
-            return outside
-        return value if value.shape == outside.shape else outside
+    def _values(self, points: Array) -> Array:
+        table = np.full((len(points), self.result_parts[-1].stop), np.nan)
+        for row, results in self._taken_at(points, self._mapped_results):
+            flat = np.concatenate([np.zeros(0), *map(to_coordinates, results)])
+            table[row] = flat if flat.shape == table[row].shape else np.nan
+        return table
+
+    def _taken_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Iterator[tuple[int, list[Array]]]:
+        """What is taken at those points (by their rows) that keep the constraints, and where nothing throws."""
+        inside = [row for row, point in enumerate(points) if self.contains(point)]
+        if not inside:
+            return
+        columns = [
+            np.stack([source.at(point) for point in points[inside, part]]).astype(
+                tf.as_dtype(source.dtype).as_numpy_dtype
+            )
+            for part, source in zip(self.parts, self.sources, strict=True)
+        ]
+        for row, values in zip(inside, mapped(columns, shared), strict=True):
+            if values is not None:
+                yield row, values
+
+    @cached_property
+    def _mapped_results(self) -> Mapped:
+        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision)
+
+    @cached_property
+    def _mapped_gradients(self) -> Mapped:
+        def gradient(tensors: Tensors, *weights: Any) -> Tensors:
+            (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
+            return [
+                tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
+                for part, tensor in zip(row, tensors, strict=True)
+            ]
+
+        return Mapped(gradient, self.precision)
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
@@ -130,7 +157,11 @@ class Function(Problem):
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         if self.wide is not None:
             return self.wide.gradients_at(cotangent, points)
-        return super().gradients_at(cotangent, points)
+        table = np.full(points.shape, np.nan)
+        for row, parts in self._taken_at(points, self._mapped_gradients, self.cotangent(cotangent)):
+            pairs = zip(parts, self.sources, strict=True)
+            table[row] = np.concatenate([source.derivatives(part) for part, source in pairs])
+        return table
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         weight, vectors = self.cotangent(cotangent), [self.direction(row) for row in directions]
@@ -166,13 +197,17 @@ class Function(Problem):
 
     def tensors(self, point: Array) -> Tensors:
         """The sources at a point; variables are assigned, which the caller undoes."""
-        tensors = []
-        for part, source in zip(self.parts, self.sources, strict=True):
-            tensor = source.tensor(source.at(point[part]))
+        pairs = zip(self.parts, self.sources, strict=True)
+        return self.placed([source.tensor(source.at(point[part])) for part, source in pairs])
+
+    def placed(self, tensors: Tensors) -> Tensors:
+        """The tensors, with the variables, to which theirs are assigned, in their places."""
+        placed = []
+        for tensor, source in zip(tensors, self.sources, strict=True):
             if source.variable is not None:
                 source.variable.assign(tensor)
-            tensors.append(tensor if source.variable is None else source.variable)
-        return tensors
+            placed.append(tensor if source.variable is None else source.variable)
+        return placed
 
     def direction(self, row: Array) -> Tensors:
         """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""

@@ -1,0 +1,136 @@
+"""A computation at many points: one call a point, or mapped over the points in a graph where that pays and is trusted.
+
+An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
+few. Nothing under test is computed here, only what it is compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Array = np.ndarray[Any, Any]
+Values = list[Array] | None
+"""The tensors that were computed at a point; None where the computation throws."""
+
+TRACE_SECONDS, TRACE_CALLS = 0.05, 15.0
+"""A trace with the first run of its graph costs about this time and so many eager calls (measured)."""
+
+MEASURED = 3
+"""So many eager calls are made before one counts: the first also makes kernels."""
+
+ULPS = 64.0
+"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest."""
+
+RUN_BYTES, RUN_SECONDS = 2**26, 0.5
+"""One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
+
+
+class Mapped:
+    """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
+
+    Eager calls come first and are measured. Where those made and to be made cost more than twice a trace, `compute` is
+    traced (without autograph) and mapped, if it can be, and if its values at the first, middle and last point are
+    those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made inside
+    therefore mean eager calls, as does an exception at any point.
+    """
+
+    def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
+        self._compute, self._precision = compute, precision
+        self._calls, self._seconds, self._outputs = 0, float("inf"), None
+        self._graph: Callable[..., Any] | None = None
+        self._refused = False
+        self._rows = self._most = 16
+
+    def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
+        """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
+        early = []
+        if self._calls < MEASURED:
+            early = self._eagerly([array[:MEASURED] for array in points], shared)
+            points = [array[MEASURED:] for array in points]
+        if len(points[0]) and self._graph is None and not self._refused and self._pays(len(points[0])):
+            self._refused = not self._trace(points, shared)
+        if self._graph is not None:
+            try:
+                return early + self._in_graph(points, shared)
+            except Exception:  # a graph throws for all points what the computation throws at one
+                self._graph, self._refused = None, True
+        return early + self._eagerly(points, shared)
+
+    def _pays(self, count: int) -> bool:
+        return self._seconds * (self._calls + count) > 2.0 * (TRACE_SECONDS + TRACE_CALLS * self._seconds)
+
+    def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+        values: list[Values] = []
+        for point in zip(*points, strict=True):
+            began = time.process_time()
+            try:
+                tensors = self._compute(list(map(tf.constant, point)), *shared)
+                values.append(list(map(_array, tensors)))
+                self._outputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+            except Exception:  # whatever it throws, there is no value here
+                values.append(None)
+            self._calls += 1
+            self._seconds = min(self._seconds, time.process_time() - began)
+        return values
+
+    def _trace(self, points: Sequence[Array], shared: Sequence[Any]) -> bool:
+        """Make the graph; False, and no graph, if that cannot be done or does not give the eager values."""
+        if self._outputs is None:
+            return False
+        batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
+        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
+        self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
+        self._rows = min(self._rows, self._most)
+        few = [array[[0, len(array) // 2, -1]] for array in points]
+        try:
+            # get_concrete_function traces without TensorFlow's warning of frequent retracing.
+            traced = tf.function(self._mapped, autograph=False).get_concrete_function(
+                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+            )
+            self._graph = traced
+            values = self._in_graph(few, shared)
+        except Exception:  # what cannot be traced is called
+            values = []
+        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
+        same = list(map(self._same, values, self._eagerly(few, shared)))
+        if not (same and all(same)):
+            self._graph = None
+        return self._graph is not None
+
+    def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> Any:
+        def body(point: Sequence[Any]) -> list[Any]:
+            return self._compute(list(point), *shared)
+
+        return tf.map_fn(body, list(batches), fn_output_signature=self._outputs, parallel_iterations=1)
+
+    def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+        assert self._graph is not None
+        values: list[Values] = []
+        while len(values) < len(points[0]):
+            rows = slice(len(values), len(values) + self._rows)
+            began = time.perf_counter()
+            batches = self._graph([tf.constant(array[rows]) for array in points], list(shared))
+            values += map(list, zip(*map(_array, batches), strict=True))
+            quick = time.perf_counter() - began < RUN_SECONDS / 2
+            self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
+        return values
+
+    def _same(self, traced: Values, eager: Values) -> bool:
+        if traced is None or eager is None:
+            return False
+        largest = max((float(np.max(np.abs(value), initial=0.0)) for value in eager), default=0.0)
+        slack = ULPS * self._precision * largest
+        return all(
+            np.allclose(one.astype(other.dtype), other, rtol=0.0, atol=slack, equal_nan=True)
+            for one, other in zip(traced, eager, strict=True)
+        )
+
+
+def _array(tensor: Any) -> Array:
+    # bfloat16 tensors have no __array__ that NumPy accepts.
+    return np.asarray(tensor.numpy() if tf.is_tensor(tensor) else tensor)
