@@ -155,3 +155,10 @@ def test_the_form_for_points_follows_from_the_source_unless_it_is_given() -> Non
     assert operation("math", "f", "f({0})", "", batching=points_last).batched == moved
     assert operation("math", "f", "f({0})", "", batching=points_last, batched="g({0})").batched == "g({0})"
     assert operation("math", "f", "f({0})", "", batching=str).batched is None
+
+
+def test_raw_operations_name_their_gradients() -> None:
+    source = "tf.raw_ops.MatrixDiag(diagonal=tf.raw_ops.Neg(x={0}))"
+    assert operation("array", "f", source).gradients == ("MatrixDiag", "Neg")
+    assert operation("array", "f", source, "MatrixDiag").gradients == ("MatrixDiag",)
+    assert operation("nn", "f", "tf.nn.silu({0})").gradients == ()

@@ -66,14 +66,17 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def subcommand(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], *, about: str, more: str, example: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], text: str
 ) -> argparse.ArgumentParser:
-    """Adds a command that `run` carries out, with --json, and a help that ends with an example."""
+    """Adds a command that `run` carries out, with --json; the paragraphs of its help, the first in a line, the last an
+    example."""
+    about, more = text.strip().split("\n\n", 1)
+    more, example = more.rsplit("\n\n", 1)
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
         description=f"{about[0].upper()}{about[1:]}.\n\n{more}",
-        epilog=f"example:\n  {example}",
+        epilog=example,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output, for machines")
