@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, origin_of
+from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, call_source
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import (
-    Code,
     SourceMove,
     influence,
     nondeterminism,
@@ -21,10 +19,6 @@ from gradcheck.explanation.replay import (
 )
 
 x, w = tf.Variable(1.5, dtype=tf.float64, name="x"), tf.Variable(2.0, dtype=tf.float64, name="w")
-
-
-def code_of(f: Callable[..., Any], *inputs: Any) -> Code:
-    return Code(f, inputs, recorded(f, inputs))
 
 
 def curvature() -> Any:
@@ -72,14 +66,13 @@ def test_the_origins_of_sources() -> None:
 
     record = recorded(f, [tf.constant(4.0, tf.float64)])
     (call,) = record.derivatives
-    origins = [origin_of(record, call, source) for source in call.sources]
+    origins = [call_source(record, call, source) for source in call.sources]
     assert [bool(one.captured) for one in origins] == [False, False, True, False, False]
     assert [one.moved_at_start for one in origins] == [False, False, False, True, False]
     assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
     assert (origins[0].input, origins[3].variable is x, list(origins[4].sets.values())) == (0, True, [5.0])
-    code = Code(f, record.inputs, record)
     for origin in origins:
-        replay = replayed(code, call, [SourceMove(origin, tf.constant(0.5, tf.float64))])
+        replay = replayed(record, call, [SourceMove(origin, tf.constant(0.5, tf.float64))])
         assert replay.target is not None
         moved, before = (float(target_value(target, call)[0]) for target in (replay.target, call.targets))
         assert moved / before == pytest.approx((origin.value + 0.5) / origin.value)
@@ -104,9 +97,9 @@ def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
 
 
 def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:
-    code = code_of(curvature)
-    third = code.record.derivatives[-1]
-    move = SourceMove(origin_of(code.record, third, x), tf.constant(0.5, tf.float64))
+    code = recorded(curvature)
+    third = code.derivatives[-1]
+    move = SourceMove(call_source(code, third, x), tf.constant(0.5, tf.float64))
     replay = replayed(code, third, [move], with_results=True)
     assert replay.target is not None
     assert float(replay.target[0]) == pytest.approx(3 * 2.0**2)
@@ -120,10 +113,10 @@ def test_what_a_source_influences_a_little_or_in_steps() -> None:
             smooth, flat, other = x * w, tf.floor(x) * w, 2.0 * w
         return tape.gradient(smooth, x), tape.gradient(flat, x), tape.gradient(other, x)
 
-    code = code_of(f)
-    found = [influence(code, call, origin_of(code.record, call, x)) for call in code.record.derivatives]
+    code = recorded(f)
+    found = [influence(call_source(code, call, x)) for call in code.derivatives]
     assert [(one.small, one.large) for one in found] == [(True, True), (False, True), (False, False)]
-    (floor,) = [one for one in code.record.operations if one.name == "Floor"]
+    (floor,) = [one for one in code.operations if one.name == "Floor"]
     assert [one.changed(floor.number, 0) for one in found] == [False, True, False]
 
 
@@ -144,7 +137,7 @@ def test_code_that_is_not_the_same_twice() -> None:
 
     for f, text in ((moody, "two runs differ"), (fickle, "a second run did not get here: it came to no such call")):
         runs.clear()
-        code = code_of(f)
-        assert text in str(nondeterminism(code, code.record.derivatives[0]))
-    code = code_of(curvature)
-    assert nondeterminism(code, code.record.derivatives[0]) is None
+        code = recorded(f)
+        assert text in str(nondeterminism(code, code.derivatives[0]))
+    code = recorded(curvature)
+    assert nondeterminism(code, code.derivatives[0]) is None
