@@ -175,10 +175,13 @@ class GraphProblem(Problem):
         specs = [CATALOGUE[node.op] for node in self.graph.nodes]
         return max([ROUNDOFF, *(spec.rtol for spec in specs if spec.reference is None)])
 
+    @cached_property
+    def _anchored(self) -> bool:
+        """Whether a reference may look at row 0 of a batch, which has to be the unperturbed point."""
+        return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
+
     def _with_anchor(self, points: Array) -> Array:
-        """The points (p, n), behind the unperturbed one where a reference may look at row 0 of a batch for it."""
-        anchored = any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
-        return np.concatenate([self.point[None, :], points]) if anchored else points
+        return np.concatenate([self.point[None, :], points]) if self._anchored else points
 
     def values(self, points: Array) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
@@ -186,27 +189,26 @@ class GraphProblem(Problem):
         NaN at points where the function raises, as the solution of a singular system does.
         """
         try:
-            flat = self._batch(self._with_anchor(points))
+            flat = self._batch(points)
         except tf.errors.OpError:
-            flat = np.stack([self._alone(point) for point in points])
+            flat = np.concatenate([self._alone(point) for point in points])
         if self.cotangent is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 flat = flat @ self.cotangent[:, None]
-        return flat[len(flat) - len(points) :]
+        return flat
 
     def _batch(self, points: Array) -> Array:
-        batch = forward(self.graph, self.tensors(points), points=True, perturbation=self.perturbation)[-1]
-        return to_coordinates(batch.numpy()).reshape(len(points), -1)
+        rows = self._with_anchor(points)
+        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=self.perturbation)[-1]
+        return to_coordinates(batch.numpy()).reshape(len(rows), -1)[len(rows) - len(points) :]
 
     def _alone(self, point: Array) -> Array:
-        rows = self._with_anchor(point[None, :])
         try:
-            if len(rows) > 1:
-                row: Array = self._batch(rows)[1]
-                return row
-            return to_coordinates(self.forward(self.tensors(point))[0].numpy())
+            if self._anchored:
+                return self._batch(point[None, :])
+            return to_coordinates(self.forward(self.tensors(point))[0].numpy())[None, :]
         except tf.errors.OpError:
-            return np.full(coordinate_count(self.output.shape, self.output.dtype), np.nan)
+            return np.full((1, coordinate_count(self.output.shape, self.output.dtype)), np.nan)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
