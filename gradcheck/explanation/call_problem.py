@@ -11,13 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
-from gradcheck.explanation.record import DerivativeCall, SourceOrigin
-from gradcheck.explanation.replay import Code, SourceMove, replayed, target_value
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
+from gradcheck.explanation.replay import replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.result import Verdict
 
@@ -28,32 +29,22 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class CallSource:
-    """A source of a derivative: its position and name, the gradient `given`, and a Source if it can have one at all."""
+class CallProblem(Problem):
+    """The targets of a call as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
 
-    position: int
-    name: str
-    origin: SourceOrigin
-    given: Any
-    source: Source | None
+    taken: Sequence[CallSource]
 
     @property
-    def connected(self) -> bool:
-        """Whether there is a gradient to compare."""
-        return self.source is not None and self.given is not None
+    def record(self) -> CodeRecord:
+        return self.taken[0].record
 
-
-@dataclass(frozen=True)
-class CallProblem:
-    """The targets of `call` as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
-
-    code: Code
-    call: DerivativeCall
-    taken: Sequence[CallSource]
+    @property
+    def call(self) -> DerivativeCall:
+        return self.taken[0].call
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(one.source for one in self.taken if one.source is not None)
+        return tuple(Source(one.name, np.asarray(one.value)) for one in self.taken)
 
     @cached_property
     def point(self) -> Array:
@@ -70,28 +61,6 @@ class CallProblem:
         names = [source.dtype for source in self.sources] + [target.dtype.name for target in self.call.targets]
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
 
-    precision = gradient_roundoff = roundoff
-
-    @cached_property
-    def terms(self) -> float:
-        return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
-
-    @property
-    def smooth(self) -> bool:
-        return False
-
-    def perturbed(self, draw: int) -> CallProblem:
-        """Itself: what somebody's code computes inside is out of reach."""
-        return self
-
-    def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the sources have no constraints."""
-        return steps
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """None: the code has no float64 form."""
-        return None
-
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
         return np.stack([self._value(point) for point in points])
@@ -100,7 +69,7 @@ class CallProblem:
         """The result of the call at the inputs given, or that of a replay at another point."""
         results: Any = self.call.results
         if point is not None:
-            results = replayed(self.code, self.call, self.moves(point), with_results=True).results
+            results = replayed(self.record, self.call, self.moves(point), with_results=True).results
         if results is None:
             return Gradients.undefined(len(cotangents), self.point.size)
         parts = [results[one.position] for one in self.taken]
@@ -109,26 +78,22 @@ class CallProblem:
         values = cotangents @ np.concatenate(matrices, axis=1)
         return Gradients(values, np.broadcast_to(connected, values.shape))
 
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
-        return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
-
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """NaN: a second derivative that the code takes is a call of its own."""
         return Gradients.undefined(len(directions), self.point.size)
 
-    def moves(self, point: Array) -> list[SourceMove]:
+    def moves(self, point: Array) -> list[tuple[CallSource, Any]]:
         """How the sources have to be moved to come to a point (n,)."""
         found = []
         ends = np.cumsum([source.count for source in self.sources])[:-1]
         for one, source, delta in zip(self.taken, self.sources, np.split(point - self.point, ends), strict=True):
             if np.any(delta != 0):
                 value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-                found.append(SourceMove(one.origin, tf.constant(value)))
+                found.append((one, tf.constant(value)))
         return found
 
     def _value(self, point: Array) -> Array:
-        target = replayed(self.code, self.call, self.moves(point)).target
+        target = replayed(self.record, self.call, self.moves(point)).target
         outside = np.full(self.outputs, np.nan)
         value = outside if target is None else target_value(target, self.call)
         return value if value.shape == outside.shape else outside
