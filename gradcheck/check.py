@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.function import Function, open_function, widened
-from gradcheck.autodiff.problem import GivenProblem, TapeProblem, given_gradient
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.autodiff.function import Function, open_function, with_float64_form
+from gradcheck.autodiff.given import GivenGradient, given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import state_restored, variables_restored
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order, second_order
@@ -62,34 +62,30 @@ def check(
     with state_restored():
         function = open_function(f, inputs, variables)
         with variables_restored([source.variable for source in function.sources if source.variable is not None]):
-            if function.point.size == 0 or function.output_parts[-1].stop == 0:
+            if function.point.size == 0 or function.outputs == 0:
                 return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
             unconnected = _unconnected(function, gradient)
             first, second = (function.value(function.point) for _ in range(2))
-            slack = 1e3 * function.roundoff * np.maximum(np.abs(first), np.abs(second))
+            slack = 1e3 * function.precision * np.maximum(np.abs(first), np.abs(second))
             if not np.all(np.abs(first - second) <= slack):
                 moved = float(np.max(np.abs(first - second)))
                 note = (
                     f"two calls at the same inputs differ by {moved:.3g}; fix the seed inside f, or switch dropout off"
                 )
                 return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-            problem = TapeProblem(function, widened(function))
+            problem = function = with_float64_form(function)
             if gradient is not None:
-                problem = GivenProblem(function, problem.wide, given=given_gradient(function, gradient))
+                problem = GivenGradient.of(function, given_gradient(function, gradient))
             notes = tuple(f"{name} has no gradient (None)" for name in unconnected if gradient is None)
-            return Result({number: _checked(problem, number, gradient, tolerance, probes, notes) for number in orders})
+            diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
+            return Result({n: _checked(problem, diagnoses[n], tolerance, probes, notes) for n in orders})
 
 
 def _checked(
-    problem: TapeProblem,
-    order: int,
-    gradient: Any,
-    tolerance: Tolerance,
-    probes: int,
-    notes: tuple[str, ...],
+    problem: Function, diagnosis: CheckDiagnosis, tolerance: Tolerance, probes: int, notes: tuple[str, ...]
 ) -> OrderResult:
-    """The result of one order; the notes are about the first."""
-    sources, diagnosis = problem.function.sources, CheckDiagnosis(problem.function, gradient, order)
+    """The result of the order that `diagnosis` is for; the notes are about the first."""
+    sources, order = problem.sources, diagnosis.order
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
@@ -111,7 +107,8 @@ def _unconnected(function: Function, gradient: Any) -> list[str]:
     if gradient is not None and not any(listed):
         return []
     try:
-        (row,) = function.pullbacks(np.ones((1, function.output_parts[-1].stop)))
+        ones = function.cotangent(np.ones(function.outputs))
+        (row,) = pullbacks(function.call, function.tensors(function.point), [ones])
     except DerivativeRaisedError:
         return []
     names = []

@@ -71,9 +71,10 @@ BROKEN: dict[Cause, dict[str, str]] = {
             return GRADIENT(x)""",
     },
     Cause.NOT_WATCHED: {
-        "unwatched tensor (D5)": """
+        "unwatched tensor, or watched late (D5)": """
             with TAPE() as tape:
                 a = CURVED(c)  # planted
+                {pass | tape.watch(c)}
                 loss = LOSS(a)
             return GRADIENT(c)""",
         "unwatched variable (D6)": """
@@ -82,12 +83,6 @@ BROKEN: dict[Cause, dict[str, str]] = {
                 a = CURVED(x)  # planted
                 loss = LOSS(a)
             return GRADIENT(x)""",
-        "watched late": """
-            with TAPE() as tape:
-                a = CURVED(c)  # planted
-                tape.watch(c)
-                loss = LOSS(a)
-            return GRADIENT(c)""",
     },
     Cause.NON_TRAINABLE: {
         "not trainable (D4)": """

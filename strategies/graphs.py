@@ -119,19 +119,14 @@ def _graph(
     if newest is None:
         event("rejected", containing or "free")
         reject()
-    newest = growth.suffix(newest, max_nodes)
-    graph = growth.draft.graph(newest)
-    _tell(graph, order)
-    return graph
-
-
-def _tell(graph: Graph, order: int) -> None:
-    event("order", str(order))
+    graph = growth.draft.graph(growth.suffix(newest, max_nodes))
     before = {position: node.op for position, node in graph.positions()}
+    event("order", str(order))
     for _, node in graph.positions():
         event("operation", node.op)
         for parent in node.parents:
             event("edge", f"{before.get(parent, 'input')} -> {node.op}")
+    return graph
 
 
 @cache
@@ -158,11 +153,12 @@ class Growth:
 
     def prefix(self, containing: str, max_nodes: int) -> Position | None:
         """A few nodes whose values the operation to come accepts, or None."""
-        dtype, newest, room = CATALOGUE[containing].dtype(0), None, min(PREFIX, max_nodes - 2)
-        while room > 0 and index(self.draw, MORE_BEFORE) > 0:
-            room -= 1
+        newest = None
+        for _ in range(min(PREFIX, max_nodes - 2)):
+            if index(self.draw, MORE_BEFORE) == 0:
+                break
             shape = newest.value.shape if newest else choice(self.draw, starts(containing))
-            for op in self.candidates(shape, dtype):
+            for op in self.candidates(shape, CATALOGUE[containing].dtype(0)):
                 node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=False)
                 if node and accepts(containing, node.value.shape, str(node.value.dtype)):
                     newest = node
@@ -186,12 +182,13 @@ class Growth:
     def suffix(self, newest: Position, max_nodes: int) -> Position:
         """More nodes after the newest one; the last of them is returned."""
         while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and index(self.draw, MORE) > 0:
-            candidates = self.candidates(newest.value.shape, str(newest.value.dtype))
-            grown = (self.grown(op, newest, adapting=room > 1) for op in candidates)
-            node = next(filter(None, grown), None)
-            if node is None:
+            for op in self.candidates(newest.value.shape, str(newest.value.dtype)):
+                node = self.grown(op, newest, adapting=room > 1)
+                if node:
+                    newest = node
+                    break
+            else:
                 break
-            newest = node
         return newest
 
     def candidates(self, shape: Shape, dtype: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Somebody's function in real coordinates: values at points, pullbacks of cotangents, second pullbacks."""
+"""Somebody's function in real coordinates: its values at many points, and TensorFlow's derivatives of it."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.reverse import SecondPullbacks, pullbacks, second_pullbacks
+from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 
 Array = np.ndarray[Any, Any]
@@ -21,24 +22,19 @@ Array = np.ndarray[Any, Any]
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
 
-
-@dataclass(frozen=True)
-class Output:
-    """One tensor that the function returns."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
+CACHED = 2
+"""So many tables of values are kept."""
 
 
 @dataclass(frozen=True)
-class Function:
-    """`f` of the arguments' sources; `wide` evaluates it on float64 copies of low-precision inputs."""
+class Function(Problem):
+    """`f` of the arguments' sources; `results` are what it returns, and `wide` is its float64 form if it has one."""
 
     f: Callable[..., Any]
     arguments: Arguments
-    outputs: tuple[Output, ...]
-    wide: bool = False
+    results: tuple[tf.TensorSpec, ...]
+    wide: Function | None = None
+    _latest: dict[bytes, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -47,7 +43,6 @@ class Function:
 
     @cached_property
     def point(self) -> Array:
-        """The coordinates of all sources, shape (n,)."""
         return np.concatenate([source.coordinates(source.value) for source in self.sources])
 
     @cached_property
@@ -56,29 +51,39 @@ class Function:
         return _slices([source.count for source in self.sources])
 
     @cached_property
-    def output_parts(self) -> tuple[slice, ...]:
-        """Where each output's coordinates lie."""
-        return _slices([coordinate_count(output.shape, output.dtype) for output in self.outputs])
+    def result_parts(self) -> tuple[slice, ...]:
+        """Where each result's coordinates lie."""
+        return _slices([coordinate_count(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.result_parts[-1].stop)
+
+    @cached_property
+    def precision(self) -> float:
+        names = [source.dtype for source in self.sources] + [result.dtype.name for result in self.results]
+        return max(ROUNDOFF[name] for name in names)
 
     @property
     def roundoff(self) -> float:
-        """The unit roundoff of the arithmetic that evaluates the function."""
-        names = [self._dtype(source) for source in self.sources] + [output.dtype for output in self.outputs]
-        return max(ROUNDOFF[name] for name in names)
+        return (self.wide or self).precision
 
     def values(self, points: Array) -> Array:
-        """The outputs' coordinates at points of shape (p, n), one call a point; shape (p, m).
+        """The outputs (p, m) at points (p, n), of the float64 form if there is one.
 
-        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
+        NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size. This
+        is where a function is evaluated at many points, which for now is one call a point.
         """
-        return np.stack([self._value_or_nan(point) for point in points])
-
-    def value(self, point: Array) -> Array:
-        """The outputs' coordinates at one point, shape (m,)."""
-        return _flat(self.call(self.tensors(point)))
+        # Second order asks for the points of first order again, once for every cotangent.
+        key, function = points.tobytes(), self.wide or self
+        if key not in self._latest:
+            for old in list(self._latest)[: 1 - CACHED]:
+                del self._latest[old]
+            self._latest[key] = np.stack([function._value_or_nan(point) for point in points])
+        return self._latest[key]
 
     def _value_or_nan(self, point: Array) -> Array:
-        outside = np.full(self.output_parts[-1].stop, np.nan)
+        outside = np.full(self.result_parts[-1].stop, np.nan)
         if not self.contains(point):
             return outside
         try:
@@ -86,6 +91,18 @@ class Function:
         except Exception:  # whatever f throws, it has no value here
             return outside
         return value if value.shape == outside.shape else outside
+
+    def value(self, point: Array) -> Array:
+        """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
+        results = self.call(self.tensors(point))
+        # bfloat16 tensors have no __array__ that NumPy accepts.
+        arrays = [np.asarray(result.numpy() if tf.is_tensor(result) else result) for result in results]
+        return np.concatenate([np.zeros(0), *map(to_coordinates, arrays)])
+
+    def call(self, tensors: Tensors) -> Tensors:
+        """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
+        results: Tensors = tf.nest.flatten(self.f(*self.arguments.rebuilt(tensors)))
+        return results
 
     def contains(self, point: Array) -> bool:
         """Whether every source keeps its constraint at a point."""
@@ -96,87 +113,83 @@ class Function:
 
         The sets are convex. A step that is still too long after HALVINGS stays as it was.
         """
+        feasible = steps.copy()
         if not any(source.constrained for source in self.sources):
-            return steps
-        return np.array([self._feasible_step(*line) for line in zip(directions, steps, strict=True)])
+            return feasible
+        for line, direction in enumerate(directions):
+            for step in steps[line] * 0.5 ** np.arange(HALVINGS):
+                if self.contains(self.point + step * direction) and self.contains(self.point - step * direction):
+                    feasible[line] = step
+                    break
+        return feasible
 
-    def _feasible_step(self, direction: Array, step: float) -> float:
-        for shorter in step * 0.5 ** np.arange(HALVINGS):
-            ends = self.point + shorter * direction, self.point - shorter * direction
-            if all(map(self.contains, ends)):
-                return float(shorter)
-        return float(step)
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        weights = [self.cotangent(row) for row in cotangents]
+        return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
-    def pullbacks(self, cotangents: Array, point: Array | None = None) -> list[list[Any]]:
-        """For cotangents (k, m): one list a cotangent, of a tensor or None a source. Raises DerivativeRaisedError."""
-        sources = self.tensors(self.point if point is None else point)
-        return pullbacks(self.call, sources, [self.cotangent(row) for row in cotangents])
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        if self.wide is not None:
+            return self.wide.gradients_at(cotangent, points)
+        return super().gradients_at(cotangent, points)
 
-    def second_pullbacks(self, cotangent: Array, directions: Array, point: Array | None = None) -> SecondPullbacks:
-        """The gradient for one cotangent (m,), and its pullbacks along directions (k, n).
-
-        Raises DerivativeRaisedError.
-        """
-        vectors = [self.direction(row) for row in directions]
-        sources = self.tensors(self.point if point is None else point)
-        return second_pullbacks(self.call, sources, self.cotangent(cotangent), vectors)
-
-    def cotangent(self, row: Array) -> list[Any]:
-        """Coordinates (m,) as tensors of the outputs' shapes and dtypes."""
-        return [
-            tf.constant(from_coordinates(row[part], output.shape, tf.as_dtype(output.dtype).as_numpy_dtype))
-            for part, output in zip(self.output_parts, self.outputs, strict=True)
-        ]
-
-    def direction(self, row: Array) -> list[Any]:
-        """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""
-        return self._tensors(
-            [source.displacement(row[part]) for part, source in zip(self.parts, self.sources, strict=True)]
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        weight, vectors = self.cotangent(cotangent), [self.direction(row) for row in directions]
+        return self._taken(
+            point, len(vectors), lambda tensors: second_pullbacks(self.call, tensors, weight, vectors)[1]
         )
 
-    def tensors(self, point: Array) -> list[Any]:
+    def gap(self, cotangents: Array, point: Array) -> Array | None:
+        """The gradients (k, n) in the dtype given less those of the float64 form; None where there is none.
+
+        Both are taken at the point (n,) rounded to the dtype given.
+        """
+        if self.wide is None:
+            return None
+        arrays = (tensor.numpy() for tensor in self.tensors(point))
+        pairs = zip(arrays, self.sources, strict=True)
+        rounded = np.concatenate([source.coordinates(array) for array, source in pairs])
+        gap: Array = self.gradients(cotangents, rounded).values - self.wide.gradients(cotangents, rounded).values
+        return gap
+
+    def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
+        """The gradients of `rows`; NaN where a constraint is violated or, beside the inputs given, something throws."""
+        outside = Gradients.undefined(count, self.point.size)
+        if point is not None and not self.contains(point):
+            return outside
+        try:
+            taken = rows(self.tensors(self.point if point is None else point))
+        except Exception:
+            if point is None:
+                raise
+            return outside
+        return gradient_matrix(taken, self.sources)
+
+    def tensors(self, point: Array) -> Tensors:
         """The sources at a point; variables are assigned, which the caller undoes."""
-        tensors = self._tensors([source.at(point[part]) for part, source in zip(self.parts, self.sources, strict=True)])
-        for position, source in enumerate(self.sources):
+        tensors = []
+        for part, source in zip(self.parts, self.sources, strict=True):
+            tensor = source.tensor(source.at(point[part]))
             if source.variable is not None:
-                source.variable.assign(tensors[position])
-                tensors[position] = source.variable
+                source.variable.assign(tensor)
+            tensors.append(tensor if source.variable is None else source.variable)
         return tensors
 
-    def coordinates(self, tensors: Sequence[Any]) -> Array:
-        """The coordinates (n,) of tensors of the sources."""
-        return np.concatenate(
-            [source.coordinates(tensor.numpy()) for tensor, source in zip(tensors, self.sources, strict=True)]
-        )
+    def direction(self, row: Array) -> Tensors:
+        """How the sources move along coordinates (n,), as tensors of their shapes and dtypes."""
+        pairs = zip(self.parts, self.sources, strict=True)
+        return [source.tensor(source.displacement(row[part])) for part, source in pairs]
 
-    def _tensors(self, arrays: Sequence[Array]) -> list[Any]:
+    def cotangent(self, row: Array) -> Tensors:
+        """Coordinates (m,) as tensors of the results' shapes and dtypes."""
         return [
-            tf.constant(array.astype(tf.as_dtype(self._dtype(source)).as_numpy_dtype, copy=False))
-            for array, source in zip(arrays, self.sources, strict=True)
+            tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
+            for part, result in zip(self.result_parts, self.results, strict=True)
         ]
-
-    def _dtype(self, source: Source) -> str:
-        return WIDE.get(source.dtype, source.dtype) if self.wide else source.dtype
-
-    def call(self, sources: list[Any]) -> list[Any]:
-        """The outputs, flat, for tensors (and the variables themselves) in the order of the sources."""
-        perturbed = [tensor for tensor, source in zip(sources, self.sources, strict=True) if source.variable is None]
-        result: list[Any] = tf.nest.flatten(self.f(*self.arguments.rebuilt(perturbed)))
-        return result
 
 
 def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
     ends = np.cumsum([0, *counts])
     return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))
-
-
-def _flat(outputs: list[Any]) -> Array:
-    return np.concatenate([to_coordinates(_array(output)) for output in outputs] or [np.zeros(0)])
-
-
-def _array(output: Any) -> Array:
-    # bfloat16 tensors have no __array__ that NumPy accepts.
-    return np.asarray(output.numpy() if tf.is_tensor(output) else output)
 
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
@@ -199,32 +212,41 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "or variables=[...]"
         )
     arguments = parse_arguments(inputs, variables, parameter_names(f))
-    tensors = [tf.constant(s.value) for s in arguments.sources if s.variable is None]
-    result = _called(f, arguments.rebuilt(tensors))
-    return Function(f, arguments, tuple(_output(name, value) for name, value in _results(result)))
-
-
-def widened(function: Function) -> Function | None:
-    """The same function on float64 copies of its inputs, where it accepts them; None otherwise.
-
-    It is compared with the low-precision values: a function that computes something else in float64 is not used.
-    """
-    if not any(source.dtype in WIDE for source in function.sources):
-        return None
-    if any(source.variable is not None for source in function.sources):
-        return None
-    candidate = replace(function, wide=True)
+    given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
     try:
-        results = _results(function.f(*function.arguments.rebuilt(candidate.tensors(function.point))))
-        outputs = tuple(_output(name, value) for name, value in results)
+        result = f(*given)
+    except Exception as error:
+        shapes = [
+            f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
+            for item in tf.nest.flatten(given)
+        ]
+        raise RuntimeError(
+            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
+            "f has to run before its gradient can be checked"
+        ) from error
+    return Function(f, arguments, _specs(result))
+
+
+def with_float64_form(function: Function) -> Function:
+    """The function with its form on float64 copies of its inputs, where it accepts them.
+
+    That is compared with the low-precision values: a function that computes something else in float64 is not used.
+    """
+    sources = function.sources
+    if not any(source.dtype in WIDE for source in sources) or any(source.variable is not None for source in sources):
+        return function
+    copies = [replace(source, value=source.value.astype(WIDE.get(source.dtype, source.dtype))) for source in sources]
+    wide = replace(function, arguments=replace(function.arguments, sources=tuple(copies)))
+    try:
+        wide = replace(wide, results=_specs(wide.f(*wide.arguments.rebuilt(wide.tensors(wide.point)))))
     except Exception:  # any refusal of float64, for whatever reason, means: stay with the dtype given
-        return None
-    if any(output.dtype in WIDE for output in outputs) or len(outputs) != len(function.outputs):
-        return None
-    candidate = replace(candidate, outputs=outputs)
-    low, high = function.value(function.point), candidate.value(function.point)
-    slack = min(1e3 * function.roundoff, 0.1) * max(1.0, float(np.max(np.abs(high), initial=0.0)))
-    return candidate if low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack)) else None
+        return function
+    if any(result.dtype.name in WIDE for result in wide.results) or len(wide.results) != len(function.results):
+        return function
+    low, high = function.value(function.point), wide.value(wide.point)
+    slack = min(1e3 * function.precision, 0.1) * max(1.0, float(np.max(np.abs(high), initial=0.0)))
+    same = low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack))
+    return replace(function, wide=wide) if same else function
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:
@@ -237,47 +259,28 @@ def parameter_names(f: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind in positional]
 
 
-def _called(f: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    try:
-        return f(*arguments)
-    except Exception as error:
-        shapes = ", ".join(_described(item) for item in tf.nest.flatten(arguments)) or "no arguments"
-        raise RuntimeError(
-            f"f raised {type(error).__name__} when called with {shapes}: {error}; "
-            "f has to run before its gradient can be checked"
-        ) from error
-
-
-def _described(item: Any) -> str:
-    return f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
-
-
-def _results(result: Any) -> list[tuple[str, Any]]:
+def _specs(result: Any) -> tuple[tf.TensorSpec, ...]:
+    """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
     flat = tf.nest.flatten(result)
     if not flat:
         raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
-    if len(flat) == 1:
-        return [("the result", flat[0])]
-    return [(f"output {position}", value) for position, value in enumerate(flat)]
-
-
-def _output(name: str, value: Any) -> Output:
-    if value is None:
-        raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
-    if not tf.is_tensor(value):
-        raise TypeError(
-            f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
-            "(NumPy and Python numbers cut the gradient)"
-        )
-    if value.dtype.name not in ROUNDOFF:
-        raise TypeError(
-            f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"
-        )
-    coordinates = to_coordinates(value.numpy())
-    if not np.all(np.isfinite(coordinates)):
-        bad = int(np.sum(~np.isfinite(coordinates)))
-        raise ValueError(
-            f"{name} of f is NaN or Inf in {bad} of {coordinates.size} coordinates at the inputs given; "
-            "a derivative exists only where f is finite, give other inputs"
-        )
-    return Output(name, tuple(value.shape), value.dtype.name)
+    names = ["the result"] if len(flat) == 1 else [f"output {position}" for position in range(len(flat))]
+    for name, value in zip(names, flat, strict=True):
+        if value is None:
+            raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
+        if not tf.is_tensor(value):
+            raise TypeError(
+                f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
+                "(NumPy and Python numbers cut the gradient)"
+            )
+        if value.dtype.name not in ROUNDOFF:
+            raise TypeError(
+                f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"
+            )
+        finite = np.isfinite(to_coordinates(value.numpy()))
+        if not finite.all():
+            raise ValueError(
+                f"{name} of f is NaN or Inf in {int(np.sum(~finite))} of {finite.size} coordinates at the inputs "
+                "given; a derivative exists only where f is finite, give other inputs"
+            )
+    return tuple(tf.TensorSpec(value.shape, value.dtype, name) for name, value in zip(names, flat, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A tensor or variable with its name for messages, its value and its dtype (TensorFlow's name for it).
+    """A tensor or variable with its name for messages and its value, in its own dtype.
 
-    Its coordinates are the real ones that its constraint leaves free; tensors made of them are float64 or complex128.
+    Its coordinates are the real ones that its constraint leaves free; arrays made of them are float64 or complex128.
     """
 
     name: str
     value: Array
-    dtype: str
     variable: Any = None
     constraint: Constraint = UNCONSTRAINED
 
@@ -33,6 +33,11 @@ class Source:
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
         return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> str:
+        """The name of the value's dtype, which is also TensorFlow's."""
+        return str(self.value.dtype.name)
 
     @property
     def constrained(self) -> bool:
@@ -48,24 +53,28 @@ class Source:
         """The coordinates (count,) of a tensor of the source's shape."""
         return to_coordinates(tensor)[self._free]
 
+    def tensor(self, array: Array) -> Any:
+        """An array as a tensor of the source's dtype."""
+        return tf.constant(array.astype(self.value.dtype, copy=False))
+
     def at(self, point: Array) -> Array:
-        """The tensor with coordinates (count,)."""
+        """The array with coordinates (count,)."""
         if not self.constrained:  # exactly, to the last bit
-            return self._tensor(point)
+            return self._array(point)
         return self._start + self.displacement(point - self.coordinates(self._start))
 
     def displacement(self, step: Array) -> Array:
-        """How the tensor moves for a step of its coordinates (count,)."""
+        """How the array moves for a step of its coordinates (count,)."""
         padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))
         padded[self._free] = step
-        return self.constraint.tangent(self._start, self._tensor(padded))
+        return self.constraint.tangent(self._start, self._array(padded))
 
     def derivatives(self, gradient: Array) -> Array:
         """The derivatives (count,) with respect to the coordinates, from a gradient of the source's shape."""
         return self.coordinates(self.constraint.adjoint(self._start, gradient))
 
     def contains(self, point: Array) -> bool:
-        """Whether the tensor with coordinates (count,) keeps the constraint."""
+        """Whether the array with coordinates (count,) keeps the constraint."""
         return not self.constrained or self.constraint.contains(self.at(point))
 
     def place(self, coordinate: int) -> tuple[str, tuple[int, ...], str]:
@@ -73,12 +82,12 @@ class Source:
         index, part = element_of(int(self._free[coordinate]), self.shape, self.value.dtype)
         return self.name + part, index, self.constraint.companions(self.name, index)
 
-    def _tensor(self, coordinates: Array) -> Array:
+    def _array(self, coordinates: Array) -> Array:
         return from_coordinates(coordinates, self.shape, np.complex128 if np.iscomplexobj(self.value) else np.float64)
 
     @cached_property
     def _start(self) -> Array:
-        return self._tensor(to_coordinates(self.value))
+        return self._array(to_coordinates(self.value))
 
     @cached_property
     def _free(self) -> Array:
@@ -103,14 +112,13 @@ class Arguments:
         return [position >= len(self.leaves) for position in self.positions]
 
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with those sources replaced that are no variables."""
+        """The arguments with these tensors in the place of the sources; variables stay where they are."""
         leaves = list(self.leaves)
-        pairs = zip(self.positions, self.sources, strict=True)
-        replaced = [position for position, source in pairs if source.variable is None]
-        for position, tensor in zip(replaced, tensors, strict=True):
-            leaves[position] = tensor
+        for position, source, tensor in zip(self.positions, self.sources, tensors, strict=True):
+            if source.variable is None:
+                leaves[position] = tensor
         if not any(isinstance(item, (dict, list, tuple)) for item in self.structure):
-            return tuple(leaves)
+            return tuple(leaves)  # packing takes as long as many a function does
         packed: tuple[Any, ...] = tf.nest.pack_sequence_as(self.structure, leaves)
         return packed
 
@@ -123,26 +131,29 @@ def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str
     that is not one, ValueError for NaN or Inf in a source, for a violated constraint, and where nothing is floating.
     """
     inputs = tuple(_numbers(value) for value in inputs)
-    leaves: list[Any] = []
-    found: list[tuple[int, Source]] = []
+    given = [
+        (name, _tensor(name, leaf), constraint)
+        for name, wrapped in chain.from_iterable(_named_leaves(inputs, names))
+        for leaf, constraint in [_unwrapped(wrapped)]
+    ]
+    listed = _listed(variables)
+    tensors: dict[int, Source] = {}
     held: dict[int, tuple[int, Source]] = {}
-    for name, given in (pair for pairs in _named_leaves(inputs, names) for pair in pairs):
-        leaf, constraint = _unwrapped(given)
-        if isinstance(leaf, tf.Variable):
-            held.setdefault(id(leaf), (len(leaves), _variable_source(name, leaf, constraint)))
-        else:
-            leaf = _tensor(name, leaf)
-            if _differentiable(name, leaf, constraint):
-                found.append((len(leaves), _source(name, leaf.numpy(), leaf.dtype.name, None, constraint)))
-        leaves.append(leaf)
-    listed = _variable_sources(variables)
-    for position, source in enumerate(listed, len(leaves)):
-        held.setdefault(id(source.variable), (position, source))
-    pairs = [*found, *held.values()]
-    if not pairs:
-        raise _nothing_floating(leaves)
-    positions, sources = zip(*pairs, strict=True)
-    return Arguments(inputs, tuple(leaves), sources, positions, len(leaves) + len(listed))
+    for position, (name, leaf, constraint) in enumerate([*given, *listed]):
+        source = _source(name, leaf, constraint)
+        if source is not None and source.variable is None:
+            tensors[position] = source
+        elif source is not None:
+            held.setdefault(id(leaf), (position, source))
+    found = [*tensors.items(), *held.values()]
+    if not found:
+        kinds = ", ".join(sorted({type(leaf).__name__ if leaf is None else leaf.dtype.name for _, leaf, _ in given}))
+        raise ValueError(
+            f"inputs hold {kinds or 'nothing'}, nothing floating to differentiate with respect to; "
+            "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
+        )
+    positions, sources = zip(*found, strict=True)
+    return Arguments(inputs, tuple(leaf for _, leaf, _ in given), sources, positions, len(given) + len(listed))
 
 
 def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:
@@ -170,24 +181,8 @@ def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
     return [(prefix, value)]
 
 
-def _nothing_floating(leaves: Sequence[Any]) -> ValueError:
-    kinds = ", ".join(sorted({_kind(leaf) for leaf in leaves})) or "nothing"
-    return ValueError(
-        f"inputs hold {kinds}, nothing floating to differentiate with respect to; "
-        "give at least one float or complex input (for example 2.0, not 2), or variables=[...]"
-    )
-
-
 def _unwrapped(leaf: Any) -> tuple[Any, Constraint]:
     return (_numbers(leaf.value), leaf.constraint) if isinstance(leaf, Constrained) else (leaf, UNCONSTRAINED)
-
-
-def _differentiable(name: str, tensor: Any, constraint: Constraint) -> bool:
-    floating = tensor is not None and (tensor.dtype.is_floating or tensor.dtype.is_complex)
-    if constraint is not UNCONSTRAINED and not floating:
-        kind = "None" if tensor is None else tensor.dtype.name
-        raise TypeError(f"{name} holds {kind}; a constrained input has to be floating or complex (2.0, not 2)")
-    return floating
 
 
 def _numbers(value: Any) -> Any:
@@ -205,14 +200,10 @@ def _numbers(value: Any) -> Any:
 
 
 def _tensor(name: str, leaf: Any) -> Any:
-    if isinstance(leaf, (bool, int, str, bytes)):
-        return tf.constant(leaf)
-    if isinstance(leaf, float):
-        return tf.constant(leaf, tf.float64)
-    if isinstance(leaf, complex):
-        return tf.constant(leaf, tf.complex128)
-    if leaf is None:
-        return None
+    if leaf is None or isinstance(leaf, tf.Variable):
+        return leaf
+    if isinstance(leaf, (float, complex)):
+        leaf = np.asarray(leaf)
     try:
         return tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
@@ -222,13 +213,12 @@ def _tensor(name: str, leaf: Any) -> Any:
         ) from error
 
 
-def _variable_sources(variables: Any) -> list[Source]:
-    if variables is None:
-        return []
+def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
+    """The variables beside the inputs, each with its name and its constraint."""
     if isinstance(variables, (tf.Variable, Constrained)) or variable_of(variables) is not None:
         variables = [variables]
-    sources = []
-    for position, given in enumerate(tf.nest.flatten(variables)):
+    found = []
+    for position, given in enumerate([] if variables is None else tf.nest.flatten(variables)):
         item, constraint = _unwrapped(given)
         variable = variable_of(item)
         if variable is None:
@@ -236,8 +226,9 @@ def _variable_sources(variables: Any) -> list[Source]:
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
                 "(tensors go in as inputs: gradcheck.check(f, tensor))"
             )
-        sources.append(_variable_source(f"variables[{position}] ({_label(item)})", variable, constraint))
-    return sources
+        label = getattr(item, "path", None) or item.name
+        found.append((f"variables[{position}] ({label})", variable, constraint))
+    return found
 
 
 def variable_of(item: Any) -> Any:
@@ -248,17 +239,17 @@ def variable_of(item: Any) -> Any:
     return inner if isinstance(inner, tf.Variable) else None
 
 
-def _label(item: Any) -> str:
-    return str(getattr(item, "path", None) or item.name)
-
-
-def _variable_source(name: str, variable: Any, constraint: Constraint) -> Source:
-    if not (variable.dtype.is_floating or variable.dtype.is_complex):
-        raise TypeError(f"{name} has dtype {variable.dtype.name}; only floating and complex variables have derivatives")
-    return _source(name, variable.numpy(), variable.dtype.name, variable, constraint)
-
-
-def _source(name: str, value: Array, dtype: str, variable: Any, constraint: Constraint) -> Source:
+def _source(name: str, leaf: Any, constraint: Constraint) -> Source | None:
+    """The source that a tensor or a variable is; None where it has no derivatives."""
+    variable = leaf if isinstance(leaf, tf.Variable) else None
+    if leaf is None or not (leaf.dtype.is_floating or leaf.dtype.is_complex):
+        kind = "None" if leaf is None else leaf.dtype.name
+        if variable is not None:
+            raise TypeError(f"{name} has dtype {kind}; only floating and complex variables have derivatives")
+        if constraint is not UNCONSTRAINED:
+            raise TypeError(f"{name} holds {kind}; a constrained input has to be floating or complex (2.0, not 2)")
+        return None
+    value = leaf.numpy()
     bad = ~np.isfinite(to_coordinates(value))
     if bad.any():
         raise ValueError(
@@ -268,8 +259,4 @@ def _source(name: str, value: Array, dtype: str, variable: Any, constraint: Cons
     violation = constraint.violation(name, value)
     if violation is not None:
         raise ValueError(violation)
-    return Source(name, value, dtype, variable, constraint)
-
-
-def _kind(leaf: Any) -> str:
-    return str(leaf.dtype.name) if hasattr(leaf, "dtype") and hasattr(leaf.dtype, "name") else type(leaf).__name__
+    return Source(name, value, variable, constraint)

@@ -70,7 +70,7 @@ class Lines:
         problem, count = self.problem, len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = problem.values if unit and not self.gradients else self.values
-        eps = problem.gradient_roundoff if self.gradients else problem.roundoff
+        eps = problem.roundoff
         return _sampled(evaluate, problem, self.directions, eps, stencil, shrink)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
@@ -44,7 +45,7 @@ class CallSource:
 
 
 @dataclass(frozen=True)
-class CallProblem:
+class CallProblem(Problem):
     """The targets of `call` as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
 
     code: Code
@@ -70,28 +71,6 @@ class CallProblem:
         names = [source.dtype for source in self.sources] + [target.dtype.name for target in self.call.targets]
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
 
-    precision = gradient_roundoff = roundoff
-
-    @cached_property
-    def terms(self) -> float:
-        return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
-
-    @property
-    def smooth(self) -> bool:
-        return False
-
-    def perturbed(self, draw: int) -> CallProblem:
-        """Itself: what somebody's code computes inside is out of reach."""
-        return self
-
-    def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the sources have no constraints."""
-        return steps
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """None: the code has no float64 form."""
-        return None
-
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
         return np.stack([self._value(point) for point in points])
@@ -108,10 +87,6 @@ class CallProblem:
         connected = np.repeat([part is not None for part in parts], [source.count for source in self.sources])
         values = cotangents @ np.concatenate(matrices, axis=1)
         return Gradients(values, np.broadcast_to(connected, values.shape))
-
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
-        return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """NaN: a second derivative that the code takes is a call of its own."""

@@ -116,7 +116,7 @@ class _CallCheck:
             origin = origin_of(self.code.record, self.call, tensor)
             dtype = tf.as_dtype(tensor.dtype)
             floating = dtype.is_floating or dtype.is_complex
-            source = Source(name, np.asarray(origin.value), dtype.name) if floating else None
+            source = Source(name, np.asarray(origin.value)) if floating else None
             found.setdefault(key(tensor), CallSource(position, name, origin, gradient, source))
         return list(found.values())
 

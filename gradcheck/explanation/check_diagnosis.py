@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.problem import given_gradient
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, gradient_matrix
+from gradcheck.autodiff.given import given_gradient
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnosed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
 from gradcheck.explanation.recorder import recorded
@@ -96,8 +96,7 @@ class CheckDiagnosis:
         if finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
             return ""
         try:
-            ones = np.ones((1, self.function.output_parts[-1].stop))
-            gradients = gradient_matrix(self.function.pullbacks(ones), self.function.sources).values
+            gradients = self.function.gradients(np.ones((1, self.function.outputs))).values
         except (DerivativeRaisedError, WrongShapeError):
             return ""
         value = float(gradients[0, coordinate])

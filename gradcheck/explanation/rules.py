@@ -13,7 +13,6 @@ import tensorflow as tf
 from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 
 from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.tables import Comparison, Tolerance
@@ -338,7 +337,7 @@ def _mismatches(call: partial[Any]) -> Comparison | None:
 
     try:
         with state_restored():
-            tables = first_order(TapeProblem(open_function(again, call.args, None)), Tolerance(), 8)
+            tables = first_order(open_function(again, call.args, None), Tolerance(), 8)
     except Exception:  # a function that cannot be called by itself cannot be blamed
         return None
     return next((table for table in tables if table.any(Verdict.MISMATCH)), None)

@@ -11,7 +11,6 @@ import tensorflow as tf
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Node
-from gradcheck.hunt.opspec import Attribute, Choice
 
 Array = np.ndarray[Any, Any]
 LARGEST = 4096
@@ -68,31 +67,5 @@ def _refuse_attributes(place: str, node: Node, shapes: Sequence[tuple[int, ...]]
     if set(given) != set(offered):
         raise AdmissionError(f"{place}: attributes {sorted(given)} were given; expected {sorted(offered)}")
     for name, value in given.items():
-        if not _offers(offered[name], value):
-            raise AdmissionError(f"{place}: {name} was {ascii(value)[:80]}; expected {_described(offered[name])}")
-
-
-def _offers(attribute: Attribute, value: Any) -> bool:
-    if isinstance(attribute, Choice):
-        return any(_same(value, choice) for choice in attribute.values)
-    return (
-        isinstance(value, tuple)
-        and len(value) == attribute.count
-        and all(type(index) is int and 0 <= index < attribute.below for index in value)
-        and (not attribute.distinct or len(set(value)) == len(value))
-        and (not attribute.sorted or list(value) == sorted(value))
-    )
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal, and True is not 1."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
-
-
-def _described(attribute: Attribute) -> str:
-    if isinstance(attribute, Choice):
-        return f"one of {', '.join(repr(value) for value in attribute.values[:8])}"
-    kinds = [word for word, holds in (("distinct", attribute.distinct), ("sorted", attribute.sorted)) if holds]
-    return f"{attribute.count} {' '.join([*kinds, 'integers'])} from 0 to {attribute.below - 1}"
+        if not offered[name].offers(value):
+            raise AdmissionError(f"{place}: {name} was {ascii(value)[:80]}; expected {offered[name]}")

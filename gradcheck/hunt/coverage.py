@@ -75,25 +75,18 @@ class Coverage:
     def __bool__(self) -> bool:
         return bool(self.outcomes)
 
-    def at(self, operation: str | None, order: int, outcome: str) -> int:
-        """The examples of an operation (None: of all) at an order with this outcome."""
-        return sum(
-            count
-            for (name, number, what), count in self.outcomes.items()
-            if (number, what) == (order, outcome) and operation in (None, name)
-        )
+    def at(self, operation: str | None, order: int, *outcomes: str) -> int:
+        """The examples of an operation (None: of all) at an order with one of these outcomes."""
+        keys = self.outcomes if operation is None else [key for key in self.outcomes if key[0] == operation]
+        return sum(self.outcomes[key] for key in keys if key[1] == order and key[2] in outcomes)
 
     def examples(self, operation: str | None = None) -> int:
         """All examples of an operation (None: of all), each order counted."""
-        return sum(count for (name, _, _), count in self.outcomes.items() if operation in (None, name))
+        return self.at(operation, 1, *OUTCOMES) + self.at(operation, 2, *OUTCOMES)
 
     def valid(self, operation: str | None = None) -> int:
         """Those that were checked: neither rejected, nor without a derivative in the mode that was asked for."""
-        return sum(
-            count
-            for (name, _, what), count in self.outcomes.items()
-            if what not in (CANNOT_RUN, INVALID) and operation in (None, name)
-        )
+        return self.at(operation, 1, *VERDICTS) + self.at(operation, 2, *VERDICTS)
 
     def to_json(self) -> dict[str, Any]:
         """The document of the counts: the same counts give the same text."""
@@ -110,20 +103,20 @@ def table(coverage: Coverage, findings: Sequence[Mapping[str, Any]] = ()) -> str
     composed kink, inconclusive, mismatch. Examples count every order that was checked.
     """
     names = "".join(f"{name:>{width}}" for name, width in zip(SHORT, CELLS, strict=True))
-    blank = " " * (WIDTH + 15)
     titles = f"{'operation':<{WIDTH}} {'examples':>8} {'valid':>5}|{names}|{names}| new"
     rule = "-" * len(titles)
-    lines = [f"{blank}|{'order 1':^{sum(CELLS)}}|{'order 2':^{sum(CELLS)}}|", titles, rule]
-    known = [*coverage.operations, *sorted({str(f["operation"]) for f in findings} - {*coverage.operations})]
-    lines += [_row(coverage, operation, _count(findings, operation)) for operation in known]
-    lines += [rule, _row(coverage, None, len(findings))]
+    lines = [f"{' ' * (WIDTH + 15)}|{'order 1':^{sum(CELLS)}}|{'order 2':^{sum(CELLS)}}|", titles, rule]
+    new = Counter(str(finding["operation"]) for finding in findings)
+    for operation in [*coverage.operations, *sorted(new.keys() - {*coverage.operations})]:
+        lines.append(_row(coverage, operation, operation, new[operation]))
+    lines += [rule, _row(coverage, None, f"total, {len(coverage.operations)} operations", len(findings))]
     for finding in findings:
         files = ", ".join(map(str, finding["files"])) or "not written"
         lines.append(f"new finding: {finding['operation']}, {finding['kind']} at order {finding['order']}: {files}")
     return "\n".join(lines)
 
 
-def _row(coverage: Coverage, operation: str | None, findings: int) -> str:
+def _row(coverage: Coverage, operation: str | None, name: str, findings: int) -> str:
     examples = coverage.examples(operation)
     share = f"{100 * coverage.valid(operation) / examples:.0f} %" if examples else "-"
     cells = [
@@ -133,16 +126,11 @@ def _row(coverage: Coverage, operation: str | None, findings: int) -> str:
         )
         for order in (1, 2)
     ]
-    name = f"total, {len(coverage.operations)} operations" if operation is None else operation
     name = name if len(name) <= WIDTH else name[: WIDTH - 1] + "…"
     return f"{name:<{WIDTH}} {_short(examples):>8} {share:>5}|{cells[0]}|{cells[1]}|{findings or '':>4}".rstrip()
 
 
-def _count(findings: Sequence[Mapping[str, Any]], operation: str) -> int:
-    return sum(finding["operation"] == operation for finding in findings)
-
-
 def _short(count: int) -> str:
-    if not count:
-        return "."
-    return str(count) if count < 10_000 else f"{count // 1000}k"
+    if count >= 10_000:
+        return f"{count // 1000}k"
+    return str(count or ".")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
-from unittest import SkipTest
 
 from hypothesis import event, target
 from hypothesis.errors import UnsatisfiedAssumption
@@ -62,16 +61,11 @@ def examine(
     subclass of Found that is made for the kind, the culprit and the order, unless the mismatch has the signature of one
     of the known `defects` (those of the installed TensorFlow, if None).
 
-    Once the time for hunting is over, it raises unittest.SkipTest; in a test that has failed by then, and once the time
-    for shrinking is over, it checks only the graphs that did, and returns None for others, so that Hypothesis comes to
-    its end with what it has.
+    Returns None for a graph that the monitor passes over, as the time is over.
     """
     now = monitor.current()
-    if now.expired and graph not in now.failed:
-        if now.failed:
-            return None
-        # Only now: Hypothesis takes a test that stops before it has drawn what it drew before for a flaky one.
-        raise SkipTest("the time for hunting is over")
+    if now.passes_over(graph):
+        return None
     now.begin(operation, order, mode)
     now.before(lambda: graph)
     checked = trial.run(graph, (order,), mode=mode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from gradcheck import documents
@@ -83,16 +82,6 @@ def check_operation(name: str, place: str) -> None:
         raise DocumentError(place, name, "the name of an operation of the catalogue")
 
 
-def check_names(given: Sequence[str], expected: Sequence[str], place: str) -> None:
-    """Raises DocumentError unless an object has exactly these names."""
-    for name in given:
-        if name not in expected:
-            raise DocumentError(place, Description(f"the name {name[:60]!a}"), f"only {', '.join(expected)}")
-    for name in expected:
-        if name not in given:
-            raise DocumentError(place, Description(f"an object without {name!r}"), f"all of {', '.join(expected)}")
-
-
 def _elements(value: Input) -> tuple[Any, ...]:
     if value.dtype == "complex128":
         return tuple((float(complex(x).real), float(complex(x).imag)) for x in value.values)
@@ -105,7 +94,15 @@ def _node(node: NodeDocument, place: str) -> Node:
     if len(node.parents) != spec.arity:
         given = Description(f"{len(node.parents)} parents")
         raise DocumentError(f"{place}.parents", given, f"{spec.arity}, as {node.op} takes")
-    check_names([*node.attrs], attribute_names(spec.source), f"{place}.attrs")
+    expected = attribute_names(spec.source)
+    for name in node.attrs:
+        if name not in expected:
+            what = Description(f"the name {name[:60]!a}")
+            raise DocumentError(f"{place}.attrs", what, f"only {', '.join(expected)}")
+    for name in expected:
+        if name not in node.attrs:
+            what = Description(f"an object without {name!r}")
+            raise DocumentError(f"{place}.attrs", what, f"all of {', '.join(expected)}")
     attrs = ((name, _literal(node.attrs[name], f"{place}.attrs.{name}")) for name in sorted(node.attrs))
     return Node(node.op, node.parents, tuple(attrs))
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix, watched
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -75,7 +76,7 @@ FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
 @dataclass(frozen=True)
-class GraphProblem:
+class GraphProblem(Problem):
     """The output coordinates of a graph at its literal inputs, or, with a `cotangent` (m,), the number <cotangent, y>.
 
     `intermediates` are the values at all positions, `taped` the evaluation that they come from. The derivatives under
@@ -109,14 +110,6 @@ class GraphProblem:
         exempt = frozenset().union(*map(self.graph.ancestors, self.nonsmooth_nodes.positions))
         return replace(self, perturbation=RandomPerturbation(draw, exempt), taped=None)
 
-    def feasible_steps(self, directions: Array, steps: Array) -> Array:
-        """The steps as they are: the inputs of a graph have no constraints."""
-        return steps
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """None: a graph has no other float64 form."""
-        return None
-
     @property
     def output(self) -> Array:
         """The value of the graph."""
@@ -136,7 +129,7 @@ class GraphProblem:
     def sources(self) -> tuple[Source, ...]:
         """The graph's inputs."""
         literals = enumerate(self.graph.inputs)
-        return tuple(Source(f"input {number}", literal.array(), literal.dtype) for number, literal in literals)
+        return tuple(Source(f"input {number}", literal.array()) for number, literal in literals)
 
     @cached_property
     def point(self) -> Array:
@@ -181,11 +174,6 @@ class GraphProblem:
         """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
         specs = [CATALOGUE[node.op] for node in self.graph.nodes]
         return max([ROUNDOFF, *(spec.rtol for spec in specs if spec.reference is None)])
-
-    @property
-    def gradient_roundoff(self) -> float:
-        """The unit roundoff of the gradients at other points, which are those of the references, too."""
-        return self.roundoff
 
     def _with_anchor(self, points: Array) -> Array:
         """The points (p, n), behind the unperturbed one where a reference may look at row 0 of a batch for it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
-from gradcheck.defects.region import ANY, Region
+from gradcheck.defects.region import ANY
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
@@ -28,18 +28,14 @@ def check(record: Known) -> None:
     check_operation(record.signature.operation, "$.signature.operation")
     from_document(record.graph, "$.graph")
     for i, region in enumerate(record.regions):
-        _check_region(region, f"$.regions[{i}]")
-
-
-def _check_region(region: Region, place: str) -> None:
-    if region.op != ANY:
-        check_operation(region.op, f"{place}.op")
-    for name in region.producers:
-        check_operation(name, f"{place}.producers")
-    specs = CATALOGUE.values() if region.op == ANY else [CATALOGUE[region.op]]
-    last = max(spec.arity for spec in specs) - 1
-    if region.argument > last:
-        raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
+        place = f"$.regions[{i}]"
+        if region.op != ANY:
+            check_operation(region.op, f"{place}.op")
+        for name in region.producers:
+            check_operation(name, f"{place}.producers")
+        last = max(spec.arity for name, spec in CATALOGUE.items() if region.op in (ANY, name)) - 1
+        if region.argument > last:
+            raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
 
 
 def example_of(defect: Defect) -> Example:

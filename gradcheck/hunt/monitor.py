@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from unittest import SkipTest
 
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.hunt.graph import Graph
@@ -26,8 +27,8 @@ class Listener(Protocol):
 class Monitor:
     """The state of a hunting test: until when it draws (a time of `clock`), how long it shrinks after it has failed.
 
-    `failed` has the graphs that failed and their exceptions, `resolutions` the worst relative resolution of each
-    operation and order.
+    `failed` has the examples that failed (graphs, programs of tapes) and their exceptions, `resolutions` the worst
+    relative resolution of each operation and order.
     """
 
     listeners: list[Listener] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Monitor:
     seed: object = None
     clock: Callable[[], float] = time.time
     subject: tuple[str, int, Mode] = ("(no operation)", 1, PLAIN)
-    failed: dict[Graph, Any] = field(default_factory=dict)
+    failed: dict[Any, Any] = field(default_factory=dict)
     resolutions: dict[tuple[str, int], float] = field(default_factory=dict)
     _shrink_deadline: float = math.inf
 
@@ -56,11 +57,23 @@ class Monitor:
             for listener in self.listeners:
                 listener.before(*self.subject, made)
 
-    def fail(self, graph: Graph, failure: Any) -> None:
-        """A graph has failed; the first failure of a test starts the time for shrinking."""
+    def passes_over(self, example: Any) -> bool:
+        """Whether an example is not checked any more: the time is over, and others have failed.
+
+        Those are checked on, so that Hypothesis comes to its end with what it has. Raises unittest.SkipTest where none
+        has failed; not before it draws, as Hypothesis takes a test that draws less than before for a flaky one.
+        """
+        if not self.expired or example in self.failed:
+            return False
+        if not self.failed:
+            raise SkipTest("the time for hunting is over")
+        return True
+
+    def fail(self, example: Any, failure: Any) -> None:
+        """An example has failed; the first failure of a test starts the time for shrinking."""
         if not self.failed:
             self._shrink_deadline = self.clock() + self.shrink_seconds
-        self.failed[graph] = failure
+        self.failed[example] = failure
 
     def resolve(self, resolution: float) -> None:
         """What an example would have noticed, relative to the largest derivative."""

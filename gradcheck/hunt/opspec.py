@@ -66,6 +66,19 @@ class Choice:
 
     values: tuple[Any, ...]
 
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value; True is not 1."""
+        return any(_same(value, choice) for choice in self.values)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(repr(value) for value in self.values[:8])}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
 
 @dataclass(frozen=True)
 class Indices:
@@ -75,6 +88,20 @@ class Indices:
     below: int
     distinct: bool = False
     sorted: bool = False
+
+    def offers(self, value: Any) -> bool:
+        """Whether it may be this value."""
+        return (
+            isinstance(value, tuple)
+            and len(value) == self.count
+            and all(type(index) is int and 0 <= index < self.below for index in value)
+            and (not self.distinct or len(set(value)) == len(value))
+            and (not self.sorted or list(value) == sorted(value))
+        )
+
+    def __str__(self) -> str:
+        kinds = "distinct " * self.distinct + "sorted " * self.sorted
+        return f"{self.count} {kinds}integers from 0 to {self.below - 1}"
 
 
 Attribute = Choice | Indices
@@ -88,7 +115,11 @@ def no_attributes(*_shapes: Shape) -> Mapping[str, Attribute]:
     return {}
 
 
-def unary(shape: Shape) -> Sequence[tuple[Shape, ...]]:
+Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
+Rule: TypeAlias = Callable[[Shape], Shapes]
+
+
+def unary(shape: Shape) -> Shapes:
     """One argument of any shape."""
     return [(shape,)]
 
@@ -125,7 +156,7 @@ class OpSpec:
     looped: bool = False
     broadcasts: bool = False
     reference: Form | None = None
-    shapes: Callable[[Shape], Sequence[tuple[Shape, ...]]] = unary
+    shapes: Rule = unary
     starts: tuple[Shape, ...] = SHAPES
     attributes: Callable[..., Mapping[str, Attribute]] = no_attributes
     domains: tuple[Interval, ...] = (REALS,)
@@ -144,7 +175,3 @@ class OpSpec:
     def dtype(self, argument: int) -> str:
         """The dtype of an argument."""
         return self.dtypes[argument] if len(self.dtypes) > 1 else self.dtypes[0]
-
-
-Shapes: TypeAlias = Sequence[tuple[Shape, ...]]
-Rule: TypeAlias = Callable[[Shape], Shapes]

@@ -6,176 +6,36 @@ import dis
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from types import CodeType
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gradcheck.autodiff.mode import PLAIN, Mode
-from gradcheck.hunt import mode_script
+from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
 
-HEAD = '''"""{title}"""
-
-{imports}
-
-import numpy as np
-import tensorflow as tf
-'''
-
-FIRST = """
-def autodiff():
-    tensors = [tf.constant(value) for value in inputs]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        value = objective(function, *tensors)
-    return tape.gradient(value, tensors)
-"""
-
-SECOND = """
-def autodiff():
-    tensors = [tf.constant(value) for value in inputs]
-    with tf.GradientTape() as outer:
-        outer.watch(tensors)
-        with tf.GradientTape() as inner:
-            inner.watch(tensors)
-            value = objective(function, *tensors)
-        gradient = [None if g is None else tf.convert_to_tensor(g) for g in inner.gradient(value, tensors)]
-    known = [i for i, part in enumerate(gradient) if part is not None]
-    if not known:
-        return gradient
-    vectors = [tf.constant(direction[i]) for i in known]
-    return outer.gradient([gradient[i] for i in known], tensors, output_gradients=vectors)
-"""
-
-MOVED_FIRST = '''
-def moved(i, element, unit, s):
-    """The objective with one element of one input moved by s * unit."""
-    point = [value.copy() for value in inputs]
-    point[i][element] += s * unit
-    return float(objective({oracle}, *map(tf.constant, point)))
-'''
-
-MOVED_SECOND = '''
-def moved(i, element, unit, s, t):
-    """The objective at inputs + t * direction, with one element of one input moved by s * unit besides."""
-    point = [np.array(value + t * vector) for value, vector in zip(inputs, direction)]
-    point[i][element] += s * unit
-    return float(objective({oracle}, *map(tf.constant, point)))
-
-
-def mixed(h, *place):
-    """The central difference of the second derivative along the element and along the direction."""
-    return [a * b * moved(*place, a * h, b * h) / (4 * h * h) for a in (1, -1) for b in (1, -1)]
-'''
-
-DIFFERENCE = '''
-def difference(i, element, unit):
-    """Central differences, extrapolated, at the step where they agree best; and how far they may be off."""
-    best, least = np.nan, np.inf
-    for scale, step in itertools.product({{1.0, abs(inputs[i][element]) or 1.0}}, 10.0 ** -np.arange(1.0, {steps})):
-        h = scale * step
-        rows = [{row} for h in (h, h / 2, h / 4)]
-        coarse, middle, fine = map(sum, rows)
-        once, twice = (4 * middle - coarse) / 3, (4 * fine - middle) / 3
-        rounding = 8 * {eps} * (np.abs(rows[2]).max() + abs(inputs[i][element] * twice / h))
-        if abs(twice - once) + rounding < least:
-            best, least = twice, abs(twice - once) + rounding
-    return best, least
-'''
-
-ROW_FIRST = "[a * moved(i, element, unit, a * h) / (2 * h) for a in (1, -1)]"
-ROW_SECOND = "mixed(h, i, element, unit)"
-
-SLOPES = '''
-def slopes(i, element, unit):
-    """The one-sided slopes, extrapolated, at the step where they agree best; and how far they may be off."""
-    best, least = (np.nan, np.nan), np.inf
-    for scale, step in itertools.product({{1.0, abs(inputs[i][element]) or 1.0}}, 10.0 ** -np.arange(1.0, 8.0)):
-        h, here = scale * step, moved(i, element, unit, 0.0)
-        rows = [[(moved(i, element, unit, s) - here) / s for s in (-h, -h / 2, h, h / 2)] for h in (h, h / 2)]
-        once, twice = [(2 * row[1] - row[0], 2 * row[3] - row[2]) for row in rows]
-        rounding = 32 * {eps} * (abs(here) / h + max(map(abs, twice)))
-        error = max(abs(twice[0] - once[0]), abs(twice[1] - once[1])) + rounding
-        if error < least:
-            best, least = twice, error
-    return *sorted(best), least
-'''
-
-COMPARE = {
-    False: """
-            expected, error = difference(i, element, unit)
-            gap, size, shown = abs(taken - expected), abs(expected), f"{expected:.15g}"
-""",
-    True: """
-            low, high, error = slopes(i, element, unit)
-            gap, size, shown = max(low - taken, taken - high, 0.0), max(abs(low), abs(high)), f"{low:.8g} to {high:.8g}"
-""",
-}
-
-VERDICT = """
-try:
-    objective(function, *map(tf.constant, inputs))
-except Exception as error:
-    print(f"TensorFlow {{tf.__version__}}: the function itself raises")
-    print(f"{{type(error).__name__}}: {{error}}")
-    print("INCONCLUSIVE")
-    sys.exit(2)
-try:
-    derivative = autodiff()
-except Exception as error:
-    print(f"TensorFlow {{tf.__version__}}: the function is computed, its derivative raises")
-    print(f"{{type(error).__name__}}: {{error}}")
-    print("WRONG")
-    sys.exit(1)
-
-wrong = unsure = 0
-print(f"TensorFlow {{tf.__version__}}: {what}")
-print(f"{{'element':<18}} {{'autodiff':>22}} {{'{against}':>22}} {{'error at most':>14}}")
-for i, (name, value) in enumerate(zip(names, inputs)):
-    given = None if derivative[i] is None else tf.convert_to_tensor(derivative[i]).numpy()
-    if given is not None and given.shape != value.shape:
-        print(f"{{name}}: the derivative has shape {{given.shape}}, the input {{value.shape}}")
-        wrong += 1
-        continue
-    for element in np.ndindex(value.shape):
-        for unit in (1.0, 1.0j) if np.iscomplexobj(value) else (1.0,):
-            taken = 0.0 if given is None else float((given[element] / unit).real)
-            {compare}
-            tolerance = 10 * error + {rtol} * size
-            mark = ""
-            if not np.isfinite(error) or tolerance > max(0.1 * size, 1e-6):
-                mark, unsure = "inconclusive", unsure + 1
-            if np.isfinite(error) and not gap <= tolerance:
-                mark, wrong = "<- wrong", wrong + 1
-            label = name + (str(list(element)) if element else "") + (" imag" if unit == 1.0j else "")
-            text = "None" if given is None else f"{{taken:.15g}}"
-            print(f"{{label:<18}} {{text:>22}} {{shown:>22}} {{error:>14.1e}} {{mark}}".rstrip())
-
-if wrong:
-    print("WRONG")
-    sys.exit(1)
-if unsure:
-    print("INCONCLUSIVE")
-    sys.exit(2)
-print("RIGHT")
-"""
-
-
 Array = np.ndarray[Any, Any]
 Literal = Input | Array | Sequence[complex] | complex
 
+TEMPLATES = Environment(
+    loader=PackageLoader("gradcheck.hunt.report"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.globals |= {"AROUND": AROUND, "FUNCTION": FUNCTION, "LOOP": LOOP, "PFOR": PFOR, "XLA": XLA}
+
 IMPORTS = {
     r"\bfunctools\.": "import functools",
-    r"itertools": "import itertools",
-    r"sys": "import sys",
+    "": "import itertools\nimport sys",
     r"\bCallable\[": "from collections.abc import Callable",
     r"\bAny\b": "from typing import Any",
 }
-"""What has to be imported from the standard library for what a script uses."""
+"""What has to be imported from the standard library for what the definitions of a script use, and for every script."""
 
 
 def to_python(
@@ -203,20 +63,33 @@ def to_python(
         raise ValueError(f"order was {order!r}; a script is written for order 1 or 2 (at a kink, 1)")
     if direction is not None and len(direction) != len(graph.inputs):
         raise ValueError(f"{len(direction)} directions were given for {len(graph.inputs)} inputs; each needs one")
-    names = variables(graph)[: len(graph.inputs)]
+    names, first = variables(graph), len(graph.inputs)
     specs = [CATALOGUE[node.op] for node in graph.nodes]
-    oracle = "reference" if any(spec.reference for spec in specs) else "function"
+    referred = any(spec.reference for spec in specs)
     definitions = list(definitions_of(form for spec in specs for form in (spec.source, spec.reference)))
-    parts = [*_inputs(graph, names, order, direction), *definitions, _function(graph)]
-    if oracle == "reference":
-        parts.append(_reference(graph))
-    parts.append(_objective(graph, names, cotangent))
-    parts += [FIRST if order == 1 else SECOND] if mode == PLAIN else mode_script.derivative(mode, order)
-    parts += _differences(graph, order, one_sided, oracle)
-    parts.append(_verdict(graph, order, one_sided))
-    imports = [line for pattern, line in IMPORTS.items() if any(re.search(pattern, part) for part in parts)]
-    title = _plain(title) or f"A derivative of order {order} of TensorFlow, beside differences."
-    return _spaced([HEAD.format(title=title, imports="\n".join(imports)), *parts])
+    result = specs[-1].result if specs else graph.inputs[-1].dtype
+    vectors = direction or [np.ones(value.shape) for value in graph.inputs]
+    single = any(value.dtype == "float32" for value in graph.inputs)
+    narrow = [spec.rtol for spec in specs if spec.reference is None]
+    return TEMPLATES.get_template("reproduction.py.j2").render(
+        title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences.",
+        imports=[line for pattern, line in IMPORTS.items() if re.search(pattern, "\n".join(definitions))],
+        literals=[(name, _array(value.array())) for name, value in zip(names, graph.inputs, strict=False)],
+        given=", ".join(names[:first]),
+        direction=[_array(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)],
+        definitions=definitions,
+        nodes=[(names[place], expression(node, names)) for place, node in graph.positions()],
+        references=[(names[place], _over_rows(node, names)) for place, node in graph.positions()] if referred else [],
+        output=names[-1],
+        oracle="reference" if referred else "function",
+        weights=None if cotangent is None else _array(_value(cotangent).astype(result)),
+        is_complex=result.startswith("complex"),
+        order=order,
+        mode=mode,
+        one_sided=one_sided,
+        eps=f"{max([2.0**-52, *narrow, 2.0**-23 if single else 0.0]):.2g}",
+        rtol=repr(max([1e-12, *(10 * spec.rtol for spec in specs), 1e-5 if single else 0.0])),
+    )
 
 
 def definitions_of(forms: Iterable[Form | None]) -> Iterator[str]:
@@ -246,19 +119,13 @@ def _globals_read(code: CodeType) -> Iterator[str]:
             yield from _globals_read(inner)
 
 
-def _inputs(graph: Graph, names: Sequence[str], order: int, direction: Sequence[Literal] | None) -> list[str]:
-    lines = [f"{name} = {_array(value.array())}" for name, value in zip(names, graph.inputs, strict=True)]
-    lines += [f"inputs = [{', '.join(names)}]", f"names = {_quoted(names)}"]
-    if order == 2:
-        vectors = direction or [np.ones(value.shape) for value in graph.inputs]
-        texts = [_array(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)]
-        lines.append(f"direction = [{', '.join(texts)}]")
-    return ["\n".join(lines)]
-
-
 def variables(graph: Graph) -> list[str]:
     """The variable of each position in the script: x or x1, x2, … for inputs, y or y1, y2, … for nodes."""
-    return [*_numbered("x", len(graph.inputs)), *_numbered("y", len(graph.nodes))]
+    return [
+        letter if len(row) == 1 else f"{letter}{number}"
+        for letter, row in (("x", graph.inputs), ("y", graph.nodes))
+        for number in range(1, 1 + len(row))
+    ]
 
 
 def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> str:
@@ -273,26 +140,6 @@ def expression(node: Node, names: Sequence[str], *, reference: bool = False) -> 
     return f"{form.__name__}({', '.join([*parents, *(f'{name}={value!r}' for name, value in node.attrs)])})"
 
 
-def _function(graph: Graph) -> str:
-    names = variables(graph)
-    lines = [f"def function({', '.join(names[: len(graph.inputs)])}):"]
-    lines += [f"    {names[position]} = {expression(node, names)}" for position, node in graph.positions()]
-    return "\n".join([*lines, f"    return {names[-1]}"])
-
-
-def _reference(graph: Graph) -> str:
-    names = variables(graph)
-    first = names[: len(graph.inputs)]
-    lines = [
-        f"def reference({', '.join(first)}):",
-        '    """The function whose derivative is meant, in float64; row 0 holds the given inputs, row 1 these."""',
-        *(f"    {name} = tf.stack([inputs[{number}], {name}])" for number, name in enumerate(first)),
-    ]
-    for position, node in graph.positions():
-        lines.append(f"    {names[position]} = {_over_rows(node, names)}")
-    return "\n".join([*lines, f"    return {names[-1]}[1]"])
-
-
 def _over_rows(node: Node, names: Sequence[str]) -> str:
     text = expression(node, names, reference=True)
     if CATALOGUE[node.op].reference:
@@ -302,59 +149,12 @@ def _over_rows(node: Node, names: Sequence[str]) -> str:
     return f"tf.stack([{text} for {', '.join(parents)} in {rows}])"
 
 
-def _objective(graph: Graph, names: Sequence[str], cotangent: Literal | None) -> str:
-    dtype = CATALOGUE[graph.nodes[-1].op].result if graph.nodes else graph.inputs[-1].dtype
-    given = ", ".join(names)
-    if cotangent is None:
-        weights, product = "", "f({given})"
-    else:
-        value = cotangent.array() if isinstance(cotangent, Input) else np.asarray(cotangent)
-        weights = f"w = {_array(value.astype(dtype))}\n\n\n"
-        product = "tf.math.conj(w) * f({given})" if dtype.startswith("complex") else "w * f({given})"
-    product = product.format(given=given)
-    if dtype.startswith("complex"):
-        product = f"tf.math.real({product})"
-    return f"{weights}def objective(f, {given}):\n    return tf.reduce_sum({product})"
+def _value(given: Literal) -> Array:
+    return given.array() if isinstance(given, Input) else np.asarray(given)
 
 
-def _differences(graph: Graph, order: int, one_sided: bool, oracle: str) -> list[str]:
-    moved = MOVED_FIRST if order == 1 else MOVED_SECOND
-    parts = [moved.format(oracle=oracle)]
-    if one_sided:
-        return [*parts, SLOPES.format(eps=_roundoff(graph))]
-    row, steps = (ROW_FIRST, "8.0") if order == 1 else (ROW_SECOND, "6.0")
-    return [*parts, DIFFERENCE.format(row=row, steps=steps, eps=_roundoff(graph))]
-
-
-def _roundoff(graph: Graph) -> str:
-    specs = [CATALOGUE[node.op] for node in graph.nodes]
-    narrow = [spec.rtol for spec in specs if spec.reference is None and spec.rtol]
-    single = [2.0**-23] if any(value.dtype == "float32" for value in graph.inputs) else []
-    return f"{max([2.0**-52, *narrow, *single]):.2g}"
-
-
-def _verdict(graph: Graph, order: int, one_sided: bool) -> str:
-    rounding = max([1e-12, *(10 * CATALOGUE[node.op].rtol for node in graph.nodes)])
-    if any(value.dtype == "float32" for value in graph.inputs):
-        rounding = max(rounding, 1e-5)
-    return VERDICT.format(
-        what="the gradient" if order == 1 else "the Hessian times the direction",
-        against="one-sided slopes" if one_sided else "finite differences",
-        compare=COMPARE[one_sided].strip(),
-        rtol=repr(rounding),
-    )
-
-
-def _numbered(letter: str, count: int) -> list[str]:
-    return [letter] if count == 1 else [f"{letter}{number}" for number in range(1, count + 1)]
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
-
-
-def _fitted(value: Literal, shape: tuple[int, ...], dtype: str) -> Array:
-    array = value.array() if isinstance(value, Input) else np.asarray(value)
+def _fitted(given: Literal, shape: tuple[int, ...], dtype: str) -> Array:
+    array = _value(given)
     if array.size != np.prod(shape, dtype=int):
         raise ValueError(f"a direction of shape {array.shape} was given for an input of shape {shape}")
     return array.reshape(shape).astype(dtype)
@@ -369,11 +169,3 @@ def _array(value: Array) -> str:
 
 def _plain(title: str) -> str:
     return title.replace("\\", "/").replace('"', "'").replace("\n", " ").strip()
-
-
-def _spaced(parts: Sequence[str]) -> str:
-    text = parts[0].strip("\n")
-    for before, part in pairwise(parts):
-        lines = 3 if "def " in before + part else 2
-        text += "\n" * lines + part.strip("\n")
-    return text + "\n"

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.problem import TapeProblem
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import variables_restored
 from gradcheck.check import check
@@ -126,7 +125,7 @@ class StepCheck:
         if function.point.size > MAX_ELEMENTS:
             return None, 0.0
         with variables_restored(variables):
-            estimate = first_difference(sample_values(TapeProblem(function), axes(function.point.size)))
+            estimate = first_difference(sample_values(function, axes(function.point.size)))
         if not estimate.bound.max() <= MAX_ERROR * np.abs(estimate.value).max():
             return None, 0.0
         pairs = zip(function.parts, function.sources, strict=True)

@@ -22,7 +22,7 @@ from gradcheck.hunt.tapes.operations import (
     matmul,
     sum_to,
 )
-from gradcheck.hunt.tapes.recording import ActiveTapes, RecordedDerivative, TapeRecord
+from gradcheck.hunt.tapes.recording import VALUE, ActiveTapes, Prediction, TapeRecord
 from gradcheck.hunt.tapes.tape import gradient
 
 SHAPES = [(2,), (), (2, 2)]
@@ -61,7 +61,7 @@ def assert_gradient_is_right(operation: Operation, arrays: list[np.ndarray]) -> 
         record.watch(source)
     target = ActiveTapes(records=[record]).apply(operation, *sources)
     for source, part in zip(sources, gradient(record, [target], sources, ActiveTapes().apply), strict=True):
-        estimate = RecordedDerivative(record, (target,), source, "gradient").estimate()
+        estimate = Prediction(VALUE, part, record, (target,), source, "gradient").estimate()
         assert part is not None
         assert np.all(estimate.conclusive)
         assert np.all(np.abs(part.value - estimate.value) <= estimate.bound)

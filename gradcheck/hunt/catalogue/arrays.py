@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from gradcheck.hunt.catalogue.language import operation, points_last
-from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, nonempty, nonempty_matrix, ranked, vector
+from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, nonempty, nonempty_matrix, ranked, several, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Indices, unary
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (1, 3), (2, 1, 2))
-FIRST_OR_LAST = (0, -1)
+ENDS = (0, -1)
 WITH_POINTS = {
     "{shape}": "({0}.shape[0], *{shape})",
     "{perm}": "(0, *(axis + 1 for axis in {perm}))",
@@ -28,10 +28,6 @@ WITH_POINTS = {
 
 def _with_points(source: str) -> str:
     return re.sub(r"\{\w+\}", lambda match: WITH_POINTS.get(match[0], match[0]), source)
-
-
-_unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
-_pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
 
 
 def _reshapes(shape: Shape) -> Iterable[Shape]:
@@ -59,6 +55,11 @@ def _stretched(shape: Shape) -> Iterable[Shape]:
     return dict.fromkeys([every, (*shape[:-1], every[-1]), shape])
 
 
+_unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
+_pad = partial(_unary, shapes=ranked, paddings=_paddings((1, 0), (0, 2)))
+_mirror = partial(_unary, paddings=_paddings((1, 0), (1, 1)))
+_pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
+
 ARRAYS = (
     _unary("expand_dims", "tf.expand_dims({0}, axis=-1)", "ExpandDims", shapes=unary),
     _unary("reshape", "tf.reshape({0}, {shape})", "Reshape", shapes=nonempty, shape=_reshapes),
@@ -72,28 +73,11 @@ ARRAYS = (
         result="complex128",
     ),
     _pair("concat", "tf.concat([{0}, {1}], axis={axis})", "ConcatV2", axis=axes),
-    _pair(
-        "legacy_concat",
-        "tf.raw_ops.Concat(concat_dim=0, values=[{0}, {1}])",
-        "Concat",
-        batched="tf.raw_ops.Concat(concat_dim=1, values=[{0}, {1}])",
-    ),
+    _pair("legacy_concat", "tf.raw_ops.Concat(concat_dim=0, values=[{0}, {1}])", batching=points_last),
     _pair("stack", "tf.stack([{0}, {1}], axis={axis})", "Pack", shapes=unary, axis=lambda shape, _: axes((*shape, 1))),
-    _unary("unstack", "tf.unstack({0}, axis=-1)[{which}]", "Unpack", which=FIRST_OR_LAST),
-    _unary(
-        "split",
-        "tf.split({0}, 2, axis=-1)[{which}]",
-        "Split",
-        when=lambda shape: shape[-1] % 2 == 0,
-        which=FIRST_OR_LAST,
-    ),
-    _unary(
-        "split_v",
-        "tf.split({0}, [1, {0}.shape[-1] - 1], axis=-1)[{which}]",
-        "SplitV",
-        when=lambda shape: shape[-1] > 1,
-        which=FIRST_OR_LAST,
-    ),
+    _unary("unstack", "tf.unstack({0}, axis=-1)[{which}]", "Unpack", which=ENDS),
+    _unary("split", "tf.split({0}, 2, axis=-1)[{which}]", "Split", when=lambda shape: shape[-1] % 2 == 0, which=ENDS),
+    _unary("split_v", "tf.split({0}, [1, {0}.shape[-1] - 1], axis=-1)[{which}]", "SplitV", when=several, which=ENDS),
     _unary(
         "squeeze",
         "tf.squeeze({0}, axis={axis})",
@@ -117,25 +101,11 @@ ARRAYS = (
         size=lambda shape: [(-1,) * len(shape), (1,) * len(shape)],
     ),
     _unary("strided_slice", "{0}[..., ::{step}]", "StridedSlice", step=(2, -1, -2)),
-    _unary("strided_slice_shrink", "{0}[..., {which}, tf.newaxis]", "StridedSlice", which=FIRST_OR_LAST),
-    _unary("pad", "tf.pad({0}, {paddings})", "Pad", shapes=ranked, paddings=_paddings((1, 0), (0, 2))),
-    _unary(
-        "pad_constant",
-        "tf.pad({0}, {paddings}, constant_values=2.0)",
-        "PadV2",
-        shapes=ranked,
-        paddings=_paddings((1, 0), (0, 2)),
-    ),
-    _unary(
-        "pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad", paddings=_paddings((1, 0), (1, 1))
-    ),
-    _unary(
-        "pad_reflect",
-        "tf.pad({0}, {paddings}, mode='REFLECT')",
-        "MirrorPad",
-        when=lambda shape: min(shape) > 1,
-        paddings=_paddings((1, 0), (1, 1)),
-    ),
+    _unary("strided_slice_shrink", "{0}[..., {which}, tf.newaxis]", "StridedSlice", which=ENDS),
+    _pad("pad", "tf.pad({0}, {paddings})", "Pad"),
+    _pad("pad_constant", "tf.pad({0}, {paddings}, constant_values=2.0)", "PadV2"),
+    _mirror("pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad"),
+    _mirror("pad_reflect", "tf.pad({0}, {paddings}, mode='REFLECT')", "MirrorPad", when=lambda shape: min(shape) > 1),
     _unary(
         "tile",
         "tf.tile({0}, {multiples})",
@@ -149,7 +119,7 @@ ARRAYS = (
         "broadcast_to_rank",
         "tf.broadcast_to({0}, (2, *{0}.shape))",
         "BroadcastTo",
-        batched="tf.broadcast_to({0}[:, tf.newaxis], ({0}.shape[0], 2, *{0}.shape[1:]))",
+        batching=points_last,
         shapes=nonempty,
         starts=((), *STARTS),
     ),
@@ -159,7 +129,7 @@ ARRAYS = (
         "reverse_sequence",
         "tf.reverse_sequence({0}, {lengths}, seq_axis=1, batch_axis=0)",
         "ReverseSequence",
-        batched="tf.reverse_sequence({0}, {lengths}, seq_axis=2, batch_axis=1)",
+        batching=points_last,
         shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 2, 2)),
         lengths=lambda shape: Indices(shape[0], below=shape[1] + 1),

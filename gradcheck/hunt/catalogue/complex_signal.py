@@ -8,7 +8,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, vector
+from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, several, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, Array
 
@@ -16,7 +16,7 @@ _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))
 _complex = partial(_math, dtypes=("complex128",), result="complex128")
 _complex_pair = partial(_complex, broadcasts=True, shapes=broadcasting)
-ROWS: tuple[Shape, ...] = ((2,), (1,), (2, 2))
+_complex_row = partial(_complex, shapes=ranked, starts=((2,), (1,), (2, 2)))
 
 
 def _from_negative_reals(x: Array) -> Array:
@@ -46,33 +46,19 @@ COMPLEX = (
         shapes=matmul,
         starts=((2, 2), (1, 1), (2, 3), (2, 2, 1)),
     ),
-    _complex(
-        "complex_cumprod",
-        "tf.math.cumprod({0}, axis=-1, reverse={reverse})",
-        "Cumprod",
-        shapes=ranked,
-        starts=ROWS,
-        reverse=BOOL,
-    ),
-    _complex("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod", shapes=ranked, starts=ROWS),
+    _complex_row("complex_cumprod", "tf.math.cumprod({0}, axis=-1, reverse={reverse})", "Cumprod", reverse=BOOL),
+    _complex_row("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod"),
 )
 
 
 MATRICES: tuple[Shape, ...] = ((2, 2), (1, 2), (2, 3), (2, 2, 2))
-BLOCKS: tuple[Shape, ...] = ((1, 2, 2), (2, 2, 2), (2, 1, 3))
 
 _signal = partial(operation, "signal", shapes=vector, starts=((2,), (1,), (3,), (4,), (2, 2)))
 _to_spectrum = partial(_signal, result="complex128")
 _from_spectrum = partial(_signal, dtypes=("complex128",))
 _transform = partial(_from_spectrum, result="complex128")
-
-
-def _several(shape: Shape) -> bool:
-    return shape[-1] > 1
-
-
-def _block(shape: Shape) -> bool:
-    return len(shape) > 2
+_transform_2d = partial(_transform, shapes=nonempty_matrix, starts=MATRICES)
+_transform_3d = partial(_transform, when=lambda shape: len(shape) > 2, starts=((1, 2, 2), (2, 2, 2), (2, 1, 3)))
 
 
 def _lengths(shape: Shape) -> tuple[int, ...]:
@@ -84,8 +70,8 @@ SIGNAL = (
     _to_spectrum(
         "rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=lambda shape: (shape[-1], shape[-1] + 1)
     ),
-    _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=_several),
-    _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=_several, length=_lengths),
+    _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=several),
+    _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=several, length=_lengths),
     _from_spectrum(
         "irfft_truncated",
         "tf.signal.irfft({0}, fft_length=[2 * {0}.shape[-1] - 4])",
@@ -94,17 +80,17 @@ SIGNAL = (
     ),
     _transform("fft", "tf.signal.fft({0})", "FFT"),
     _transform("ifft", "tf.signal.ifft({0})", "IFFT"),
-    _transform("fft2d", "tf.signal.fft2d({0})", "FFT2D", shapes=nonempty_matrix, starts=MATRICES),
-    _transform("ifft2d", "tf.signal.ifft2d({0})", "IFFT2D", shapes=nonempty_matrix, starts=MATRICES),
-    _transform("fft3d", "tf.signal.fft3d({0})", "FFT3D", when=_block, starts=BLOCKS),
-    _transform("ifft3d", "tf.signal.ifft3d({0})", "IFFT3D", when=_block, starts=BLOCKS),
+    _transform_2d("fft2d", "tf.signal.fft2d({0})", "FFT2D"),
+    _transform_2d("ifft2d", "tf.signal.ifft2d({0})", "IFFT2D"),
+    _transform_3d("fft3d", "tf.signal.fft3d({0})", "FFT3D"),
+    _transform_3d("ifft3d", "tf.signal.ifft3d({0})", "IFFT3D"),
     _to_spectrum("rfft2d", "tf.signal.rfft2d({0})", "RFFT2D", shapes=nonempty_matrix, starts=MATRICES),
     _from_spectrum(
         "irfft2d",
         "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2], {length}])",
         "IRFFT2D",
         shapes=nonempty_matrix,
-        when=_several,
+        when=several,
         starts=MATRICES,
         length=_lengths,
     ),
@@ -112,6 +98,6 @@ SIGNAL = (
         "power_spectrum", "tf.math.real(tf.signal.rfft({0}) * tf.math.conj(tf.signal.rfft({0})))", "RFFT Conj Real"
     ),
     _signal(
-        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=_several, kind=(2, 3), norm=(None, "ortho")
+        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3), norm=(None, "ortho")
     ),
 )

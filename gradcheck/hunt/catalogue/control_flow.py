@@ -60,11 +60,7 @@ def running_sines(x: tf.Tensor) -> tf.Tensor:
 
 
 CONTROL_FLOW = (
-    _control(
-        "placeholder_with_default",
-        "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)",
-        "PlaceholderWithDefault",
-    ),
+    _control("placeholder_with_default", "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)"),
     _control("cond", "traced(sine_or_square)({0}, tf.constant({flag}))", "StatelessIf", flag=BOOL),
     _control(
         "cond_on_value",
@@ -101,13 +97,10 @@ def variable_handle(x: tf.Tensor) -> tf.Tensor:
 
 
 RESOURCES = (
-    _resource(
-        "read_variable", "tf.raw_ops.ReadVariableOp(resource=variable_handle({0}), dtype=tf.float64)", "ReadVariableOp"
-    ),
+    _resource("read_variable", "tf.raw_ops.ReadVariableOp(resource=variable_handle({0}), dtype=tf.float64)"),
     _resource(
         "resource_gather",
         "tf.raw_ops.ResourceGather(resource=variable_handle({0}), indices={indices}, dtype=tf.float64)",
-        "ResourceGather",
         batched="tf.gather({0}, {indices}, axis=1)",
         shapes=vector,
         starts=ROWS,

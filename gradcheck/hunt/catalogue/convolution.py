@@ -18,6 +18,7 @@ STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
 
 _nn = partial(operation, "nn")
 _on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
+_pool = partial(_on_images, batching=in_batch)
 _on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
 
 
@@ -45,22 +46,13 @@ def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
 
 
 POOLING = (
-    _on_images(
-        "avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool", batching=in_batch
-    ),
-    _on_images(
-        "max_pool2d",
-        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]",
-        "MaxPool",
-        batching=in_batch,
-        kinks=_window_ties,
-    ),
+    _pool("avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool"),
+    _pool("max_pool2d", "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "MaxPool", kinks=_window_ties),
     # MaxPoolGradWithArgmax has no registered gradient.
-    _on_images(
+    _pool(
         "max_pool_with_argmax",
         "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
         "MaxPoolWithArgmax",
-        batching=in_batch,
         orders=(1,),
         kinks=_window_ties,
     ),

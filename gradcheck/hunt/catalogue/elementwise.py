@@ -55,7 +55,6 @@ ELEMENTARY = (
     _math(
         "clip_by_value",
         "tf.raw_ops.ClipByValue(t={0}, clip_value_min=np.float64(-1.0), clip_value_max=np.float64(1.0))",
-        "ClipByValue",
         kinks=at(-1.0, 1.0),
     ),
     _math("sign", "tf.sign({0}) * {0}", "Sign", kinks=at_zero),
@@ -89,16 +88,16 @@ BINARY = (
     _binary(
         "floordiv", "tf.math.floordiv({0}, {1}) * {0}", "FloorDiv", REALS, Interval(0.25), singular=_from_multiples
     ),
-    _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})", "Add"),
+    _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})"),
     _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", "Div", REALS, POSITIVE),
     _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", "SelectV2", singular=between),
-    _pair("select", "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})", "Select", singular=at(0.5)),
-    _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})", "TanhGrad"),
-    _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})", "SigmoidGrad"),
-    _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})", "ReciprocalGrad"),
-    _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})", "RsqrtGrad"),
+    _pair("select", "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})", singular=at(0.5)),
+    _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})"),
+    _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})"),
+    _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})"),
+    _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})"),
     _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", "SqrtGrad", POSITIVE, REALS),
-    _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})", "InvGrad"),
+    _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})"),
 )
 
 
@@ -111,7 +110,7 @@ ABOVE = Interval(-16.0)
 
 ACTIVATIONS = (
     _nn("relu", "tf.nn.relu({0})", "Relu", kinks=at_zero),
-    _nn("relu6", "tf.nn.relu6({0})", "Relu6", kinks=at(0.0, 6.0)),
+    _nn("relu6", "tf.nn.relu6({0})", "Relu6", kinks=lambda x: np.minimum(np.abs(x), np.abs(x - 6))),
     _nn("elu", "tf.nn.elu({0})", "Elu", ABOVE, curvature_jumps=at_zero),
     _nn("selu", "tf.nn.selu({0})", "Selu", ABOVE, kinks=at_zero),
     _nn(
@@ -128,7 +127,6 @@ ACTIVATIONS = (
     _nn(
         "silu",
         "tf.nn.silu({0}, beta={1})",
-        "",
         batched="{0} * tf.sigmoid({1} * {0})",
         broadcasts=True,
         others=lambda shape: [((),), (shape,)] if math.prod(shape) > 1 else [((),)],

@@ -59,23 +59,16 @@ GATHERING = (
     _rows(
         "gather", "tf.gather({0}, {indices}, axis=-1)", "GatherV2", indices=lambda shape: Indices(3, below=shape[-1])
     ),
-    _rows(
-        "gather_rows",
-        "tf.gather({0}, {indices})",
-        "GatherV2",
-        batched="tf.gather({0}, {indices}, axis=1)",
-        indices=_picked,
-    ),
-    _rows(
+    _moved("gather_rows", "tf.gather({0}, {indices})", "GatherV2", indices=_picked),
+    _moved(
         "gather_each_row",
         "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
         "GatherV2",
-        batched="tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), axis=2, batch_dims=2)",
         shapes=nonempty_matrix,
         starts=SQUARES,
         indices=lambda shape: Indices(2, below=shape[1]),
     ),
-    _moved("legacy_gather", "tf.raw_ops.Gather(params={0}, indices={indices})", "Gather", indices=_picked),
+    _moved("legacy_gather", "tf.raw_ops.Gather(params={0}, indices={indices})", indices=_picked),
     _moved(
         "gather_nd",
         "tf.gather_nd({0}, tf.stack([{rows}, {columns}], axis=-1))",
@@ -104,7 +97,6 @@ GATHERING = (
     _moved(
         "scatter_nd_non_aliasing_add",
         "tf.raw_ops.ScatterNdNonAliasingAdd(input={0}, indices=tf.expand_dims({indices}, -1), updates={1})",
-        "ScatterNdNonAliasingAdd",
         others=_updates,
         indices=_targets,
     ),
@@ -112,7 +104,6 @@ GATHERING = (
         "tensor_strided_slice_update",
         "tf.raw_ops.TensorStridedSliceUpdate("
         "input={0}, begin=[0], end=[{0}.shape[0]], strides=[{0}.shape[0]], value={1})",
-        "TensorStridedSliceUpdate",
         others=lambda shape: [((1, *shape[1:]),)],
     ),
     _moved(
@@ -134,16 +125,11 @@ GATHERING = (
     _moved(
         "parallel_dynamic_stitch",
         "tf.raw_ops.ParallelDynamicStitch(indices=[{first}, {second}], data=[{0}, {1}])",
-        "ParallelDynamicStitch",
         others=alike,
         first=lambda shape, _: [_consecutive(shape), _consecutive(shape)[::-1]],
         second=lambda shape, _: [_consecutive(shape, shape[0])],
     ),
 )
-
-
-def _sorted(shape: Shape) -> Indices:
-    return Indices(shape[0], below=shape[0] + 1, sorted=True)
 
 
 def _covering(shape: Shape) -> Iterable[tuple[int, ...]]:
@@ -153,7 +139,12 @@ def _covering(shape: Shape) -> Iterable[tuple[int, ...]]:
 
 
 _segments = partial(
-    operation, "math", batching=points_last, shapes=vector, starts=((2,), (3,), (1,), (2, 2), (3, 2), (4,)), ids=_sorted
+    operation,
+    "math",
+    batching=points_last,
+    shapes=vector,
+    starts=((2,), (3,), (1,), (2, 2), (3, 2), (4,)),
+    ids=lambda shape: Indices(shape[0], below=shape[0] + 1, sorted=True),
 )
 LARGEST, SMALLEST = ties_within(ties_of_largest), ties_within(ties_of_smallest)
 

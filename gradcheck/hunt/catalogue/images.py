@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import at_integers
 from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
-from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
+from gradcheck.hunt.opspec import REALS, Interval, OpSpec
 
 SINGLE = 1e-6
 CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
@@ -67,14 +67,6 @@ def crops_formula(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.einsum("...nih,...njw,...hwc->...nijc", rows, columns, x)
 
 
-def _from_pixel_centres(image: Array, boxes: Array) -> Array:
-    return at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0))
-
-
-def _from_equal_channels(x: Array) -> Array:
-    return np.asarray(np.abs(x - np.roll(x, -1, axis=-1)))
-
-
 IMAGE = (
     _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'", orders=(1,)),
     _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
@@ -89,7 +81,7 @@ IMAGE = (
         shapes=vector,
         when=lambda shape: shape[-1] == 3,
         starts=((3,), (2, 3)),
-        singular=_from_equal_channels,
+        singular=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
         orders=(1,),
     ),
     # CropAndResizeGradBoxes has no registered gradient.
@@ -104,7 +96,7 @@ IMAGE = (
         shapes=at_least(2, 2, 1),
         others=lambda shape: [((1, 4),), ((2, 4),)],
         starts=((2, 2, 1), (2, 3, 1), (3, 3, 2)),
-        kinks=_from_pixel_centres,
+        kinks=lambda image, boxes: at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0)),
         orders=(1,),
         rtol=SINGLE,
     ),
@@ -151,7 +143,6 @@ BLOCKS = (
         "extract_volume_patches",
         "tf.raw_ops.ExtractVolumePatches(input={0}[tf.newaxis], ksizes=[1, 1, 2, 2, 1], strides=[1, 1, 1, 1, 1], "
         "padding={padding})[0]",
-        "ExtractVolumePatches",
         shapes=at_least(1, 2, 2, 1),
         starts=((1, 2, 2, 1), (2, 2, 2, 1)),
         padding=("VALID", "SAME"),

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import (
-    FIELD,
     Attribute,
     Choice,
     Form,
@@ -42,7 +41,7 @@ else:
 
 __all__ = ["float32", "in_batch", "operation", "points_last", "tf", "traced"]
 
-ARGUMENT = re.compile(r"(\{\d+\})")
+ARGUMENT = re.compile(r"\{(\d+)\}")
 
 Offer: TypeAlias = Attribute | Iterable[Any]
 
@@ -51,7 +50,7 @@ def operation(
     family: str,
     name: str,
     source: Form,
-    gradients: str,
+    gradients: str = "",
     *domains: Interval,
     shapes: Rule = unary,
     when: Callable[[Shape], object] | None = None,
@@ -61,11 +60,11 @@ def operation(
 ) -> OpSpec:
     """An entry of the catalogue: an `OpSpec` whose arity is that of its source.
 
-    `gradients` are names with blanks between; without `domains` the arguments are real. What the source names as an
-    attribute is declared under that name: literals, the simplest first, `Indices`, or a function of the arguments'
-    shapes that yields either. `when` is what first shapes have to meet besides `shapes`; `others` gives the possible
-    shapes of the other arguments, where they do not follow from `shapes`. `batching` makes the text of `batched` from
-    that of the source, unless `batched` is given.
+    `gradients` are names with blanks between; where there are none, those of the raw operations in the source. Without
+    `domains` the arguments are real. An attribute that the source names is declared under that name: literals, the
+    simplest first, `Indices`, or a function of the arguments' shapes that yields either. `when` is what a first shape
+    has to meet besides `shapes`; `others` gives the possible shapes of the other arguments, where they do not follow
+    from `shapes`. `batching` makes the text of `batched` from that of the source, unless `batched` is given.
 
     >>> power = operation("math", "power", "{0} ** {exponent}", "Pow", exponent=(2.0, 3.0))
     >>> power.attributes((2,))
@@ -79,12 +78,13 @@ def operation(
     if domains:
         fields["domains"] = domains
     rule = _rule(shapes, when, others)
-    return OpSpec(name, source, tuple(gradients.split()), family, arity=_arity(source), shapes=rule, **fields)
+    registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
+    return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
 
 
 def _arity(source: Form) -> int:
     if isinstance(source, str):
-        return 1 + max(int(field) for field in FIELD.findall(source) if field.isdigit())
+        return 1 + max(map(int, ARGUMENT.findall(source)))
     return len(inspect.signature(source).parameters) - len(attribute_names(source))
 
 
@@ -111,7 +111,7 @@ def points_last(source: str) -> str:
 
     It serves operations that leave trailing dimensions alone.
     """
-    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis(\1, 0, -1)", source)
+    moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
     return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
 
 

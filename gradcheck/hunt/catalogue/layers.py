@@ -66,7 +66,6 @@ LOSSES = (
         "ctc_loss",
         "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
         "sequence_length=[{0}.shape[0]]).loss[0]",
-        "CTCLoss",
         looped=True,
         shapes=at_least(3, 2),
         starts=((3, 2), (3, 3), (4, 3)),
@@ -111,7 +110,12 @@ def _of_channels(count: int) -> Callable[[Shape], Shapes]:
 
 
 _batch_norm = partial(
-    _nn, looped=True, shapes=at_least(1, 1, 1, 1), starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)), rtol=1e-5
+    _nn,
+    gradients="FusedBatchNormV3",
+    looped=True,
+    shapes=at_least(1, 1, 1, 1),
+    starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
+    rtol=1e-5,
 )
 CENTRED = "({0} - tf.reduce_mean({0}, [-4, -3, -2], keepdims=True))"
 AS_WHILE_TUNED = "({0}, {1}, {2}, tf.zeros_like({1}) + 0.5, tf.zeros_like({1}) + 2.0)"
@@ -121,7 +125,6 @@ NORMALIZATIONS = (
     _batch_norm(
         "batch_norm_training",
         "trained_batch_norm({0}, {1}, {2})[0]",
-        "FusedBatchNormV3",
         others=_of_channels(2),
         reference=f"{CENTRED} * tf.math.rsqrt(tf.math.reduce_variance({{0}}, [-4, -3, -2], keepdims=True) + 0.1)"
         " * per_channel({1}) + per_channel({2})",
@@ -129,23 +132,20 @@ NORMALIZATIONS = (
     _batch_norm(
         "batch_norm_inference",
         frozen_batch_norm,
-        "FusedBatchNormV3",
-        *(REALS, REALS, REALS, REALS, POSITIVE),
+        domains=(REALS, REALS, REALS, REALS, POSITIVE),
         others=_of_channels(4),
         reference=normalized,
     ),
     _batch_norm(
         "batch_norm_frozen",
         f"frozen_batch_norm{AS_WHILE_TUNED}",
-        "FusedBatchNormV3",
         others=_of_channels(2),
         reference=f"normalized{AS_WHILE_TUNED}",
     ),
-    _batch_norm("batch_norm_mean", f"{UNSCALED}[1]", "FusedBatchNormV3", reference="tf.reduce_mean({0}, [-4, -3, -2])"),
+    _batch_norm("batch_norm_mean", f"{UNSCALED}[1]", reference="tf.reduce_mean({0}, [-4, -3, -2])"),
     _batch_norm(
         "batch_norm_variance",
         f"{UNSCALED}[2]",
-        "FusedBatchNormV3",
         when=lambda shape: max(shape[:3]) > 1,
         reference=f"tf.reduce_sum(tf.square({CENTRED}), [-4, -3, -2]) / (np.prod({{0}}.shape[-4:-1]) - 1.0)",
     ),

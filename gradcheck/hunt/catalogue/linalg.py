@@ -16,7 +16,6 @@ from gradcheck.hunt.opspec import BOOL, Array, Shapes
 SYMMETRIC = "({0} + tf.linalg.matrix_transpose({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.matrix_transpose({0}) + 2.0 * tf.eye({0}.shape[-1], dtype=tf.float64)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
-RIDGES = (1.0, 0.5)
 
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
@@ -37,6 +36,8 @@ def _right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
+_system = partial(_square, others=_right_sides)
+_least_squares = partial(_matrix, others=_right_sides, ridge=(1.0, 0.5))
 _tridiagonal = partial(
     _matrix, when=lambda shape: shape[-2] == 3, others=_right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
 )
@@ -61,34 +62,18 @@ LINALG = (
     _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
     _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
     _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", "Cholesky"),
-    _square(
-        "solve",
-        f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})",
-        "MatrixSolve",
-        others=_right_sides,
-        adjoint=BOOL,
-    ),
-    _square(
+    _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
+    _system(
         "triangular_solve",
         f"tf.linalg.triangular_solve({DOMINANT}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
         "MatrixTriangularSolve",
-        others=_right_sides,
         lower=BOOL,
         adjoint=BOOL,
     ),
-    _matrix(
-        "lstsq",
-        "tf.linalg.lstsq({0}, {1}, l2_regularizer={ridge})",
-        "Cholesky MatrixTriangularSolve",
-        others=_right_sides,
-        ridge=RIDGES,
-    ),
-    _matrix(
+    _least_squares("lstsq", "tf.linalg.lstsq({0}, {1}, l2_regularizer={ridge})", "Cholesky MatrixTriangularSolve"),
+    _least_squares(
         "matrix_solve_ls",
         "tf.raw_ops.MatrixSolveLs(matrix={0}, rhs={1}, l2_regularizer=np.float64({ridge}), fast=True)",
-        "MatrixSolveLs",
-        others=_right_sides,
-        ridge=RIDGES,
     ),
     _matrix("qr", positive_diagonal_qr, "Qr", which=(0, 1), singular=_from_rank_deficiency),
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
@@ -187,11 +172,9 @@ DIAGONALS = (
         lower=(0, 1, -1),
         upper=(-1, 0),
     ),
-    _of_vector("legacy_matrix_diag", "tf.raw_ops.MatrixDiag(diagonal={0})", "MatrixDiag"),
-    _of_matrix("legacy_matrix_diag_part", "tf.raw_ops.MatrixDiagPart(input={0})", "MatrixDiagPart"),
-    _of_matrix(
-        "legacy_matrix_set_diag", "tf.raw_ops.MatrixSetDiag(input={0}, diagonal={1})", "MatrixSetDiag", others=_diagonal
-    ),
+    _of_vector("legacy_matrix_diag", "tf.raw_ops.MatrixDiag(diagonal={0})"),
+    _of_matrix("legacy_matrix_diag_part", "tf.raw_ops.MatrixDiagPart(input={0})"),
+    _of_matrix("legacy_matrix_set_diag", "tf.raw_ops.MatrixSetDiag(input={0}, diagonal={1})", others=_diagonal),
     _of_vector(
         "tensor_diag",
         "tf.linalg.tensor_diag({0})",

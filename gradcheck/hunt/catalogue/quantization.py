@@ -7,26 +7,22 @@ where it really is, and moves from there as the function whose derivative the gr
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import at
 from gradcheck.hunt.catalogue.language import float32, operation, tf
 from gradcheck.hunt.catalogue.shapes import ranked
-from gradcheck.hunt.opspec import REALS, Array, Interval
+from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
 
 _quantization = partial(operation, "quantization")
+CENTRE = "{0}[:1]"
 
 
-def fake_quantized(x: tf.Tensor) -> tf.Tensor:
-    """255 steps of 1/128: nudging, which puts zero on a step, leaves these ends as they are."""
-    stairs = tf.quantization.fake_quant_with_min_max_args(tf.cast(x, tf.float32), -1.0, 0.9921875)
-    return tf.cast(stairs, tf.float64)
-
-
-def fake_quantized_straight(x: tf.Tensor) -> tf.Tensor:
-    moved = tf.clip_by_value(x, -1.0, 0.9921875)
-    return fake_quantized(x[:1]) + moved - moved[:1]
+def _straight(name: str, source: str, gradient: str = "", meant: str = "{0}", **fields: Any) -> OpSpec:
+    """An operation whose gradient is that of `meant`."""
+    reference = f"{source.replace('{0}', CENTRE)} + {meant} - {meant.replace('{0}', CENTRE)}"
+    return _quantization(name, source, gradient, reference=reference, **fields)
 
 
 def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
@@ -56,22 +52,14 @@ def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
     return np.minimum(np.abs(x + count * step), np.abs(x - (2 - count) * step))
 
 
-def _straight(text: str, meant: str) -> str:
-    centre = "{0}[:1]"
-    return f"{text.replace('{0}', centre)} + {meant} - {meant.replace('{0}', centre)}"
-
-
-V2 = "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0, input_max=1.0, range_given=True)"
-V3 = "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-1.0, input_max=1.0, range_given=True, num_bits=8)"
-V4 = "tf.quantization.quantize_and_dequantize_v2({0}, -1.0, 1.0, range_given=True)"
-
 QUANTIZATION = (
-    _quantization(
+    # 255 steps of 1/128: nudging, which puts zero on a step, leaves these ends as they are.
+    _straight(
         "fake_quant_with_min_max_args",
-        fake_quantized,
+        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), -1.0, 0.9921875), tf.float64)",
         "FakeQuantWithMinMaxArgs",
-        reference=fake_quantized_straight,
-        kinks=at(-1.0, 0.9921875),
+        "tf.clip_by_value({0}, -1.0, 0.9921875)",
+        kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 0.9921875)),
         rtol=1e-6,
     ),
     _quantization(
@@ -87,15 +75,20 @@ QUANTIZATION = (
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
-    _quantization("quantize_and_dequantize_v2", V2, "QuantizeAndDequantizeV2", reference=_straight(V2, "{0}")),
-    _quantization(
-        "quantize_and_dequantize_v3", V3, "QuantizeAndDequantizeV3", shapes=ranked, reference=_straight(V3, "{0}")
+    _straight(
+        "quantize_and_dequantize_v2",
+        "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0, input_max=1.0, range_given=True)",
     ),
-    _quantization(
+    _straight(
+        "quantize_and_dequantize_v3",
+        "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-1.0, input_max=1.0, range_given=True, num_bits=8)",
+        shapes=ranked,
+    ),
+    _straight(
         "quantize_and_dequantize_v4",
-        V4,
+        "tf.quantization.quantize_and_dequantize_v2({0}, -1.0, 1.0, range_given=True)",
         "QuantizeAndDequantizeV4",
-        reference=_straight(V4, "tf.clip_by_value({0}, -1.0, 1.0)"),
-        kinks=at(-1.0, 1.0),
+        "tf.clip_by_value({0}, -1.0, 1.0)",
+        kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
     ),
 )

@@ -52,8 +52,8 @@ REDUCTIONS = (
         others=alike,
         transpose=BOOL,
     ),
-    _matrix("batch_matmul", "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)", "BatchMatMul"),
-    _matrix("batch_matmul_v3", "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)", "BatchMatMulV3"),
+    _matrix("batch_matmul", "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)"),
+    _matrix("batch_matmul_v3", "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)"),
     _row(
         "cross",
         "tf.linalg.cross({0}, {1})",
@@ -107,7 +107,6 @@ ORDERING = (
     _ordering(
         "nth_element",
         "tf.raw_ops.NthElement(input={0}, n={n}, reverse={reverse})",
-        "NthElement",
         n=lambda shape: range(shape[-1]),
         reverse=BOOL,
         kinks=_nth_ties,

@@ -39,6 +39,11 @@ def nonempty_matrix(shape: Shape) -> Shapes:
     return [(shape,)] if len(shape) >= 2 and all(shape) else []
 
 
+def several(shape: Shape) -> bool:
+    """More than one element in the last dimension, of which there is one."""
+    return shape[-1] > 1
+
+
 def square(shape: Shape) -> Shapes:
     """One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
     return [(shape,)] if len(shape) >= 2 and all(shape) and shape[-1] == shape[-2] else []

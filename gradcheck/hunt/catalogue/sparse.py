@@ -10,25 +10,39 @@ from gradcheck.hunt.catalogue.elementwise import LOGITS
 from gradcheck.hunt.catalogue.language import operation, points_last, tf
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Indices, Interval, Shapes
+from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
 
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
 OTHER = MATRIX.replace("{0}", "{1}")
 CSR = "tf.raw_ops.DenseToCSRSparseMatrix(dense_input={0}, indices=[[0, 0], [0, 2], [1, 0]])"
 
 _sparse = partial(operation, "sparse")
-# The operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients.
-_segments = partial(
-    _sparse,
-    batching=points_last,
-    shapes=vector,
-    starts=((2,), (3,), (2, 2)),
-    indices=lambda shape: Indices(3, shape[0]),
-    segments=Indices(3, 3, sorted=True),
-    orders=(1,),
-)
-_of_values = partial(_sparse, when=lambda shape: shape == (3,), starts=((3,),))
-_of_matrix = partial(_sparse, when=lambda shape: shape == (2, 3), starts=((2, 3),))
+
+
+def _stacked(source: str) -> str:
+    """The text for the matrices of all points as one sparse tensor of rank 3; of values, a row for each."""
+    for matrix, stack in ((MATRIX, "stacked({0})"), (OTHER, "stacked({1})"), (CSR, "compressed({0})")):
+        source = source.replace(matrix, stack)
+    return f"rows_of_values({source.removesuffix('.values')})" if source.endswith(".values") else source
+
+
+_of_values = partial(_sparse, batching=_stacked, when=lambda shape: shape == (3,), starts=((3,),))
+_of_matrix = partial(_sparse, batching=_stacked, when=lambda shape: shape == (2, 3), starts=((2, 3),))
+
+
+def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
+    # The operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients.
+    return _sparse(
+        f"sparse_segment_{fold}" + (f"_of_{count}" if count else ""),
+        f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}" + (f", {count})" if count else ")"),
+        gradient,
+        batching=points_last,
+        shapes=vector,
+        starts=((2,), (3,), (2, 2)),
+        indices=lambda shape: Indices(3, shape[0]),
+        segments=Indices(3, 3, sorted=True),
+        orders=(1,),
+    )
 
 
 def _with(*shapes: Shape) -> Callable[[Shape], Shapes]:
@@ -66,42 +80,15 @@ SPARSE = (
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         labels=lambda shape: Indices(shape[-2], shape[-1]),
     ),
-    _segments("sparse_segment_sum", "tf.sparse.segment_sum({0}, {indices}, {segments})", "SparseSegmentSum"),
-    _segments("sparse_segment_mean", "tf.sparse.segment_mean({0}, {indices}, {segments})", "SparseSegmentMean"),
-    _segments("sparse_segment_sqrt_n", "tf.sparse.segment_sqrt_n({0}, {indices}, {segments})", "SparseSegmentSqrtN"),
-    _segments(
-        "sparse_segment_sum_of_4",
-        "tf.sparse.segment_sum({0}, {indices}, {segments}, 4)",
-        "SparseSegmentSumWithNumSegments",
-    ),
-    _segments(
-        "sparse_segment_mean_of_4",
-        "tf.sparse.segment_mean({0}, {indices}, {segments}, 4)",
-        "SparseSegmentMeanWithNumSegments",
-    ),
-    _segments(
-        "sparse_segment_sqrt_n_of_4",
-        "tf.sparse.segment_sqrt_n({0}, {indices}, {segments}, 4)",
-        "SparseSegmentSqrtNWithNumSegments",
-    ),
-    _of_values(
-        "sparse_to_dense",
-        f"tf.sparse.to_dense({MATRIX})",
-        "SparseToDense",
-        batched=lambda x: tf.sparse.to_dense(stacked(x)),
-    ),
-    _of_values(
-        "sparse_reduce_sum",
-        f"tf.sparse.reduce_sum({MATRIX}, axis=-1)",
-        "SparseReduceSum",
-        batched=lambda x: tf.sparse.reduce_sum(stacked(x), axis=-1),
-    ),
-    _of_values(
-        "sparse_softmax",
-        f"tf.sparse.softmax({MATRIX}).values",
-        "SparseSoftmax",
-        batched=lambda x: rows_of_values(tf.sparse.softmax(stacked(x))),
-    ),
+    _segments("sum", "SparseSegmentSum"),
+    _segments("mean", "SparseSegmentMean"),
+    _segments("sqrt_n", "SparseSegmentSqrtN"),
+    _segments("sum", "SparseSegmentSumWithNumSegments", 4),
+    _segments("mean", "SparseSegmentMeanWithNumSegments", 4),
+    _segments("sqrt_n", "SparseSegmentSqrtNWithNumSegments", 4),
+    _of_values("sparse_to_dense", f"tf.sparse.to_dense({MATRIX})", "SparseToDense"),
+    _of_values("sparse_reduce_sum", f"tf.sparse.reduce_sum({MATRIX}, axis=-1)", "SparseReduceSum"),
+    _of_values("sparse_softmax", f"tf.sparse.softmax({MATRIX}).values", "SparseSoftmax"),
     _of_values(
         "sparse_reorder",
         "tf.sparse.reorder(tf.sparse.SparseTensor([[1, 0], [0, 2], [0, 0]], {0}, [2, 3])).values",
@@ -138,20 +125,8 @@ SPARSE = (
         others=_with((3, 2)),
         batched=lambda x, y: tf.sparse.to_dense(stacked(x)) @ y,
     ),
-    _of_values(
-        "sparse_dense_add",
-        f"tf.sparse.add({MATRIX}, {{1}})",
-        "SparseTensorDenseAdd",
-        others=_with((2, 3)),
-        batched=lambda x, y: tf.sparse.add(stacked(x), y),
-    ),
-    _of_values(
-        "sparse_dense_mul",
-        f"({MATRIX} * {{1}}).values",
-        "SparseDenseCwiseMul",
-        others=_with((2, 3)),
-        batched=lambda x, y: rows_of_values(stacked(x) * y),
-    ),
+    _of_values("sparse_dense_add", f"tf.sparse.add({MATRIX}, {{1}})", "SparseTensorDenseAdd", others=_with((2, 3))),
+    _of_values("sparse_dense_mul", f"({MATRIX} * {{1}}).values", "SparseDenseCwiseMul", others=_with((2, 3))),
     _of_values(
         "sparse_add",
         f"tf.sparse.add({MATRIX}, tf.sparse.SparseTensor([[0, 2], [1, 1]], {{1}}, [2, 3])).values",
@@ -166,27 +141,23 @@ SPARSE = (
         REALS,
         Interval(0.25, 8.0),
         others=_with((2, 3)),
-        batched=lambda x, y: rows_of_values(stacked(x) / y),
     ),
     _of_matrix(
         "csr_matrix_to_dense",
         f"tf.raw_ops.CSRSparseMatrixToDense(sparse_input={CSR}, type=tf.float64)",
         "DenseToCSRSparseMatrix CSRSparseMatrixToDense",
-        batched=lambda x: tf.raw_ops.CSRSparseMatrixToDense(sparse_input=compressed(x), type=tf.float64),
     ),
     _of_matrix(
         "csr_matrix_matmul",
         f"tf.raw_ops.SparseMatrixMatMul(a={CSR}, b={{1}})",
         "SparseMatrixMatMul DenseToCSRSparseMatrix",
         others=_with((3, 2)),
-        batched=lambda x, y: tf.raw_ops.SparseMatrixMatMul(a=compressed(x), b=y),
     ),
     _of_values(
         "sparse_maximum",
         f"tf.sparse.maximum({MATRIX}, {OTHER}).values",
         "SparseSparseMaximum",
         others=alike,
-        batched="tf.maximum({0}, {1})",
         kinks=between,
     ),
     _of_values(
@@ -194,7 +165,6 @@ SPARSE = (
         f"tf.sparse.minimum({MATRIX}, {OTHER}).values",
         "SparseSparseMinimum",
         others=alike,
-        batched="tf.minimum({0}, {1})",
         kinks=between,
     ),
 )

@@ -17,6 +17,7 @@ from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
 from gradcheck.hunt.finding import GraphFinding, summary_line
+from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_page import properties, text
@@ -127,8 +128,9 @@ class Worker:
     def keep_failures(self) -> None:
         """Writes the smallest graph of each failure of a test that is interrupted, not shrunk to its end."""
         smallest: dict[type, Any] = {}
-        for _, failure in sorted(self.monitor.failed.items(), key=lambda failed: failed[0].size):
-            smallest.setdefault(type(failure), failure)
+        graphs = [graph for graph in self.monitor.failed if isinstance(graph, Graph)]  # programs have no reports
+        for graph in sorted(graphs, key=lambda graph: graph.size):
+            smallest.setdefault(type(self.monitor.failed[graph]), self.monitor.failed[graph])
         for failure in smallest.values():
             self.record(failure.finding, confirmed=False)
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from gradcheck.defects import tape_program as form
 from gradcheck.defects.tape_program import Program
+from gradcheck.hunt import monitor
 from gradcheck.hunt.tapes import model
 from gradcheck.hunt.tapes.operations import OPERATIONS
 from gradcheck.hunt.tapes.program_forms import to_python
@@ -150,10 +151,16 @@ class UnexplainedDifference(AssertionError):
 
 
 def examine(program: Program) -> None:
-    """Raise UnexplainedDifference where TensorFlow does not do what the model predicts."""
-    differences = compare(program).differences
+    """Raise UnexplainedDifference where TensorFlow does not do what the model predicts.
+
+    As with graphs, nothing happens for a program that the monitor passes over, as the time is over.
+    """
+    now = monitor.current()
+    differences = [] if now.passes_over(program) else compare(program).differences
     if differences:
-        raise UnexplainedDifference("\n".join([*differences, "", to_python(program)])) from None
+        failure = UnexplainedDifference("\n".join([*differences, "", to_python(program)]))
+        now.fail(program, failure)
+        raise failure from None
 
 
 def compare(program: Program) -> PredictionComparison:
@@ -173,7 +180,7 @@ def compare(program: Program) -> PredictionComparison:
     for predictions, values in zip(predicted.derivatives, observed.derivatives, strict=False):
         for path, prediction in predictions.items():
             outcome, difference = _compare(prediction, values[path])
-            found.outcomes[f"{prediction.recorded.method}: {outcome}"] += 1
+            found.outcomes[f"{prediction.method}: {outcome}"] += 1
             found.differences += [f"{path}: {difference}"] if difference else []
     return found
 
@@ -192,7 +199,7 @@ def _compare(prediction: Prediction, given: Array | None) -> tuple[str, str | No
         return kind, None if agrees else f"is {None if given is None else given.tolist()}; {kind} was predicted"
     expected = tensor.shape, tensor.value.dtype
     if kind == VALUE:
-        expected = prediction.recorded.shape, prediction.recorded.source.value.dtype
+        expected = prediction.shape, prediction.source.value.dtype
     if (given.shape, given.dtype) != expected:
         return kind, f"has shape {given.shape} and dtype {given.dtype}; {expected} was predicted"
     if kind == VALUE:
@@ -201,11 +208,11 @@ def _compare(prediction: Prediction, given: Array | None) -> tuple[str, str | No
 
 
 def _compare_value(prediction: Prediction, given: Array) -> tuple[str, str | None]:
-    first = prediction.recorded.estimate()
+    first = prediction.estimate()
     outcome = VALUE if np.all(first.conclusive) else INCONCLUSIVE
     if np.all(np.abs(given - first.value) <= first.bound):
         return outcome, None
-    second = prediction.recorded.estimate(CONFIRM)
+    second = prediction.estimate(CONFIRM)
     apart = [~(np.abs(given - one.value) <= MARGIN * one.bound) & one.conclusive for one in (first, second)]
     if np.any(apart[0] & apart[1]) or not np.all(np.isfinite(given)):
         bound = f"error at most {first.bound.max():.1e}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ class Model(ProgramRun):
             case form.Constant(name, literal):
                 self.values[name] = ModelTensor(literal.array())
             case form.Apply():
-                self.values[statement.name] = self._applied(statement, self.active)
+                self.values[statement.name] = self._applied(statement, self.active, {})
             case form.Assign(name, method, value):
                 self._assign(name, method, value)
             case form.Derive():
@@ -92,9 +91,7 @@ class Model(ProgramRun):
             case _:
                 super().run(statement)
 
-    def _applied(
-        self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor] = MappingProxyType({})
-    ) -> ModelTensor:
+    def _applied(self, statement: form.Apply, active: ActiveTapes, local: Mapping[str, ModelTensor]) -> ModelTensor:
         operands = [local.get(name) or self.value(name) for name in statement.arguments]
         operation = OPERATIONS[statement.operation]
         return active.apply(operation, *(active.read(operand, operation.reads) for operand in operands))
@@ -113,20 +110,18 @@ class Model(ProgramRun):
             [self.value(name) for name in structure.names] for structure in (statement.targets, statement.sources)
         )
         found = self.tapes[statement.tape].derive(statement.method, targets, sources, statement.zeros)
-        predictions = dict(zip(statement.sources.paths(statement.name), found, strict=True))
         if self.active.hidden > before:
-            predictions = {path: prediction.opaque() for path, prediction in predictions.items()}
+            found = [replace(one, tensor=one.tensor and replace(one.tensor, opaque=True)) for one in found]
+        predictions = dict(zip(statement.sources.paths(statement.name), found, strict=True))
         self.values.update({path: prediction.tensor for path, prediction in predictions.items()})
         self.derivatives.append(predictions)
 
     def _access(self, statements: Sequence[form.Apply], every: bool) -> None:
         """Access the variables that a function or the branches read or, for `every`, use in any way."""
-        for statement in statements:
-            if every or OPERATIONS[statement.operation].reads:
-                for name in statement.arguments:
-                    value = self.values.get(name)
-                    if isinstance(value, ModelVariable):
-                        self.active.access(value)
+        used = [statement for statement in statements if every or OPERATIONS[statement.operation].reads]
+        for value in (self.values.get(name) for statement in used for name in statement.arguments):
+            if isinstance(value, ModelVariable):
+                self.active.access(value)
 
     def _body(
         self, statements: Sequence[form.Apply], names: Sequence[str], arguments: Sequence[str] = ()

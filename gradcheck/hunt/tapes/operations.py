@@ -155,11 +155,6 @@ def first_row(rank: int, batch: bool) -> Operation:
     return Operation("first_row", lambda a: a[place], gradient)
 
 
-def ones_like(tensor: ModelTensor) -> ModelTensor:
-    """The gradient that a target starts with."""
-    return ModelTensor(np.ones_like(tensor.value))
-
-
 def zeros_like(tensor: ModelTensor) -> ModelTensor:
     """The gradient of an output that nothing flowed to."""
     return ModelTensor(np.zeros_like(tensor.value))
@@ -169,16 +164,14 @@ def _summed_like(compute: Compute, gradient: ModelTensor, source: ModelTensor) -
     return gradient if gradient.shape == source.shape else compute(sum_to(source.shape), gradient)
 
 
-def _tanh_grad(
-    compute: Compute, y: ModelTensor, above: ModelTensor, result: ModelTensor, up: ModelTensor
-) -> Cotangents:
+def _tanh_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+    y, above, _, up = tensors
     twice = compute(MUL, compute(MUL, compute(MUL, up, MINUS_TWO), above), y)
     return twice, compute(TANH_GRAD, y, up)
 
 
-def _sigmoid_grad(
-    compute: Compute, y: ModelTensor, above: ModelTensor, result: ModelTensor, up: ModelTensor
-) -> Cotangents:
+def _sigmoid_grad(compute: Compute, *tensors: ModelTensor) -> Cotangents:
+    y, above, _, up = tensors
     both = compute(MUL, up, above)
     twice = compute(MUL, compute(MUL, TWO, both), y)
     return compute(SUB, both, twice), compute(SIGMOID_GRAD, y, up)
@@ -271,13 +264,11 @@ ADD_N = Operation(
 )
 READ = Operation("read", np.copy, lambda compute, handle, y, up: up)
 
-FLOATING = {
-    operation.name: operation
-    for operation in (
-        *(SQUARE, SIN, MUL, ADD, IDENTITY, SUB, NEG, TANH, SUM, SIGMOID, COS, EXP, MATMUL, TRANSPOSE),
-        *(STOP, FLOOR, ROUND, SIGN, TO_INTEGER, NUMPY, REMAINDER),
-    )
-}
+_FLOATING = (
+    *(SQUARE, SIN, MUL, ADD, IDENTITY, SUB, NEG, TANH, SUM, SIGMOID, COS, EXP, MATMUL, TRANSPOSE),
+    *(STOP, FLOOR, ROUND, SIGN, TO_INTEGER, NUMPY, REMAINDER),
+)
+FLOATING = {operation.name: operation for operation in _FLOATING}
 """The operations on floating tensors, the simplest first."""
 
 INTEGER = {operation.name: operation for operation in (TO_FLOAT, INTEGER_SUM)}

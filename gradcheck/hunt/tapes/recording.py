@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -120,10 +120,19 @@ class ActiveTapes:
             record.record_operation(entry)
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedDerivative:
-    """What `method` of a tape has to give for a source: the derivative of the recorded part of the targets."""
+VALUE, NONE, ZEROS = "value", "None", "zeros"
 
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The derivative that `method` of a tape gives with respect to one source: `kind` is VALUE, NONE or ZEROS.
+
+    A value is the derivative of the part of the targets that was recorded. `tensor` is the derivative as the program
+    goes on to use it; of a Jacobian it has the shape and dtype alone, and its own derivatives are not predicted.
+    """
+
+    kind: str
+    tensor: ModelTensor | None
     record: TapeRecord
     targets: tuple[ModelTensor, ...]
     source: ModelTensor
@@ -131,11 +140,11 @@ class RecordedDerivative:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the derivative."""
+        """The shape of the derivative, where there is one."""
         if self.method == "gradient":
             return self.source.shape
-        target = self.targets[0].shape
-        return target + (self.source.shape[1:] if self.method == "batch_jacobian" else self.source.shape)
+        source = self.source.shape[1:] if self.method == "batch_jacobian" else self.source.shape
+        return self.targets[0].shape + source
 
     def estimate(self, stencil: Stencil = FIRST) -> Estimate:
         """The finite-difference estimate of the derivative; its arrays have the shape `shape`."""
@@ -160,23 +169,3 @@ class RecordedDerivative:
         batch, *rest = self.source.shape
         rows = self.targets[0].shape[1:]
         return np.moveaxis(lines.T.reshape(*rows, batch, *rest), len(rows), 0)
-
-
-VALUE, NONE, ZEROS = "value", "None", "zeros"
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """The derivative with respect to one source: `kind` is VALUE (that of `recorded`), NONE or ZEROS.
-
-    `tensor` is the derivative as the program goes on to use it; of a Jacobian it has the shape and dtype alone, and its
-    own derivatives are not predicted.
-    """
-
-    kind: str
-    tensor: ModelTensor | None
-    recorded: RecordedDerivative
-
-    def opaque(self) -> Prediction:
-        """The same prediction; the derivatives of this derivative are not predicted."""
-        return replace(self, tensor=None if self.tensor is None else replace(self.tensor, opaque=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from gradcheck.hunt.tapes.operations import (
     NoGradientError,
     Value,
     first_row,
-    ones_like,
     zeros_like,
 )
-from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS, ActiveTapes, Prediction, RecordedDerivative, TapeRecord
+from gradcheck.hunt.tapes.recording import NONE, VALUE, ZEROS, ActiveTapes, Prediction, TapeRecord
 
 
 class RaisedError(Exception):
@@ -34,13 +34,6 @@ class RaisedError(Exception):
         self.message = message
 
 
-def _used_up(method: str) -> RaisedError:
-    """The tape has given its one derivative, or has never been entered."""
-    # batch_jacobian has a message of its own, "used tocompute".
-    verb = "used tocompute" if method == "batch_jacobian" else "used to compute"
-    return RaisedError("RuntimeError", f"A non-persistent GradientTape can only be {verb} one set of gradients")
-
-
 def gradient(
     record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor], compute: Compute
 ) -> list[ModelTensor | None]:
@@ -49,29 +42,27 @@ def gradient(
     A target starts with ones if the tape recorded how it was made, or if it is a source itself. Raises NoGradientError.
     """
     cotangents: dict[ModelTensor, list[ModelTensor]] = {}
+
+    def total(tensor: ModelTensor) -> ModelTensor | None:
+        parts = cotangents.get(tensor, [])
+        if len(parts) > 1:
+            cotangents[tensor] = parts = [compute(ADD_N, *parts)]
+        return parts[0] if parts else None
+
     for target in targets:
         if record.entries.get(target) is not None or target in sources:
-            cotangents.setdefault(target, []).append(ones_like(target))
+            cotangents.setdefault(target, []).append(ModelTensor(np.ones_like(target.value)))
     for entry in reversed(record.entries_behind(targets)):
         if not any(output in cotangents for output in entry.outputs):
             continue
-        ups = tuple(_sum(cotangents, output, compute) or zeros_like(output) for output in entry.outputs)
+        ups = [total(output) or zeros_like(output) for output in entry.outputs]
         for tensor, part in zip(entry.inputs, entry.operation.cotangents(compute, entry, ups), strict=True):
-            if part is not None and tensor in record.entries:
-                cotangents.setdefault(tensor, []).append(part)
-            elif tensor not in record.entries:
+            if tensor not in record.entries:
                 # An operand that the tape does not follow loses even the ones that it starts with as a target.
                 cotangents.pop(tensor, None)
-    return [_sum(cotangents, source, compute) for source in sources]
-
-
-def _sum(cotangents: dict[ModelTensor, list[ModelTensor]], tensor: ModelTensor, compute: Compute) -> ModelTensor | None:
-    parts = cotangents.get(tensor)
-    if parts is None:
-        return None
-    if len(parts) > 1:
-        cotangents[tensor] = parts = [compute(ADD_N, *parts)]
-    return parts[0]
+            elif part is not None:
+                cotangents.setdefault(tensor, []).append(part)
+    return [total(source) for source in sources]
 
 
 class ModelTape:
@@ -130,30 +121,35 @@ class ModelTape:
     def derive(self, method: str, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
         """What gradient, jacobian or batch_jacobian gives for each source. Raises RaisedError."""
         if self.record is None:
-            raise _used_up(method)
+            # batch_jacobian has a message of its own, "used tocompute".
+            verb = "used tocompute" if method == "batch_jacobian" else "used to compute"
+            raise RaisedError("RuntimeError", f"A non-persistent GradientTape can only be {verb} one set of gradients")
         try:
             if method == "gradient":
-                return self._gradient(targets, sources, zeros)
-            return self._jacobian(method, targets[0], sources, zeros)
+                return self._gradient(self.record, targets, sources, zeros)
+            return self._jacobian(self.record, method, targets[0], sources, zeros)
         except NoGradientError as error:
             # An eager Jacobian traces the operation, which wraps the exception.
             traces = method != "gradient" and not self.active.traced
             raise RaisedError("StagingError" if traces else "LookupError", str(error)) from error
 
-    def _gradient(self, targets: Sequence[Value], sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+    def _gradient(
+        self, record: TapeRecord, targets: Sequence[Value], sources: Sequence[Value], zeros: bool
+    ) -> list[Prediction]:
         ends, starts = tuple(one.followed for one in targets), [one.followed for one in sources]
-        found, record = self._reverse(ends, starts)
         predictions = []
-        for part, source, start in zip(found, sources, starts, strict=True):
+        for part, source in zip(self._reverse(record, ends, starts), sources, strict=True):
             kind = VALUE if part is not None else ZEROS if zeros else NONE
             if kind == ZEROS:
                 # Zeros are an operation on the source, which other tapes see; in a graph they are a constant.
                 tensor = self.active.read(source)
                 part = zeros_like(tensor) if self.active.traced else self.active.apply(ZEROS_LIKE, tensor)
-            predictions.append(Prediction(kind, part, RecordedDerivative(record, ends, start, "gradient")))
+            predictions.append(Prediction(kind, part, record, ends, source.followed, "gradient"))
         return predictions
 
-    def _jacobian(self, method: str, target: Value, sources: Sequence[Value], zeros: bool) -> list[Prediction]:
+    def _jacobian(
+        self, record: TapeRecord, method: str, target: Value, sources: Sequence[Value], zeros: bool
+    ) -> list[Prediction]:
         """The target is read, and its rows are taken, while the tape records; the first stands for all rows."""
         starts, batch = [source.followed for source in sources], method == "batch_jacobian"
         if batch:
@@ -163,32 +159,28 @@ class ModelTape:
         with nullcontext() if self.recording else self:
             flat = self.active.apply(IDENTITY, self.active.read(target))
             first = self.active.apply(first_row(len(flat.shape), batch), flat)
-        found, record = self._reverse([first], starts)
         predictions = []
-        for part, start in zip(found, starts, strict=True):
-            recorded = RecordedDerivative(record, (flat,), start, method)
-            kind, dtype = VALUE, np.dtype(np.float64)
-            if part is None:
-                # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
-                kind = ZEROS if zeros or batch else NONE
-                dtype = start.value.dtype if zeros else flat.value.dtype
-            tensor = None if kind == NONE else ModelTensor(np.zeros(recorded.shape, dtype), opaque=True)
-            predictions.append(Prediction(kind, tensor, recorded))
+        for part, start in zip(self._reverse(record, [first], starts), starts, strict=True):
+            # An unconnected batch_jacobian is made of zeros, asked for or not, and then of the target's dtype.
+            kind = VALUE if part is not None else ZEROS if zeros or batch else NONE
+            prediction = Prediction(kind, None, record, (flat,), start, method)
+            if kind != NONE:
+                dtype = np.float64 if kind == VALUE else start.value.dtype if zeros else flat.value.dtype
+                tensor = ModelTensor(np.zeros(prediction.shape, dtype), opaque=True)
+                prediction = replace(prediction, tensor=tensor)
+            predictions.append(prediction)
         return predictions
 
     def _reverse(
-        self, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor]
-    ) -> tuple[list[ModelTensor | None], TapeRecord]:
+        self, record: TapeRecord, targets: Sequence[ModelTensor], sources: Sequence[ModelTensor]
+    ) -> list[ModelTensor | None]:
         """One reverse pass; a non-persistent tape stops recording for it, and is used up by it."""
-        record = self.record
-        if record is None:
-            raise _used_up("gradient")
         if self.recording and not self.persistent:
             self._pop()
         found = gradient(record, targets, sources, self.active.apply)
         if not self.persistent:
             self.record = None
-        return found, record
+        return found
 
 
 def _refuse_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from gradcheck import hermitian, increasing, lower_triangular, positive_definite
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.problem import GivenProblem, TapeProblem
+from gradcheck.autodiff.given import GivenGradient
 from gradcheck.autodiff.sources import Source, parse_arguments
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ def test_a_point_outside_of_the_set_has_no_value_and_no_gradient(name: str) -> N
     outside[0] = first
     calls.clear()
     assert np.isnan(function.values(outside[None, :])).all()
-    for problem in (TapeProblem(function), GivenProblem(function, given=called)):
+    for problem in (function, GivenGradient.of(function, called)):
         assert np.isnan(problem.gradients(np.ones((1, problem.outputs)), outside).values).all()
     assert calls == []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.function import open_function, widened
+from gradcheck.autodiff.function import Function, open_function, with_float64_form
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
@@ -14,11 +16,10 @@ def test_values_and_pullbacks_in_coordinates() -> None:
     np.testing.assert_array_equal(function.point, [1, 2, 3, 2])
     np.testing.assert_array_equal(function.value(function.point), [3, 6, 6])
     np.testing.assert_array_equal(function.value(np.array([1.0, 1.0, 2.0, 5.0])), [2, 2, 10])
-    assert [output.name for output in function.outputs] == ["output 0", "output 1"]
-    dz, dx, dv = function.pullbacks(np.array([[0.0, 1.0, 1.0]]))[0]
-    # At the values of the last point: variables are assigned.
-    assert (complex(dz), dv.numpy().tolist()) == (3j, [3.0])
-    assert float(dx) == 2.0 + 2.0
+    assert [output.name for output in function.results] == ["output 0", "output 1"]
+    # At the inputs given, whatever was assigned to the variable for the last point.
+    gradients = function.gradients(np.array([[0.0, 1.0, 1.0]]))
+    np.testing.assert_array_equal(gradients.values, [[0, 3, 2 + 2, 3]])
 
 
 def test_outside_of_the_domain_is_nan() -> None:
@@ -33,17 +34,28 @@ def test_outside_of_the_domain_is_nan() -> None:
 
 
 def test_float64_forms() -> None:
-    assert widened(open_function(tf.sin, (1.0,), None)) is None
-    wide = widened(open_function(tf.sin, (np.float32(1.0),), None))
-    assert wide is not None
-    assert wide.roundoff == 2.0**-53
-    assert wide.value(np.array([1.0]))[0] == np.sin(1.0)
-    assert widened(open_function(lambda x: x * tf.constant(2.0), (np.float32(1.0),), None)) is None
-    assert widened(open_function(lambda x: tf.cast(tf.sin(x), tf.float32), (np.float32(1.0),), None)) is None
-    assert (
-        widened(open_function(lambda x: x * 1.0 if x.dtype == tf.float32 else x * 2.0, (np.float32(1),), None)) is None
-    )
-    assert widened(open_function(lambda x: x, (np.float32(1.0),), tf.Variable(2.0))) is None
+    def wide(f: Any, *inputs: Any, variables: Any = None) -> Function | None:
+        return with_float64_form(open_function(f, inputs, variables)).wide
+
+    x = np.float32(1.0)
+    assert wide(tf.sin, 1.0) is None
+    form = wide(tf.sin, x)
+    assert form is not None
+    assert form.roundoff == 2.0**-53
+    assert form.value(np.array([1.0]))[0] == np.sin(1.0)
+    assert wide(lambda x: x * tf.constant(2.0), x) is None
+    assert wide(lambda x: tf.cast(tf.sin(x), tf.float32), x) is None
+    assert wide(lambda x: x * 1.0 if x.dtype == tf.float32 else x * 2.0, x) is None
+    assert wide(lambda x: x, x, variables=tf.Variable(2.0)) is None
+
+
+def test_values_and_derivatives_at_other_points_are_those_of_the_float64_form() -> None:
+    function = with_float64_form(open_function(tf.sin, (np.float32(1.0),), None))
+    assert (function.precision, function.roundoff) == (2.0**-24, 2.0**-53)
+    points = np.array([[0.1], [0.2]])
+    np.testing.assert_array_equal(function.values(points), np.sin(points))
+    np.testing.assert_array_equal(function.gradients_at(np.ones(1), points), np.cos(points))
+    np.testing.assert_array_equal(function.gradients(np.ones((1, 1))).values, [[np.cos(np.float32(1.0))]])
 
 
 def test_names_come_from_the_signature() -> None:

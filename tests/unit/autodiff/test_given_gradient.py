@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.problem import given_gradient
+from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 
 v = tf.Variable(2.0, dtype=tf.float64)
@@ -41,6 +41,7 @@ def test_dicts_go_by_their_keys() -> None:
 def test_whole_numbers_and_real_numbers_fit() -> None:
     assert arranged(tf.square, (3.0,), 6) == [6.0]
     assert arranged(tf.math.real, (3 + 1j,), 1.0) == [1 + 0j]
+    assert arranged(lambda x: 0.1 * x, (3.0,), 0.1) == [0.1]
 
 
 def test_slices_of_a_gather_become_dense() -> None:

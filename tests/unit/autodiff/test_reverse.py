@@ -88,7 +88,7 @@ def test_a_forward_pass_that_throws_is_not_a_derivative() -> None:
 
 
 def test_none_becomes_zero_in_the_matrix_and_is_remembered() -> None:
-    sources = (Source("x", np.ones(2), "float64"), Source("z", np.ones((), complex), "complex128"))
+    sources = (Source("x", np.ones(2)), Source("z", np.ones((), complex)))
     matrix = gradient_matrix([[c([1.0, 2.0]), None], [None, tf.constant(3 + 4j, tf.complex128)]], sources)
     np.testing.assert_array_equal(matrix.values, [[1, 2, 0, 0], [0, 0, 3, 4]])
     np.testing.assert_array_equal(matrix.connected, [[True, True, False, False], [False, False, True, True]])
@@ -105,5 +105,5 @@ def test_none_becomes_zero_in_the_matrix_and_is_remembered() -> None:
 )
 def test_a_gradient_of_another_shape_or_dtype(part: Any, words: str) -> None:
     with pytest.raises(WrongShapeError, match=words) as caught:
-        gradient_matrix([[part]], (Source("x", np.ones(2), "float64"),))
+        gradient_matrix([[part]], (Source("x", np.ones(2)),))
     assert caught.value.source == "x"

@@ -16,7 +16,7 @@ from tensorflow.python.eager import forwardprop
 from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
-from gradcheck.autodiff.mode import LOOP, MODES, PLAIN, XLA, Mode
+from gradcheck.autodiff.mode import FUNCTION, LOOP, MODES, PLAIN, XLA, Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
@@ -166,6 +166,15 @@ def test_a_hunt_counts_what_cannot_run_with_the_operation_that_cannot() -> None:
         assert coverage.at("(reverse, XLA)", 1, CANNOT_RUN) == coverage.examples() == 1
         assert coverage.valid() == 0
         assert coverage.edges["(reverse, XLA)", "cannot run: no XLA kernel for SegmentMax"] == 1
+
+
+@pytest.mark.parametrize("mode", [PLAIN, Mode("reverse", FUNCTION), Mode("forward over reverse")])
+def test_a_script_shows_derivatives_that_are_all_none(mode: Mode, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = Graph((Input((1,), (2.5,)),), (Node.of("zeta_of_exponent", 0, q=1.0),))
+    with pytest.raises(SystemExit) as ending:
+        exec(compile(to_python(graph, 2, mode=mode), "script", "exec"), {"__name__": "__main__"})
+    assert ending.value.code == 1
+    assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["x[0]", "None"]
 
 
 def ran(script: str) -> tuple[int, str]:

@@ -6,17 +6,22 @@ from typing import Any
 from unittest import SkipTest
 
 import pytest
+from gradcheck.strategies.tape_programs import tape_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
 from gradcheck.autodiff.mode import PLAIN, XLA, Mode
+from gradcheck.defects.tape_program import Program
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, drawing, examine
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, read
+from gradcheck.hunt.running.worker import Worker
+from gradcheck.hunt.tapes import interpreter
+from gradcheck.hunt.tapes.interpreter import PredictionComparison
 
 RIGHT = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 WRONG = Graph((Input((2,), (0.0, 2.0)),), (Node.of("cumprod", 0, exclusive=False, reverse=False),))
@@ -99,6 +104,38 @@ def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(own: Monitor, clo
     with pytest.raises(SkipTest, match="the time for hunting is over"):
         hunt()
     assert coverage.examples() == 5
+
+
+def test_a_program_that_failed_in_time_is_shrunk_no_further_but_fails(
+    own: Monitor, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own.shrink_seconds = 60.0
+    compared: list[Program] = []
+
+    def compare(program: Program) -> PredictionComparison:
+        compared.append(program)
+        return PredictionComparison(["it is wrong"])
+
+    monkeypatch.setattr(interpreter, "compare", compare)
+
+    @settings(database=None, deadline=None)
+    @given(tape_programs(traced=False))
+    def hunt(program: Program) -> None:
+        try:
+            interpreter.examine(program)
+        finally:
+            clock.now += 61.0
+
+    with pytest.raises(interpreter.UnexplainedDifference, match="it is wrong"):
+        hunt()
+    assert len({*compared}) == 1
+    interrupted = Worker.__new__(Worker)
+    interrupted.monitor = own
+    interrupted.keep_failures()  # a program has no report to be written
+    own.rest()
+    own.deadline = clock.now
+    with pytest.raises(SkipTest, match="the time for hunting is over"):
+        interpreter.examine(compared[0])
 
 
 @pytest.mark.parametrize(("deadline", "shrink_seconds"), [(60.0, math.inf), (math.inf, 60.0)])

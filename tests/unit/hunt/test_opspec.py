@@ -75,6 +75,8 @@ def test_matmul_shapes_multiply(shape: Shape) -> None:
         (shapes.ranked, ()),
         (shapes.nonempty, (0,)),
         (shapes.nonempty_matrix, (0, 2)),
+        (shapes.square, ()),
+        (shapes.square, (2,)),
         (shapes.square, (2, 3)),
         (shapes.square, (0, 0)),
         (shapes.at_least(1, 1, 1), (2, 2)),
@@ -153,3 +155,10 @@ def test_the_form_for_points_follows_from_the_source_unless_it_is_given() -> Non
     assert operation("math", "f", "f({0})", "", batching=points_last).batched == moved
     assert operation("math", "f", "f({0})", "", batching=points_last, batched="g({0})").batched == "g({0})"
     assert operation("math", "f", "f({0})", "", batching=str).batched is None
+
+
+def test_raw_operations_name_their_gradients() -> None:
+    source = "tf.raw_ops.MatrixDiag(diagonal=tf.raw_ops.Neg(x={0}))"
+    assert operation("array", "f", source).gradients == ("MatrixDiag", "Neg")
+    assert operation("array", "f", source, "MatrixDiag").gradients == ("MatrixDiag",)
+    assert operation("nn", "f", "tf.nn.silu({0})").gradients == ()

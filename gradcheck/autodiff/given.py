@@ -1,0 +1,126 @@
+"""A gradient that the caller computed, in place of TensorFlow's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import Gradients, Tensors, differentiate, taking_derivative
+from gradcheck.autodiff.sources import Source, paths
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class GivenGradient(Function):
+    """The sum of a function's outputs, and a gradient of that sum which the caller computed.
+
+    `given` maps the sources' tensors to one tensor or None a source.
+    """
+
+    given: Callable[[Tensors], Tensors] = list
+
+    @staticmethod
+    def of(function: Function, given: Callable[[Tensors], Tensors]) -> GivenGradient:
+        """The sum of the outputs of `function`, and of those of its float64 form, with this gradient."""
+        wide = None if function.wide is None else GivenGradient.of(function.wide, given)
+        return GivenGradient(function.f, function.arguments, function.results, wide, given)
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def values(self, points: Array) -> Array:
+        total: Array = super().values(points).sum(axis=1, keepdims=True)
+        return total
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        taken = self._taken(point, len(cotangents), lambda tensors: [self.given(tensors)] * len(cotangents))
+        return taken.scaled(cotangents[:, 0])
+
+    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+        return Problem.gradients_at(self, cotangent, points)  # in the dtype that the gradient was written for
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        vectors = [self.direction(row) for row in directions]
+        taken = self._taken(point, len(directions), lambda tensors: differentiate(self.given, tensors, vectors)[1])
+        return taken.scaled(np.full(len(directions), cotangent[0]))
+
+
+def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Tensors]:
+    """A callable from the sources' tensors to one gradient (tensor or None) a source.
+
+    A callable `gradient` takes what `f` takes. Raises ValueError where the structure, a shape or a dtype does not fit,
+    DerivativeRaisedError where the callable throws.
+    """
+    if not callable(gradient):
+        fixed = _by_source(function, gradient)
+        return lambda tensors: fixed
+
+    def given(tensors: Tensors) -> Tensors:
+        with taking_derivative():
+            result = gradient(*function.arguments.rebuilt(tensors))
+        return _by_source(function, result)
+
+    return given
+
+
+def _by_source(function: Function, gradient: Any) -> Tensors:
+    """The gradients in the order of the sources.
+
+    They may come in the structure of the inputs, or as one list for all sources (or for all inputs, None standing for
+    those without a derivative), followed by those of `variables`. Raises ValueError.
+    """
+    arguments, sources = function.arguments, function.sources
+    items = tf.nest.flatten(gradient)
+    if len(items) == arguments.total:
+        items = [items[position] for position in arguments.positions]
+    elif len(items) == len(sources):
+        places = sorted(arguments.positions)
+        items = [items[places.index(position)] for position in arguments.positions]
+    else:
+        listing = ", ".join(f"{source.name} (shape {source.shape})" for source in sources)
+        raise ValueError(
+            f"gradient holds {len(items)} {'tensor' if len(items) == 1 else 'tensors'}, {len(sources)} expected, one "
+            f"for each of {listing}; give None where there is none"
+        )
+    keys, expected = _keys(gradient), _keys(arguments.structure)
+    if keys and keys != expected:
+        raise ValueError(
+            f"gradient has the keys {', '.join(sorted(keys))}, the inputs have "
+            f"{', '.join(sorted(expected)) or 'none'}; give the gradients in the structure of the inputs"
+        )
+    return [_tensor(item, source) for item, source in zip(items, sources, strict=True)]
+
+
+def _keys(structure: Any) -> set[str]:
+    """The keys of all dicts in a nested structure."""
+    parts = {part for path, _ in paths("", structure) for part in path.strip("[]").split("][")}
+    return {part for part in parts if part and not part.isdigit()}
+
+
+def _tensor(item: Any, source: Source) -> Any:
+    if item is None:
+        return None
+    is_complex = np.iscomplexobj(source.value)
+    if not tf.is_tensor(item) and (array := np.asarray(item)).dtype.kind in "iuf":
+        # Numbers that did not come from TensorFlow: whole ones count as floating, real ones as complex.
+        item = array.astype(np.complex128 if is_complex else array.dtype if array.dtype.kind == "f" else np.float64)
+    tensor = tf.convert_to_tensor(item)
+    if tuple(tensor.shape) != source.shape:
+        raise ValueError(
+            f"gradient for {source.name} has shape {tuple(tensor.shape)}, its source has shape {source.shape}; "
+            "give the gradient of the sum of f's outputs, element by element"
+        )
+    if tensor.dtype.is_complex != is_complex or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        raise ValueError(
+            f"gradient for {source.name} has dtype {tensor.dtype.name}, its source has dtype {source.dtype}; "
+            f"give {'complex' if is_complex else 'floating'} values"
+        )
+    return tensor
