@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from gradcheck import runtime
-from gradcheck.hunt.commands import known_commands, replay_findings, run_commands
-from gradcheck.hunt.commands.command_output import CommandError, CommandOutput, printable
+from gradcheck.hunt.commands import cli, known_commands, replay_findings, run_commands
 
 ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
 EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
@@ -22,10 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runtime.set_environment()
     options = parser().parse_args(arguments)
     try:
-        output: CommandOutput = options.run(options)
-    except CommandError as error:
-        output = CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
-        print(f"{options.prog}: error: {printable(str(error))}", file=sys.stderr)
+        output: cli.CommandOutput = options.run(options)
+    except cli.CommandError as error:
+        output = cli.CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
+        print(f"{options.prog}: error: {cli.printable(str(error))}", file=sys.stderr)
         if options.json:
             print(output.json)
         return output.code

@@ -13,8 +13,8 @@ from gradcheck.autodiff.state import state_restored
 from gradcheck.check import tolerance_from
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
+from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import Code
 from gradcheck.result import Result
 
 
@@ -62,19 +62,19 @@ def explain(
     with state_restored():
         parameters = parameter_names(f)
         given = as_tensors(inputs, parameters)
-        code, names = Code(f, given, recorded(f, given)), None
-        error = code.record.error
-        if error is not None and not any(error is call.error for call in code.record.derivatives):
+        record, names = recorded(f, given), None
+        error = record.error
+        if error is not None and not any(error is call.error for call in record.derivatives):
             raise RuntimeError(
                 f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
             ) from error
-        if not code.record.derivatives:
-            code, names = _differentiated(code, listed, parameters)
-        code, disagreement = as_traced(code)
-        calls = code.record.derivatives if names is None else code.record.derivatives[-1:]
-        found = [explained_call(code, call, tolerance, probes, names) for call in calls]
+        if not record.derivatives:
+            record, names = _differentiated(record, listed, parameters)
+        record, disagreement = as_traced(record)
+        calls = record.derivatives if names is None else record.derivatives[-1:]
+        found = [explained_call(record, call, tolerance, probes, names) for call in calls]
     found += [] if disagreement is None else [disagreement]
-    return Result({1: merged([one.order for one in found])}, tuple(source for one in found for source in one.sources))
+    return merged([one.orders[1] for one in found], (source for one in found for source in one.sources))
 
 
 def _listed(variables: Any) -> list[Any]:
@@ -91,25 +91,27 @@ def _listed(variables: Any) -> list[Any]:
     return [variable_of(item) for item in given]
 
 
-def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[str]) -> tuple[Code, list[str]]:
-    """Code that takes the gradient of the sum of what the function returns, and the names of its sources.
+def _differentiated(
+    record: CodeRecord, variables: Sequence[Any], parameters: Sequence[str]
+) -> tuple[CodeRecord, list[str]]:
+    """The record of taking the gradient of the sum of what the function returns, and the names of its sources.
 
     Raises ValueError where there is nothing to differentiate with respect to, TypeError where there is no tensor to
     differentiate.
     """
     leaves = []
-    for position, value in enumerate(code.inputs):
+    for position, value in enumerate(record.inputs):
         leaves += paths(parameters[position] if position < len(parameters) else f"inputs[{position}]", value)
     floating = [position for position, (_, leaf) in enumerate(leaves) if tf.is_tensor(leaf) and differentiable(leaf)]
     held = list(variables)
     if not floating and not held:
-        held = [variable for variable in code.record.variables.values() if variable.trainable]
+        held = [variable for variable in record.variables.values() if variable.trainable]
     if not floating and not held:
         raise ValueError(
             "f takes no derivative, no floating input and reads no trainable variable: nothing to explain; "
             "give a function that calls tape.gradient, a float input (2.0, not 2), or variables=[...]"
         )
-    flat = tf.nest.flatten(code.record.result)
+    flat = tf.nest.flatten(record.result)
     if not any(tf.is_tensor(part) and differentiable(part) for part in flat):
         kinds = ", ".join(sorted({part.dtype.name if tf.is_tensor(part) else type(part).__name__ for part in flat}))
         raise TypeError(
@@ -121,9 +123,10 @@ def _differentiated(code: Code, variables: Sequence[Any], parameters: Sequence[s
         sources = [tf.nest.flatten(inputs)[position] for position in floating] + held
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            outputs = [part for part in tf.nest.flatten(code.f(*inputs)) if tf.is_tensor(part) and differentiable(part)]
+            parts = tf.nest.flatten(record.f(*inputs))
+            outputs = [part for part in parts if tf.is_tensor(part) and differentiable(part)]
         return tape.gradient(outputs, sources)
 
     names = [leaves[position][0] for position in floating] + [variable.name.split(":")[0] for variable in held]
     distinct = [n if names.count(n) == 1 else f"{n} (sources[{position}])" for position, n in enumerate(names)]
-    return Code(gradient, code.inputs, recorded(gradient, code.inputs)), distinct
+    return recorded(gradient, record.inputs), distinct

@@ -163,15 +163,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Counts what a hunting test does; Ctrl-C keeps what it has found."""
     if WORKER not in item.config.stash or not _hunts(item):
         return (yield)
-    running = worker(item.config)
-    running.begin()
-    try:
+    with worker(item.config).hunting():
         return (yield)
-    except KeyboardInterrupt:
-        running.keep_failures()
-        raise
-    finally:
-        running.end()
 
 
 @pytest.hookimpl(wrapper=True)

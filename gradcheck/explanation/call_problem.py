@@ -17,8 +17,8 @@ from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
-from gradcheck.explanation.record import DerivativeCall, SourceOrigin
-from gradcheck.explanation.replay import Code, SourceMove, replayed, target_value
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
+from gradcheck.explanation.replay import replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.result import Verdict
 
@@ -29,32 +29,22 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class CallSource:
-    """A source of a derivative: its position and name, the gradient `given`, and a Source if it can have one at all."""
+class CallProblem(Problem):
+    """The targets of a call as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
 
-    position: int
-    name: str
-    origin: SourceOrigin
-    given: Any
-    source: Source | None
+    taken: Sequence[CallSource]
 
     @property
-    def connected(self) -> bool:
-        """Whether there is a gradient to compare."""
-        return self.source is not None and self.given is not None
+    def record(self) -> CodeRecord:
+        return self.taken[0].record
 
-
-@dataclass(frozen=True)
-class CallProblem(Problem):
-    """The targets of `call` as a function of sources `taken` from it: their sum for a gradient, each for a Jacobian."""
-
-    code: Code
-    call: DerivativeCall
-    taken: Sequence[CallSource]
+    @property
+    def call(self) -> DerivativeCall:
+        return self.taken[0].call
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(one.source for one in self.taken if one.source is not None)
+        return tuple(Source(one.name, np.asarray(one.value)) for one in self.taken)
 
     @cached_property
     def point(self) -> Array:
@@ -79,7 +69,7 @@ class CallProblem(Problem):
         """The result of the call at the inputs given, or that of a replay at another point."""
         results: Any = self.call.results
         if point is not None:
-            results = replayed(self.code, self.call, self.moves(point), with_results=True).results
+            results = replayed(self.record, self.call, self.moves(point), with_results=True).results
         if results is None:
             return Gradients.undefined(len(cotangents), self.point.size)
         parts = [results[one.position] for one in self.taken]
@@ -92,18 +82,18 @@ class CallProblem(Problem):
         """NaN: a second derivative that the code takes is a call of its own."""
         return Gradients.undefined(len(directions), self.point.size)
 
-    def moves(self, point: Array) -> list[SourceMove]:
+    def moves(self, point: Array) -> list[tuple[CallSource, Any]]:
         """How the sources have to be moved to come to a point (n,)."""
         found = []
         ends = np.cumsum([source.count for source in self.sources])[:-1]
         for one, source, delta in zip(self.taken, self.sources, np.split(point - self.point, ends), strict=True):
             if np.any(delta != 0):
                 value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-                found.append(SourceMove(one.origin, tf.constant(value)))
+                found.append((one, tf.constant(value)))
         return found
 
     def _value(self, point: Array) -> Array:
-        target = replayed(self.code, self.call, self.moves(point)).target
+        target = replayed(self.record, self.call, self.moves(point)).target
         outside = np.full(self.outputs, np.nan)
         value = outside if target is None else target_value(target, self.call)
         return value if value.shape == outside.shape else outside

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,19 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.reverse import WrongShapeError
-from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.call_problem import CallProblem, CallSource, plainly_agrees
-from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnose_unconnected, diagnosed
+from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
+from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_unconnected, diagnosed
 from gradcheck.explanation.interception import derivatives_observed
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
-from gradcheck.explanation.replay import Code, nearly_equal, nondeterminism
-from gradcheck.explanation.rules import integer_source
+from gradcheck.explanation.paths import differentiable
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
+from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.user_code import call_user_code, place_of
-from gradcheck.result import Finding, Kind, OrderResult, Reason, SourceResult, Verdict
+from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
 ROWS = (
     "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
@@ -37,17 +36,9 @@ Results = tuple[Any, ...]
 """Those of one derivative, one a source."""
 
 
-@dataclass(frozen=True)
-class CallExplanation:
-    """The verdict on a derivative, and the result for each of its sources."""
-
-    order: OrderResult
-    sources: tuple[SourceResult, ...]
-
-
 def explained_call(
-    code: Code, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
-) -> CallExplanation:
+    record: CodeRecord, call: DerivativeCall, tolerance: Tolerance, probes: int, names: Sequence[str] | None = None
+) -> Result:
     """Compare the result of a call with finite differences of its targets, and diagnose what is wrong.
 
     `names` are those of the sources, if they are not to be read from the line of the call.
@@ -55,17 +46,65 @@ def explained_call(
     where = place_of(call.line, call.method)
     if call.error is not None:
         message = f"{type(call.error).__name__}: {call.error}"
-        order = broken(1, Kind.RAISES, "the derivative", message)
-        finding = replace(order.findings[0], diagnosis=diagnose_error(code.record, call))
-        source = SourceResult(where, "the derivative", message, False, finding=finding)
-        return CallExplanation(replace(order, findings=(finding,)), (source,))
+        return _failed(Kind.RAISES, "the derivative", message, message, where, diagnose_error(record, call))
     names = source_names(call) if names is None else names
-    difference = nondeterminism(code, call)
+    difference = nondeterminism(record, call)
     if difference is not None:
         pairs = zip(names, call.results or (), strict=True)
-        sources = tuple(SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
-        return CallExplanation(undecided(1, Reason.NOT_DETERMINISTIC, difference), sources)
-    return _CallCheck(code, call, names, tolerance, probes).explanation()
+        same = (SourceResult(where, name, shown_gradient(given), None, difference) for name, given in pairs)
+        return Result({1: undecided(1, Reason.NOT_DETERMINISTIC, difference)}, tuple(same))
+    sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
+    sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
+    connected = [one for one in sources if differentiable(one) and one.given is not None]
+    compared = _compared(connected, tolerance, probes)
+    compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
+    verdicts = {one: order for group, order in compared for one in group}
+    orders, results = [order for _, order in compared], []
+    for one in sources:
+        order, note = verdicts[one], ""
+        finding = order.findings[0] if order.findings else None
+        zeros = one in connected and call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
+        if finding is None and (zeros or one not in connected):
+            note, finding = diagnose_unconnected(one)
+            orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
+        right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
+        results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
+    return merged(orders, results)
+
+
+def _compared(
+    sources: Sequence[CallSource], tolerance: Tolerance, probes: int
+) -> list[tuple[Sequence[CallSource], OrderResult]]:
+    """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
+    if not sources:
+        return []
+    problem = CallProblem(sources)
+    try:
+        table = plainly_agrees(problem, tolerance, probes)
+        if table is not None or len(sources) == 1:
+            tables = first_order(problem, tolerance, probes) if table is None else [table]
+            return [(sources, summarise(1, tables, problem.sources, explain=partial(_diagnosed, sources[0])))]
+    except WrongShapeError as error:
+        if len(sources) == 1:
+            return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
+    return [pair for one in sources for pair in _compared([one], tolerance, probes)]
+
+
+def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
+    """The finding with its cause."""
+    diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
+    reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
+    output = None if one.call.method == "gradient" else finding.output
+    return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
+
+
+def _failed(
+    kind: Kind, name: str, given: str, reason: str, where: Place | None = None, diagnosis: Diagnosis | None = None
+) -> Result:
+    """The result where no source can be compared."""
+    finding = replace(broken(1, kind, name, reason).findings[0], diagnosis=diagnosis)
+    order = OrderResult(1, Verdict.MISMATCH, (finding,))
+    return Result({1: order}, (SourceResult(where, name, given, False, finding=finding),))
 
 
 def source_names(call: DerivativeCall) -> list[str]:
@@ -81,89 +120,12 @@ def source_names(call: DerivativeCall) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class _CallCheck:
-    """One call, source by source."""
-
-    code: Code
-    call: DerivativeCall
-    names: Sequence[str]
-    tolerance: Tolerance
-    probes: int
-
-    def explanation(self) -> CallExplanation:
-        sources = self._sources()
-        compared = self._compared([one for one in sources if one.connected])
-        compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if not one.connected]
-        verdicts = {one.position: order for group, order in compared for one in group}
-        orders, results = [order for _, order in compared], []
-        for one in sources:
-            order, note = verdicts[one.position], ""
-            finding = order.findings[0] if order.findings else None
-            if finding is None and (not one.connected or self._stands_for_none(one)):
-                note, finding = self._unconnected(one)
-                orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
-            right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
-            where = place_of(self.call.line, self.call.method)
-            results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
-        return CallExplanation(merged(orders), tuple(results))
-
-    def _sources(self) -> list[CallSource]:
-        """The sources, each once."""
-        found: dict[int, CallSource] = {}
-        given = zip(self.names, self.call.sources, self.call.results or (), strict=True)
-        for position, (name, tensor, gradient) in enumerate(given):
-            origin = origin_of(self.code.record, self.call, tensor)
-            dtype = tf.as_dtype(tensor.dtype)
-            floating = dtype.is_floating or dtype.is_complex
-            source = Source(name, np.asarray(origin.value)) if floating else None
-            found.setdefault(key(tensor), CallSource(position, name, origin, gradient, source))
-        return list(found.values())
-
-    def _compared(self, sources: Sequence[CallSource]) -> list[tuple[Sequence[CallSource], OrderResult]]:
-        """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
-        if not sources:
-            return []
-        problem = CallProblem(self.code, self.call, sources)
-        try:
-            table = plainly_agrees(problem, self.tolerance, self.probes)
-            if table is not None or len(sources) == 1:
-                tables = first_order(problem, self.tolerance, self.probes) if table is None else [table]
-                return [(sources, summarise(1, tables, problem.sources, explain=partial(self._diagnosed, sources[0])))]
-        except WrongShapeError as error:
-            if len(sources) == 1:
-                return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
-        return [pair for one in sources for pair in self._compared([one])]
-
-    def _diagnosed(self, one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
-        """The finding with its cause."""
-        place = None if coordinate is None else (finding.output or 0, coordinate)
-        diagnosis = diagnose_finding(self.code, self.call, one.name, one.origin, finding, place)
-        reason = finding.reason + (ROWS if diagnosis is None and self.call.method == "batch_jacobian" else "")
-        output = None if self.call.method == "gradient" else finding.output
-        return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
-
-    def _stands_for_none(self, one: CallSource) -> bool:
-        """Whether the gradient may be the zeros that were asked for instead of None."""
-        return self.call.zeros and not np.any(tf.convert_to_tensor(one.given).numpy())
-
-    def _unconnected(self, one: CallSource) -> tuple[str, Finding | None]:
-        """A note on a source without a gradient, or a finding."""
-        if one.source is not None:
-            return diagnose_unconnected(CallProblem(self.code, self.call, [one]))
-        diagnosis = integer_source(self.code.record, one.name, one.origin)
-        finding = broken(1, Kind.MISSING, one.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
-        return "", replace(finding, diagnosis=diagnosis)
-
-
-def merged(orders: Sequence[OrderResult]) -> OrderResult:
-    """Several verdicts on first derivatives as one."""
-    if not orders:
-        return OrderResult(1, Verdict.AGREE)
+def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult]) -> Result:
+    """Several verdicts on first derivatives as one, with all sources."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
-    return OrderResult(
+    order = OrderResult(
         order=1,
-        verdict=Verdict.worst(order.verdict for order in orders),
+        verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
         findings=tuple(finding for order in orders for finding in order.findings),
         reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
         notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
@@ -171,6 +133,7 @@ def merged(orders: Sequence[OrderResult]) -> OrderResult:
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),
     )
+    return Result({1: order}, tuple(sources))
 
 
 def shown_gradient(given: Any) -> str:
@@ -184,14 +147,14 @@ def shown_gradient(given: Any) -> str:
     return " ".join(text.split())
 
 
-def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
+def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
     Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
     returns that is compared.
     """
-    if not code.record.calls_functions or code.record.error is not None:
-        return code, None
+    if not record.calls_functions or record.error is not None:
+        return record, None
     taken: list[Results] = []
 
     def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
@@ -201,28 +164,30 @@ def as_traced(code: Code) -> tuple[Code, CallExplanation | None]:
 
     with state_restored(), derivatives_observed(keep):
         try:
-            returned = call_user_code(code.f, tf.nest.pack_sequence_as(code.inputs, list(code.record.inputs)))
+            returned = call_user_code(record.f, record.inputs)
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
-            return code, _disagreement(Kind.RAISES, type(error).__name__, message[-1].strip())
+            return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
     parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
     found, disagreement = dict(enumerate(taken)), None
-    if len(found) != len(code.record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
-        found, disagreement = _returned(code.record, returned)
+    if len(found) != len(record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
+        found, disagreement = _returned(record, returned)
     events = [
         replace(event, results=found.get(event.number, event.results))
         if isinstance(event, DerivativeCall) and event.error is None
         else event
-        for event in code.record.events
+        for event in record.events
     ]
-    return replace(code, record=replace(code.record, events=events)), disagreement
+    return replace(record, events=events), disagreement
 
 
-def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], CallExplanation | None]:
+def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Result | None]:
     """Where the code returns what its tapes gave, what it returned when it was traced; and what else differs."""
     eager, traced = tf.nest.flatten(record.result), tf.nest.flatten(returned)
     if len(eager) != len(traced):
-        return {}, _disagreement(Kind.MODES, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly")
+        return {}, _failed(
+            Kind.MODES, TRACED, f"{len(traced)} tensors", f"it returns {len(eager)} when it runs eagerly"
+        )
     results, start = {}, 0
     for call in record.derivatives:
         given = call.results or ()
@@ -234,7 +199,7 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Ca
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
         if not _same(first, second):
             text = f"result {position} is {_shown(first)} when the code runs eagerly"
-            return results, _disagreement(Kind.MODES, _shown(second), text)
+            return results, _failed(Kind.MODES, TRACED, _shown(second), text)
     return results, None
 
 
@@ -253,8 +218,3 @@ def _same(first: Any, second: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return "None" if value is None else np.array2string(np.asarray(value), precision=6, threshold=12)
-
-
-def _disagreement(kind: Kind, given: str, text: str) -> CallExplanation:
-    order = broken(1, kind, TRACED, text)
-    return CallExplanation(order, (SourceResult(None, TRACED, given, False, finding=order.findings[0]),))

@@ -14,10 +14,9 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.explanation.diagnosis import diagnose_error, diagnose_finding, diagnosed
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, key, origin_of
+from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnosed
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
 from gradcheck.explanation.recorder import recorded
-from gradcheck.explanation.replay import Code
 from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.result import Diagnosis, Finding, Kind
 
@@ -52,7 +51,7 @@ class CheckDiagnosis:
     def error(self) -> Diagnosis | None:
         """Why the derivative raised an exception."""
         with suppress(Exception):
-            record = self._code.record
+            record = self._record
             failed = [call for call in record.derivatives if call.error is not None]
             return diagnose_error(record, failed[-1]) if failed else None
         return None
@@ -61,7 +60,7 @@ class CheckDiagnosis:
         if self.gradient is not None and not callable(self.gradient):
             return None
         position = int(np.searchsorted([part.stop for part in self.function.parts], coordinate, side="right"))
-        source, record = self.function.sources[position], self._code.record
+        source, record = self.function.sources[position], self._record
         result = record.result
         given = result[position] if isinstance(result, Sequence) and len(result) > position else None
         tensor = record.inputs[position] if source.variable is None else source.variable
@@ -70,11 +69,11 @@ class CheckDiagnosis:
             return None if given is None else changed_afterwards(record, given, finding)
         coverable = self.order == 1 and not source.constrained
         place = (0, coordinate - self.function.parts[position].start) if coverable else None
-        return diagnose_finding(self._code, taken[0], source.name, origin_of(record, *taken), finding, place)
+        return diagnose(call_source(record, *taken, source.name), finding, place)
 
     @cached_property
-    def _code(self) -> Code:
-        """The derivative as code that takes the sources which are no variables."""
+    def _record(self) -> CodeRecord:
+        """That of the derivative as code which takes the sources that are no variables."""
         sources = self.function.sources
         tensors = self.function.tensors(self.function.point)
         free = tuple(tensor for tensor, source in zip(tensors, sources, strict=True) if source.variable is None)
@@ -89,7 +88,7 @@ class CheckDiagnosis:
             tensors = [*inputs, *held]
             return first(tensors) if self.order == 1 else _gradient(first, tensors)
 
-        return Code(f, free, recorded(f, free))
+        return recorded(f, free)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
         """TensorFlow's own gradient of the function, if it is right where the given one is not."""

@@ -15,9 +15,9 @@ from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
-from gradcheck.explanation.paths import dependency_path, path_breaks
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, SourceOrigin
-from gradcheck.explanation.replay import Code, Influence, influence
+from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
+from gradcheck.explanation.replay import Influence, influence
 from gradcheck.explanation.user_code import file_owner
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
@@ -33,34 +33,30 @@ STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
 def diagnose(
-    code: Code, call: DerivativeCall, name: str, origin: SourceOrigin, moved: Influence, lost: LostPart
+    source: CallSource, finding: Finding, place: tuple[int, int] | None = None, moved: Influence | None = None
 ) -> Diagnosis | None:
-    """The diagnosis of the first rule that applies to a source of this name; None where none does.
+    """The diagnosis of a finding about a source by the first rule that applies; None where none does.
 
-    `lost` is about the worst element of its gradient.
+    `place` is the finding's row and coordinate, where a covering tape knows them; `moved` what the source influences,
+    where that was found already.
     """
-    restored, covering = False, lost.covering
-    if covering is not None and lost.expected is not None:
-        off = abs(lost.expected - covering)
-        if off <= CLOSE * abs(lost.expected):
+    moved = moved or influence(source)
+    given, expected = finding.autodiff, finding.difference
+    covering, restored = None if place is None else covering_gradient(source, *place), False
+    if covering is not None and expected is not None:
+        off = abs(expected - covering)
+        if off <= CLOSE * abs(expected):
             # A tape around everything gives what the estimate is, more exactly.
-            lost, off = replace(lost, expected=covering), 0.0
-        restored = abs(covering - (lost.given or 0.0)) > off
-    events = code.record.before(call)
-    path = dependency_path(events, call.targets, origin.tensor, moved.changed)
-    of_tape, of_any = path_breaks(events, path, call.tape), path_breaks(events, path, None)
+            expected, off = covering, 0.0
+        restored = abs(covering - (given or 0.0)) > off
+    element = finding.element if finding.index else ""
+    lost = LostPart(given, expected, covering, stepwise=expected is None, element=element)
+    events = source.record.before(source.call)
+    path = dependency_path(events, source.call.targets, source.tensor, moved.changed)
+    of_tape, of_any = path_breaks(events, path, source.call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
     breaks = of_tape if wider_tape_helps else of_any
-    return rules.first_diagnosis(WrongGradient(code.record, call, name, origin, lost, path, breaks, wider_tape_helps))
-
-
-def diagnose_finding(
-    code: Code, call: DerivativeCall, name: str, origin: SourceOrigin, finding: Finding, place: tuple[int, int] | None
-) -> Diagnosis | None:
-    """The diagnosis of a finding about a source; `place` is its row and coordinate where a covering tape knows them."""
-    covering = None if place is None else covering_gradient(code, call, origin, *place)
-    lost = LostPart(finding.autodiff, finding.difference, covering, element=finding.element if finding.index else "")
-    return diagnose(code, call, name, origin, influence(code, call, origin), lost)
+    return rules.first_diagnosis(WrongGradient(source, lost, path, breaks, wider_tape_helps))
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
@@ -78,42 +74,42 @@ def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
     return replace(finding, diagnosis=diagnosis, kind=Kind.PARTIAL if partial else finding.kind)
 
 
-def covering_gradient(
-    code: Code, call: DerivativeCall, origin: SourceOrigin, row: int, coordinate: int
-) -> float | None:
+def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | None:
     """One element of the derivative under the tape that covered everything; None where it has none, either."""
+    call = source.call
     weights = None if call.weights is None else list(call.weights)
     if call.method != "gradient":  # one element of the only target
         (target,) = call.targets
         unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
         weights = [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
     try:
-        result = code.record.covering.gradient(list(call.targets), origin.tensor, output_gradients=weights)
+        result = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
     return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
 
 
-def diagnose_unconnected(problem: CallProblem) -> tuple[str, Finding | None]:
-    """A note on why None is right for the problem's only source, or a finding with its diagnosis."""
-    (one,) = problem.taken
-    call, moved = problem.call, influence(problem.code, problem.call, one.origin)
-    zeros = "zeros that stand for None: " if call.zeros else ""
+def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
+    """A note on why None is right for a source, or a finding with its diagnosis."""
+    if not differentiable(source):
+        diagnosis = rules.integer_source(source)
+        finding = broken(1, Kind.MISSING, source.name, f"autodiff gives None, {diagnosis.evidence}").findings[0]
+        return "", replace(finding, diagnosis=diagnosis)
+    moved = influence(source)
+    zeros = "zeros that stand for None: " if source.call.zeros else ""
     if not moved.large:
         return f"{zeros}the target does not depend on it", None
-    given = "zeros for None" if call.zeros else "None"
-    finding, lost = (_largest_derivative(problem, given) if moved.small else None) or (
-        broken(1, Kind.MISSING, one.name, f"autodiff gives {given}, {STEPWISE}").findings[0],
-        LostPart(None, None, stepwise=True),
-    )
-    diagnosis = diagnose(problem.code, call, one.name, one.origin, moved, lost)
-    if diagnosis is None and (zeros or not moved.small):
+    reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
+    found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
+    finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
+    cause = diagnose(source, finding, place, moved)
+    if cause is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
-    return "", replace(finding, diagnosis=diagnosis)
+    return "", replace(finding, diagnosis=cause)
 
 
-def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, LostPart] | None:
-    """What is lost at the element with the largest derivative; None where its finite differences are inconclusive.
+def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tuple[int, int]] | None:
+    """The finding at the element with the largest derivative, and its place; None where differences are inconclusive.
 
     One step along each of the first coordinates finds the element.
     """
@@ -129,10 +125,8 @@ def _largest_derivative(problem: CallProblem, given: str) -> tuple[Finding, Lost
     value, bound = float(estimate.value[0, 0]), float(estimate.bound[0, 0])
     name, index, _ = element_of(problem.sources, line)
     output = None if problem.call.method == "gradient" else row
-    reason = f"autodiff gives {given}, {estimate_text(value, bound)}"
-    finding = Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason)
-    covering = covering_gradient(problem.code, problem.call, problem.taken[0].origin, row, line)
-    return finding, LostPart(None, value, covering, element=finding.element if index else "")
+    reason += estimate_text(value, bound)
+    return Finding(Kind.MISSING, 1, name, index, output, None, value, bound, None, reason), (row, line)
 
 
 def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diagnosis | None:
@@ -151,8 +145,7 @@ def graph_diagnosis(target: Any, source: Any, name: str, lost: LostPart) -> Diag
     if not breaks:
         return None
     call = DerivativeCall(0, len(record.events), 0, "gradients", (target,), (tensor,))
-    origin = SourceOrigin(tensor, None)
-    return rules.first_diagnosis(WrongGradient(record, call, name, origin, lost, path, breaks, wider_tape_helps=False))
+    return rules.first_diagnosis(WrongGradient(CallSource(record, call, tensor, name, None), lost, path, breaks, False))
 
 
 def graph_record(graph: Any) -> CodeRecord:

@@ -64,14 +64,6 @@ class DependencyPath:
     round_trips: dict[int, HostRead | None]
 
 
-def dependency_path(events: Sequence[Event], targets: Sequence[Any], source: Any, changed: Changed) -> DependencyPath:
-    """Follow the source forward, then the targets back."""
-    dependent = _dependent(events, key(source), changed)
-    needed = {key(target) for target in targets} & dependent
-    operations, round_trips = _traced_back(events, needed, key(source), dependent, changed)
-    return DependencyPath(key(source), frozenset(dependent), operations, round_trips)
-
-
 def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[int]:
     """The tensors and states that depend on the source."""
     dependent = {source}
@@ -93,14 +85,14 @@ def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[in
     return dependent
 
 
-def _traced_back(
-    events: Sequence[Event], needed: set[int], source: int, dependent: set[int], changed: Changed
-) -> tuple[tuple[int, ...], dict[int, HostRead | None]]:
-    """The operations by which the `needed` targets depend on the source, in order, and the host round trips."""
+def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any, changed: Changed) -> DependencyPath:
+    """Follow the source forward, then the targets back."""
+    source = key(tensor)
+    dependent = _dependent(events, source, changed)
+    needed = {key(target) for target in targets} & dependent
     found: list[int] = []
     round_trips: dict[int, HostRead | None] = {}
-    for position in range(len(events) - 1, -1, -1):
-        event = events[position]
+    for position, event in reversed(list(enumerate(events))):
         if not isinstance(event, RecordedOperation):
             continue
         made = {key(tensor) for tensor in event.outputs} & needed - {source}
@@ -112,20 +104,15 @@ def _traced_back(
             continue
         found.append(event.number)
         if not inputs:
-            round_trips[event.number] = read = _last_read(events[:position], dependent)
+            reads = (one for one in reversed(events[:position]) if isinstance(one, HostRead))
+            round_trips[event.number] = read = next((one for one in reads if key(one.tensor) in dependent), None)
             inputs = set() if read is None else {key(read.tensor)}
         elif event.backward is not None:
             needed -= made
         if event.name == "AssignVariableOp":
             needed -= states - {source}
         needed |= inputs
-    return tuple(reversed(found)), round_trips
-
-
-def _last_read(events: Sequence[Event], dependent: set[int]) -> HostRead | None:
-    """The last host read of a value that depends on the source."""
-    reads = (event for event in reversed(events) if isinstance(event, HostRead) and key(event.tensor) in dependent)
-    return next(reads, None)
+    return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -124,19 +124,25 @@ Event = RecordedOperation | HostRead | WatchEvent | TapeChange | DerivativeCall
 
 @dataclass(frozen=True)
 class CodeRecord:
-    """The events in order, and what the code took and returned, or raised.
+    """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles.
     """
 
     events: Sequence[Event]
-    inputs: tuple[Any, ...] = ()
+    f: Any = None
+    inputs: Sequence[Any] = ()
     result: Any = None
     error: BaseException | None = None
     covering: Any = None
     calls_functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
+
+    @cached_property
+    def leaves(self) -> tuple[Any, ...]:
+        """The inputs, flat."""
+        return tuple(tf.nest.flatten(self.inputs))
 
     @cached_property
     def derivatives(self) -> list[DerivativeCall]:
@@ -153,16 +159,19 @@ class CodeRecord:
         return self.events[: call.position]
 
 
-@dataclass(frozen=True)
-class SourceOrigin:
-    """Where a source comes from: an input by its position, a variable, an operation's output, or before the code ran.
+@dataclass(frozen=True, eq=False)
+class CallSource:
+    """A source of a derivative by its name, and where it comes from.
 
-    `output` is (operation, position). A variable is moved at the start, unless the code sets it before the tape is
-    opened; and again after each of the assignments `sets` (operation: value) that set it to the same value although it
-    was moved.
+    That is an input by its position, a variable, an operation's `output` (operation, position), or before the code ran.
+    A variable is moved at the start, unless the code sets it before the tape is opened; and again after each of the
+    assignments `sets` (operation: value) that set it to the same value although it was moved.
     """
 
+    record: CodeRecord
+    call: DerivativeCall
     tensor: Any
+    name: str
     value: Any
     input: int | None = None
     variable: Any = None
@@ -180,23 +189,38 @@ class SourceOrigin:
         """Whether moving it needs every operation to be observed."""
         return self.captured or self.output is not None or bool(self.sets)
 
+    @cached_property
+    def position(self) -> int:
+        """Its place among the sources of the call."""
+        return [key(one) for one in self.call.sources].index(key(self.tensor))
 
-def origin_of(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOrigin:
-    """The origin of a source of a derivative, which may be a variable, a Keras variable or a tensor."""
-    if hasattr(source, "handle"):
-        return _origin_of_variable(record, call, source)
-    value = source.numpy()
-    for position, leaf in enumerate(record.inputs):
-        if leaf is source:
-            return SourceOrigin(source, value, input=position)
+    @property
+    def given(self) -> Any:
+        """The gradient that the call gave."""
+        return None if self.call.results is None else self.call.results[self.position]
+
+    @property
+    def dtype(self) -> tf.DType:
+        """That of its tensor."""
+        return tf.as_dtype(self.tensor.dtype)
+
+
+def call_source(record: CodeRecord, call: DerivativeCall, tensor: Any, name: str = "") -> CallSource:
+    """A source of a derivative, which may be a variable, a Keras variable or a tensor."""
+    if hasattr(tensor, "handle"):
+        return _variable_source(record, call, tensor, name)
+    source = CallSource(record, call, tensor, name, tensor.numpy())
+    for position, leaf in enumerate(record.leaves):
+        if leaf is tensor:
+            return replace(source, input=position)
     for operation in record.operations:
         for index, output in enumerate(operation.outputs):
-            if output is source and operation.backward is None:
-                return SourceOrigin(source, value, output=(operation.number, index))
-    return SourceOrigin(source, value)
+            if output is tensor and operation.backward is None:
+                return replace(source, output=(operation.number, index))
+    return source
 
 
-def _origin_of_variable(record: CodeRecord, call: DerivativeCall, source: Any) -> SourceOrigin:
+def _variable_source(record: CodeRecord, call: DerivativeCall, source: Any, name: str) -> CallSource:
     """A derivative is that at the value which the code gave the variable last, before the tape was opened."""
     events = record.before(call)
     opened = next((e.operations for e in events if isinstance(e, TapeChange) and e.tape == call.tape), 0)
@@ -206,10 +230,6 @@ def _origin_of_variable(record: CodeRecord, call: DerivativeCall, source: Any) -
     inside = [one.number for one in own if one.number >= opened and one.name == "AssignVariableOp"]
     reads = [one.outputs[0] for one in own if one.name == "ReadVariableOp"]
     variable = record.variables.get(key(source), source)
-    return SourceOrigin(
-        source,
-        (reads[-1] if reads else variable.read_value()).numpy(),
-        variable=variable,
-        moved_at_start=not before,
-        sets={number: assigned[number].numpy() for number in (*before[-1:], *inside)},
-    )
+    value = (reads[-1] if reads else variable.read_value()).numpy()
+    sets = {number: assigned[number].numpy() for number in (*before[-1:], *inside)}
+    return CallSource(record, call, source, name, value, variable=variable, moved_at_start=not before, sets=sets)

@@ -40,17 +40,16 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     Variables that it assigns, random generators and TensorFlow are put back.
     """
     recorder = CodeRecorder()
-    leaves = tuple(tf.nest.flatten(inputs))
     result, error = None, None
     with state_restored(), recorder.covering:
-        recorder.cover(leaves)
+        recorder.cover(tf.nest.flatten(inputs))
         with recorder.observing():
             try:
                 result = call_user_code(f, inputs)
             except Exception as raised:
                 error = raised
     seen = recorder.covering, recorder.calls_functions, recorder.variables
-    return CodeRecord(tuple(recorder.events), leaves, result, error, *seen)
+    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen)
 
 
 class CodeRecorder:

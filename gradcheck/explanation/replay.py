@@ -13,28 +13,13 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import state_restored
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, SourceOrigin, key
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Code:
-    """Somebody's code, its inputs, and the record of its first run."""
-
-    f: Callable[..., Any]
-    inputs: tuple[Any, ...]
-    record: CodeRecord
-
-
-@dataclass(frozen=True)
-class SourceMove:
-    """A source that is moved by `delta`."""
-
-    origin: SourceOrigin
-    delta: Any
+Moves = Sequence[tuple[CallSource, Any]]
+"""Sources, and by how much each of them is moved (a tensor)."""
 
 
 class CallReached(BaseException):
@@ -42,9 +27,9 @@ class CallReached(BaseException):
 
 
 def replayed(
-    code: Code,
+    record: CodeRecord,
     call: DerivativeCall,
-    moves: Sequence[SourceMove],
+    moves: Moves,
     *,
     with_operations: bool = False,
     with_results: bool = False,
@@ -53,20 +38,20 @@ def replayed(
 
     `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
-    unused = {} if with_operations else unused_derivatives(code.record, call)
+    unused = {} if with_operations else unused_derivatives(record, call)
     replay = Replay(moves, call.number, unused, with_results)
-    leaves = list(code.record.inputs)
-    for move in moves:
-        if move.origin.input is not None:
-            leaves[move.origin.input] = leaves[move.origin.input] + move.delta
-    inputs = tf.nest.pack_sequence_as(code.inputs, leaves)
+    leaves = list(record.leaves)
+    for source, delta in moves:
+        if source.input is not None:
+            leaves[source.input] = leaves[source.input] + delta
+    inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
     with state_restored():
-        for move in moves:
-            if move.origin.moved_at_start:
-                move.origin.variable.assign_add(move.delta)
-        with replay.observing(operations=with_operations or any(move.origin.moved_by_operations for move in moves)):
+        for source, delta in moves:
+            if source.moved_at_start:
+                source.variable.assign_add(delta)
+        with replay.observing(operations=with_operations or any(source.moved_by_operations for source, _ in moves)):
             try:
-                call_user_code(code.f, inputs)
+                call_user_code(record.f, inputs)
             except CallReached:
                 pass
             except Exception as error:  # whatever it is, the code has no value at this point
@@ -101,17 +86,15 @@ class Replay(CodeRecorder):
     `unused` derivatives before it are not taken again.
     """
 
-    def __init__(
-        self, moves: Sequence[SourceMove], stop: int, unused: Mapping[int, DerivativeCall], with_results: bool
-    ) -> None:
+    def __init__(self, moves: Moves, stop: int, unused: Mapping[int, DerivativeCall], with_results: bool) -> None:
         super().__init__()
         self.target: tuple[Any, ...] | None = None
         self.results: tuple[Any, ...] | None = None
         self.error: Exception | None = None
         self._stop, self._unused, self._with_results = stop, unused, with_results
-        self._outputs = {m.origin.output: m.delta for m in moves if m.origin.output is not None}
-        self._captured = {id(m.origin.tensor): m.origin.tensor + m.delta for m in moves if m.origin.captured}
-        self._sets = {number: (value, m.delta) for m in moves for number, value in m.origin.sets.items()}
+        self._outputs = {source.output: delta for source, delta in moves if source.output is not None}
+        self._captured = {id(source.tensor): source.tensor + delta for source, delta in moves if source.captured}
+        self._sets = {number: (value, delta) for source, delta in moves for number, value in source.sets.items()}
 
     def given(self, inputs: list[Any]) -> list[Any]:
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
@@ -155,9 +138,6 @@ class Replay(CodeRecorder):
     def frame(self) -> FrameType | None:
         return None  # the lines of a replay are not needed, and finding them takes time
 
-    def cover(self, tensors: Sequence[Any]) -> None:
-        pass
-
 
 def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
     """The coordinates of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,)."""
@@ -172,9 +152,9 @@ def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
     return np.array([total])
 
 
-def nondeterminism(code: Code, call: DerivativeCall) -> str | None:
+def nondeterminism(record: CodeRecord, call: DerivativeCall) -> str | None:
     """What differs between two runs of the same code, in words; None where they agree."""
-    replay = replayed(code, call, [])
+    replay = replayed(record, call, [])
     if replay.target is None:
         why = "it came to no such call" if replay.error is None else f"{type(replay.error).__name__}: {replay.error}"
         return f"a second run did not get here: {why}"
@@ -209,16 +189,22 @@ class Influence:
 
     def changed(self, number: int, output: int) -> bool | None:
         """Whether an output of an operation changed; None where it is not known, such as beyond another branch."""
-        changes = [_changed(self.base[number], run[number], output) for run in self.moved if number < len(run)]
-        return None if not changes or None in changes else any(changes)
+        before = self.base[number].outputs[output]
+        runs = [run[number].outputs[output] for run in self.moved if number < len(run)]
+        if not runs or before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
+            return None
+        first = np.asarray(before._numpy())
+        nan = first.dtype.kind in "fc"
+        return any(not np.array_equal(first, np.asarray(after._numpy()), equal_nan=nan) for after in runs)
 
 
-def influence(code: Code, call: DerivativeCall, origin: SourceOrigin) -> Influence:
+def influence(source: CallSource) -> Influence:
     """Move the source, a little and then more, until the targets of the call change."""
-    base, before = code.record.operations, target_value(call.targets, call)
+    record, call = source.record, source.call
+    base, before = record.operations, target_value(call.targets, call)
     runs: list[Sequence[RecordedOperation]] = []
     for size in (*SMALL_MOVES, *LARGE_MOVES):
-        replay = replayed(code, call, [SourceMove(origin, _delta(origin.value, size))], with_operations=True)
+        replay = replayed(record, call, [(source, _delta(source.value, size))], with_operations=True)
         if replay.target is None:
             continue
         moved = (event for event in replay.events if isinstance(event, RecordedOperation))
@@ -240,11 +226,3 @@ def _delta(value: Any, size: float) -> Any:
     pattern = 1.0 + np.cos(1.0 + np.arange(array.size)).reshape(array.shape) / 4
     delta = size * pattern * np.maximum(np.abs(array), 0.5)
     return tf.constant(delta.astype(array.dtype))
-
-
-def _changed(one: RecordedOperation, two: RecordedOperation, output: int) -> bool | None:
-    before, after = one.outputs[output], two.outputs[output]
-    if before.dtype in (tf.resource, tf.variant) or not hasattr(before, "_numpy"):
-        return None
-    first, second = np.asarray(before._numpy()), np.asarray(after._numpy())
-    return not np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")

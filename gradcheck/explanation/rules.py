@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 
 from gradcheck.autodiff.function import open_function
@@ -17,7 +16,7 @@ from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.paths import differentiable, registered
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, SourceOrigin, WatchEvent, key
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
 from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict
@@ -53,7 +52,7 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     line = _numpy_line(wrong, step) if read is None else read.line
     how = "" if read is None else f", taken out by {read.method.strip('_')}{at(line)}"
     evidence = (
-        f"{wrong.lost.summary}: a value that depends on {wrong.name} comes back{at(step.line)} as a constant "
+        f"{wrong.lost.summary}: a value that depends on {wrong.source.name} comes back{at(step.line)} as a constant "
         f"that NumPy or Python computed{how}"
     )
     remedy = f"write {quoted(line)} with TensorFlow's operations, so that the value stays a tensor"
@@ -67,7 +66,7 @@ def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
     file, back = step.line
     made = [
         operation.line[1]
-        for operation in wrong.record.operations[: step.number]
+        for operation in wrong.source.record.operations[: step.number]
         if operation.line is not None
         and operation.line[0] == file
         and any(key(output) in wrong.path.dependent for output in operation.outputs)
@@ -95,8 +94,8 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
         return None
     holder = "a variable" if step.name.startswith("Assign") else "something that keeps it"
     evidence = (
-        f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.name} into {holder}; "
-        "tapes follow tensors, not state"
+        f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.source.name} into "
+        f"{holder}; tapes follow tensors, not state"
     )
     return evidence, f"compute with the tensor itself instead of {quoted(step.line)}, and store it afterwards", None
 
@@ -133,7 +132,7 @@ def custom_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | No
     name = step.custom_gradient.func.__name__
     evidence = (
         f"{wrong.lost.summary}: the function {name} under tf.custom_gradient, called{at(step.line)}, gives no "
-        f"gradient for a value that depends on {wrong.name} (None, or a tensor that is not among its arguments)"
+        f"gradient for a value that depends on {wrong.source.name} (None, or a tensor that is not among its arguments)"
     )
     return evidence, f"let the gradient of {name} return one for each of its arguments, and pass it what it uses", None
 
@@ -161,12 +160,14 @@ PATH_RULES: dict[Cause, Rule] = {
 
 def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """A derivative of a derivative, where the first one was taken while the second one's tape did not record."""
-    steps = [wrong.record.operations[number] for number in wrong.path.operations]
-    outside = (one.derivative for one in steps if one.derivative is not None and wrong.call.tape not in one.tapes)
+    steps = [wrong.source.record.operations[number] for number in wrong.path.operations]
+    outside = (
+        one.derivative for one in steps if one.derivative is not None and wrong.source.call.tape not in one.tapes
+    )
     number = next(outside, None)
     if number is None:
         return None
-    first = wrong.record.derivatives[number]
+    first = wrong.source.record.derivatives[number]
     evidence = (
         f"{wrong.lost.summary}: the first derivative was taken{at(first.line)}, outside the tape that had to record it "
         f"({wrong.opening}){wrong.lost.remedied}"
@@ -180,35 +181,35 @@ def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Words | None
 
 def replaced(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """The source is a tensor that took a variable's place, as `x = x + 1` does."""
-    if wrong.origin.output is None or not wrong.breaks[0].unwatched:
+    if wrong.source.output is None or not wrong.breaks[0].unwatched:
         return None
-    tensor, variables = wrong.origin.tensor, wrong.record.variables
-    behind = (key(one) for operation in reversed(_ancestors(wrong.record, tensor)) for one in operation.inputs)
+    tensor, variables = wrong.source.tensor, wrong.source.record.variables
+    behind = (key(one) for operation in reversed(_ancestors(wrong.source.record, tensor)) for one in operation.inputs)
     variable = next((variables[name] for name in behind if name in variables), None)
     if variable is None or variable.shape != tensor.shape or variable.dtype != tensor.dtype:
         return None
-    maker = wrong.record.operations[wrong.origin.output[0]]
+    maker = wrong.source.record.operations[wrong.source.output[0]]
     evidence = (
-        f"{wrong.lost.summary}: {wrong.name} is no longer a variable but the result of {maker.name}{at(maker.line)}, "
-        "a tensor, which tapes do not watch by themselves"
+        f"{wrong.lost.summary}: {wrong.source.name} is no longer a variable but the result of "
+        f"{maker.name}{at(maker.line)}, a tensor, which tapes do not watch by themselves"
     )
     remedy = (
         f"change the variable in place, with assign, assign_add or assign_sub instead of {quoted(maker.line)}, "
-        f"or call tape.watch({wrong.name}) as soon as the tape is open"
+        f"or call tape.watch({wrong.source.name}) as soon as the tape is open"
     )
     return evidence, remedy, maker.place
 
 
 def non_trainable(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """A variable that was made with trainable=False and that nobody watches."""
-    variable, use = wrong.origin.variable, _unwatched_use(wrong)
+    variable, use = wrong.source.variable, _unwatched_use(wrong)
     if variable is None or variable.trainable or use is None:
         return None
     evidence = (
-        f"{wrong.lost.summary}: {wrong.name} was made with trainable=False, which tapes do not watch by themselves"
-        f"{wrong.lost.remedied}"
+        f"{wrong.lost.summary}: {wrong.source.name} was made with trainable=False, which tapes do not watch "
+        f"by themselves{wrong.lost.remedied}"
     )
-    return evidence, f"make it trainable, or call tape.watch({wrong.name}) before {quoted(use.line)}", use.place
+    return evidence, f"make it trainable, or call tape.watch({wrong.source.name}) before {quoted(use.line)}", use.place
 
 
 def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
@@ -219,22 +220,24 @@ def not_watched(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     watches = [
         event
         for event in wrong.events
-        if isinstance(event, WatchEvent) and event.tape == wrong.call.tape and key(event.tensor) == wrong.path.source
+        if isinstance(event, WatchEvent)
+        and event.tape == wrong.source.call.tape
+        and key(event.tensor) == wrong.path.source
     ]
     resets = [reset for reset in wrong.tape_changes("reset") if reset.operations <= use.number]
     if resets and watches:
         why = f"the tape was reset{at(resets[-1].line)} and forgot what it watched"
     elif watches:
         why = f"the tape was told to watch it only{at(watches[0].line)}, after it had been used"
-    elif wrong.origin.variable is not None:
+    elif wrong.source.variable is not None:
         why = f"the tape ({wrong.opening}) was opened with watch_accessed_variables=False and not told to watch it"
     else:
         why = "it is a tensor, and tapes watch tensors only when they are told to"
     evidence = (
-        f"{wrong.lost.summary}: the tape did not follow {wrong.name} when {use.name} used it{at(use.line)}; "
+        f"{wrong.lost.summary}: the tape did not follow {wrong.source.name} when {use.name} used it{at(use.line)}; "
         f"{why}{wrong.lost.remedied}"
     )
-    return evidence, f"call tape.watch({wrong.name}) inside the tape, before {quoted(use.line)}", use.place
+    return evidence, f"call tape.watch({wrong.source.name}) inside the tape, before {quoted(use.line)}", use.place
 
 
 def _unwatched_use(wrong: WrongGradient) -> RecordedOperation | None:
@@ -300,10 +303,10 @@ def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
     return Diagnosis(Cause.USED_TAPE, evidence, remedy, place_of(call.line, call.method))
 
 
-def integer_source(record: CodeRecord, name: str, origin: SourceOrigin) -> Diagnosis:
+def integer_source(source: CallSource) -> Diagnosis:
     """A source that is no floating tensor to begin with."""
-    kind = tf.as_dtype(origin.tensor.dtype).name
-    line = None if origin.output is None else record.operations[origin.output[0]].line
+    kind, name = source.dtype.name, source.name
+    line = None if source.output is None else source.record.operations[source.output[0]].line
     made = f", made{at(line)}" if line else ""
     evidence = f"{name} is of dtype {kind}{made}; only floating and complex tensors have gradients"
     remedy = f"make {name} a floating tensor: a constant such as 10.0, or tf.cast({name}, tf.float32)"
@@ -313,7 +316,7 @@ def integer_source(record: CodeRecord, name: str, origin: SourceOrigin) -> Diagn
 def wrong_formula(wrong: WrongGradient) -> Diagnosis | None:
     """The first tf.custom_gradient on the path whose own derivative is wrong, where the path is not broken."""
     for number in wrong.path.operations:
-        operation = wrong.record.operations[number]
+        operation = wrong.source.record.operations[number]
         call = operation.custom_gradient
         table = None if call is None else _mismatches(call)
         if call is None or table is None:

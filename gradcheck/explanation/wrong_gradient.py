@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradcheck.explanation.paths import DependencyPath, PathBreak
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, Event, RecordedOperation, SourceOrigin, TapeChange
+from gradcheck.explanation.record import CallSource, Event, RecordedOperation, TapeChange
 from gradcheck.explanation.user_code import at
 
 
@@ -47,16 +47,13 @@ class LostPart:
 
 @dataclass(frozen=True)
 class WrongGradient:
-    """A derivative's source by its name, the path from it to the targets, and the breaks of that path, in order.
+    """A source, the path from it to the targets of its call, and the breaks of that path, in order.
 
     `wider_tape_helps`: a tape around everything would give the right derivative, so that the breaks are those for the
     call's own tape; otherwise they are those that no tape can mend.
     """
 
-    record: CodeRecord
-    call: DerivativeCall
-    name: str
-    origin: SourceOrigin
+    source: CallSource
     lost: LostPart
     path: DependencyPath
     breaks: Sequence[PathBreak]
@@ -65,7 +62,7 @@ class WrongGradient:
     @property
     def events(self) -> Sequence[Event]:
         """What happened before the derivative was asked for."""
-        return self.record.before(self.call)
+        return self.source.record.before(self.source.call)
 
     @property
     def first(self) -> RecordedOperation:
@@ -75,7 +72,7 @@ class WrongGradient:
     def tape_changes(self, change: str) -> list[TapeChange]:
         """When and where the call's tape was "opened", "closed" or "reset"."""
         changes = [event for event in self.events if isinstance(event, TapeChange) and event.change == change]
-        return [event for event in changes if event.tape == self.call.tape]
+        return [event for event in changes if event.tape == self.source.call.tape]
 
     @property
     def opening(self) -> str:

@@ -43,7 +43,7 @@ class GradientChange:
     def between(
         cls, taken: Sequence[Any], used: Sequence[Any], error: float | Sequence[float] = 0.0
     ) -> GradientChange | None:
-        """That of one list of gradients, in any form, to another; None where one only has one, or one is not finite.
+        """That of one list of gradients, in any form, to another; None where one only has one, or is not finite.
 
         `error` is that of `taken`, or one for each of them, beside their rounding.
         """
@@ -55,6 +55,8 @@ class GradientChange:
             if one is None or other is None or one.shape != other.shape:
                 return None
             if not (np.all(np.isfinite(one)) and np.all(np.isfinite(other))):
+                if np.array_equal(one, other, equal_nan=True):
+                    continue
                 return None
             unit = max(ROUNDOFF[one.dtype.name], ROUNDOFF[other.dtype.name])
             slack = beside + SLACK * unit * float(np.max(np.abs(one), initial=0.0))
@@ -129,6 +131,12 @@ class GradientChange:
 
     def _used_is(self, expected: Array) -> bool:
         return bool(np.all(np.abs(self.used - expected) <= self.slack))
+
+
+def alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two lists of gradients, or of other values, are the same within rounding."""
+    change = GradientChange.between(some, others)
+    return change is not None and change.nothing
 
 
 def _levelled(taken: Array, used: Array) -> bool:

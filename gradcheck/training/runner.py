@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.record import VariableWatcher
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import state_restored
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
-from gradcheck.training.gradient_changes import dense
+from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
 from gradcheck.training.step_recorder import StepRecorder, StepRecording
@@ -154,10 +154,6 @@ def _described(value: Any) -> str:
     return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
 
 
-SLACK = 1e3
-"""Two runs from one state may differ by so many units of roundoff."""
-
-
 class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked."""
 
@@ -273,8 +269,7 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
 
 def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) -> None:
     """Two runs from the same variables and generators must do the same."""
-    did = [[dense(value) for value in (run.loss, *run.gradients, *run.after)] for run in (first, second)]
-    if all(map(_alike, *did)):
+    if alike(*([run.loss, *run.gradients, *run.after] for run in (first, second))):
         return
     if changes:
         raise UnrepeatableStepError(
@@ -289,14 +284,6 @@ def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) 
     )
 
 
-def _alike(one: Array | None, two: Array | None) -> bool:
-    if one is None or two is None or one.shape != two.shape:
-        return one is two
-    size = max(float(np.max(np.abs(value), initial=0.0)) for value in (one, two))
-    slack = SLACK * ROUNDOFF.get(one.dtype.name, 0.0) * (size if np.isfinite(size) else 0.0)
-    return np.allclose(to_coordinates(one), to_coordinates(two), rtol=0, atol=slack, equal_nan=True)
-
-
 def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list[Any]:
     """The variables without those that have no gradient and do not change the loss."""
     kept = []
@@ -306,7 +293,7 @@ def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list
         if gradient is None:
             try:
                 inner.assign(before * 1.25 + 0.125)
-                if _alike(dense(runner.run().loss), dense(run.loss)):
+                if alike([runner.run().loss], [run.loss]):
                     continue
             finally:
                 inner.assign(before)

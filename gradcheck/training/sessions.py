@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.runner import StepRun, StepRunner
-from gradcheck.training.side_effects import UnrepeatableStepError, same
+from gradcheck.training.side_effects import UnrepeatableStepError
 
 Array = np.ndarray[Any, Any]
 
@@ -43,8 +43,6 @@ def session_of(session: Any) -> Any:
 
 
 APPLY = re.compile(r"(Resource)?(Sparse)?Apply(?P<rule>\w+)$")
-WRITE = re.compile(r"(Resource\w+|(Sparse)?Apply\w+|Assign\w*|Scatter(Nd)?(Update|Add|Sub|Mul|Div|Min|Max)|CountUpTo)$")
-HIDDEN = re.compile(r"(StatefulPartitionedCall|While|If|Case|PyFunc|EagerPyFunc)$")
 STATEFUL = re.compile(
     r"(Iterator(V2)?GetNext\w*|Queue\w*Dequeue\w*|Reader(Read|Restore)\w*|Random\w+|Multinomial)(V\d)?$"
 )
@@ -72,7 +70,7 @@ class GraphRun:
 
     `applications` are the operations that apply gradients, `stateful` is one whose state lies in the session, out of
     reach, `clip_functions` are those that clip by a norm, `numbers` the floating scalars that are fetched, one of which
-    may be the loss; `writes` says whether a variable may be changed.
+    may be the loss.
     """
 
     fetches: Any
@@ -81,7 +79,6 @@ class GraphRun:
     stateful: Any
     clip_functions: Sequence[str]
     numbers: Sequence[Any]
-    writes: bool
 
 
 def graph_run(graph: Any, fetches: Any, fed: Sequence[Any]) -> GraphRun:
@@ -105,7 +102,6 @@ def graph_run(graph: Any, fetches: Any, fed: Sequence[Any]) -> GraphRun:
         stateful=next((operation for operation in operations if STATEFUL.match(operation.type)), None),
         clip_functions=sorted({found.group() for name in seen if (found := CLIP.search(name))}),
         numbers=[each for each in elements if tf.is_tensor(each) and each.dtype.is_floating and each.shape == ()],
-        writes=any(WRITE.match(operation.type) or HIDDEN.match(operation.type) for operation in operations),
     )
 
 
@@ -124,8 +120,7 @@ def _application(operation: Any) -> GradientApplication | None:
 class SessionRunner(StepRunner):
     """Runs a step in a session; `variables` are eager copies of its variables, loaded into it for every run.
 
-    Of the variables of the session's graph that have values, by their places in `_known`, it keeps the `_initial` ones
-    and the `_current` ones: None for one that may have changed.
+    `_known` are the variables of the session's graph that have values, the `_initial` ones; `_places` counts in them.
     """
 
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any], session: Any) -> None:
@@ -143,7 +138,6 @@ class SessionRunner(StepRunner):
             with suppress(tf.errors.FailedPreconditionError):  # not initialized
                 self._initial.append(np.asarray(session.run(variable)))
                 self._known.append(variable)
-        self._current: list[Array | None] = list(self._initial)
 
     @contextmanager
     def mode(self) -> Iterator[None]:
@@ -152,7 +146,7 @@ class SessionRunner(StepRunner):
             with context.eager_mode():
                 yield
         finally:
-            self._load({})
+            self._load([])
 
     def choose(self, variables: Any) -> list[Any]:
         """Check eager copies of these variables, or of all trainable ones of the graph.
@@ -177,8 +171,7 @@ class SessionRunner(StepRunner):
 
     def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
         """The values of the variables after the graph's own operations applied the same gradients."""
-        self._load(dict(zip(self._places, (variable.numpy() for variable in self.variables), strict=True)))
-        self._forget()
+        self._load([variable.numpy() for variable in self.variables])
         return super().apply_again(calls)
 
     def broken_path(self, position: int, run: StepRun, lost: LostPart) -> Diagnosis | None:
@@ -193,7 +186,7 @@ class SessionRunner(StepRunner):
 
     @contextmanager
     def _environment(self, values: Sequence[Array]) -> Iterator[None]:
-        self._load(dict(zip(self._places, values, strict=True)))
+        self._load(values)
         graph = self._session.graph
         version = graph.version
         with (
@@ -206,23 +199,22 @@ class SessionRunner(StepRunner):
                 "the step adds operations to the graph, which grows with every run; build them before the step"
             )
 
-    def _load(self, changed: Mapping[int, Array]) -> None:
-        """Give the variables at these places these values, and all others their initial ones."""
+    def _load(self, values: Sequence[Array]) -> None:
+        """Give the variables that are checked these values, and all others their initial ones."""
+        changed = dict(zip(self._places, values, strict=False))
+        operations: list[Any] = []
+        feed: dict[str, Array] = {}
         for place, (variable, initial) in enumerate(zip(self._known, self._initial, strict=True)):
-            value = np.asarray(changed.get(place, initial))
-            if not same(self._current[place], value):
-                self._session.run(variable.initializer, {variable.initializer.inputs[1]: value})
-                self._current[place] = value
-
-    def _forget(self) -> None:
-        """Any variable may have changed."""
-        self._current = [None] * len(self._initial)
+            tensor = variable.initializer.inputs[1].name
+            if tensor in feed:  # two variables may have the same initial value
+                self._session.run(operations, feed)
+                operations, feed = [], {}
+            operations.append(variable.initializer)
+            feed[tensor] = changed.get(place, initial)
+        self._session.run(operations, feed)
 
     def _values(self) -> tuple[Array, ...]:
-        values = [self._current[place] for place in self._places]
-        if any(value is None for value in values):
-            values = self._session.run([self._known[place] for place in self._places])
-        return tuple(map(np.array, values))
+        return tuple(self._session.run([self._known[place] for place in self._places]))
 
     def _run_session(
         self, original: Any, session: Any, fetches: Any, feed_dict: Any = None, *rest: Any, **named: Any
@@ -240,8 +232,6 @@ class SessionRunner(StepRunner):
                 f"the step runs {run.stateful.type} ({run.stateful.name}), whose state lies in the session and cannot "
                 "be put back; run it before, and feed its value"
             )
-        if run.writes:
-            self._forget()
         applications = [one for one in run.applications if one.variable in self._copies]
         extra = [one.tensors for one in applications]
         result, values, numbers = original(session, (fetches, extra, run.numbers), feed_dict, *rest, **named)

@@ -10,7 +10,7 @@ import io
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,20 +49,20 @@ KINDS: tuple[tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]], ...] =
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A value with the name by which the step knows it, and how to bind that name to a value.
+    """A value with the name by which the step knows it: the `entry` of a dictionary, or of a closure's cell, `home`."""
 
-    `key` distinguishes it from others of the same name elsewhere.
-    """
-
-    key: tuple[str, int]
     name: str
     value: Any
-    bind: Callable[[Any], Any]
+    home: Any
+    entry: str
 
 
-def reachable(step: Any) -> list[NamedValue]:
-    """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold."""
-    found: dict[tuple[str, int], NamedValue] = {}
+def reachable(step: Any) -> dict[tuple[int, str], NamedValue]:
+    """What a step reads by name: free variables, globals, attributes of its objects and of those that they hold.
+
+    The keys are the identity of the home and the entry.
+    """
+    found: dict[tuple[int, str], NamedValue] = {}
     seen: set[int] = set()
     queue = [(step, "", 0)]
     while queue:
@@ -72,10 +72,10 @@ def reachable(step: Any) -> list[NamedValue]:
         seen.add(id(thing))
         for named in _names(thing, prefix):
             if isinstance(named.value, STATE):
-                found.setdefault(named.key, named)
+                found.setdefault((id(named.home), named.entry), named)
             else:
                 queue.append((named.value, named.name, depth + 1))
-    return list(found.values())
+    return found
 
 
 def _names(thing: Any, prefix: str) -> Iterator[NamedValue]:
@@ -98,32 +98,27 @@ def _function_names(function: Any) -> Iterator[NamedValue]:
     if not inspect.isfunction(function) or file_owner(function.__code__.co_filename) != "user":
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            bind = functools.partial(setattr, cell, "cell_contents")
-            yield NamedValue((name, id(cell)), name, cell.cell_contents, bind)
-        except ValueError:  # an empty cell: the name is not bound yet
-            continue
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            bind = functools.partial(function.__globals__.__setitem__, name)
-            yield NamedValue((name, id(function.__globals__)), name, function.__globals__[name], bind)
+        with suppress(ValueError):  # an empty cell: the name is not bound yet
+            yield NamedValue(name, cell.cell_contents, cell, "cell_contents")
+    known = function.__globals__
+    for name in filter(known.__contains__, _global_names(function.__code__)):
+        yield NamedValue(name, known[name], known, name)
 
 
 @functools.lru_cache(maxsize=1024)
-def _global_names(code: Any) -> tuple[str, ...]:
+def _global_names(code: Any) -> dict[str, None]:
     """The global names that a function and those written inside of it look up."""
     names = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "STORE_GLOBAL")]
     for constant in code.co_consts:
         names += _global_names(constant) if inspect.iscode(constant) else ()
-    return tuple(dict.fromkeys(names))
+    return dict.fromkeys(names)
 
 
 def _attributes(thing: Any, prefix: str) -> Iterator[NamedValue]:
     if not _is_users_object(thing):
         return
     for name, value in list(vars(thing).items()):
-        bind = functools.partial(vars(thing).__setitem__, name)
-        yield NamedValue((name, id(thing)), f"{prefix}.{name}", value, bind)
+        yield NamedValue(f"{prefix}.{name}", value, vars(thing), name)
 
 
 def _is_users_object(thing: Any) -> bool:
@@ -138,29 +133,32 @@ class PythonState:
     """The named state of a step as it is now; of its random generators alone if asked for."""
 
     def __init__(self, step: Any, *, generators_only: bool = False) -> None:
-        kept = [named for named in reachable(step) if not generators_only or isinstance(named.value, GENERATORS)]
-        self._kept = [(named, _contents(named.value)) for named in kept]
         self._step = step
+        self._kept = {
+            key: (named, _contents(named.value))
+            for key, named in reachable(step).items()
+            if not generators_only or isinstance(named.value, GENERATORS)
+        }
 
     def changes(self) -> list[str]:
         """What is different now, such as `count (was 1, is 2)`."""
-        now = {named.key: _contents(named.value) for named in reachable(self._step)}
-        return [
-            f"{named.name}{_difference(contents, now.get(named.key))}"
-            for named, contents in self._kept
-            if not same(contents, now.get(named.key))
-        ]
+        now = {key: _contents(named.value) for key, named in reachable(self._step).items()}
+        kept = [(named.name, before, now.get(key)) for key, (named, before) in self._kept.items()]
+        return [f"{name}{_difference(before, after)}" for name, before, after in kept if not _same(before, after)]
 
     def restore(self) -> None:
         """Bind the names to the objects from before, and give those their contents from before.
 
         What a first call built for later ones (variables, layers, functions) stays.
         """
-        now = {named.key: named.value for named in reachable(self._step)}
-        for named, contents in self._kept:
-            if named.key in now and now[named.key] is not named.value:
-                named.bind(named.value)
-            if not same(_contents(named.value), contents) and not _holds_objects(named.value):
+        now = reachable(self._step)
+        for key, (named, contents) in self._kept.items():
+            if key in now and now[key].value is not named.value:
+                if isinstance(named.home, dict):
+                    named.home[named.entry] = named.value
+                else:
+                    setattr(named.home, named.entry, named.value)
+            if not _same(_contents(named.value), contents) and not _holds_objects(named.value):
                 next(put for kind, _, put in KINDS if isinstance(named.value, kind))(named.value, contents)
 
 
@@ -179,8 +177,7 @@ def _contents(value: Any) -> Any:
     return next((get(value) for kind, get, _ in KINDS if isinstance(value, kind)), value)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values, as PythonState copies them, are the same; arrays to the last bit."""
+def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if type(one) is not type(other):
@@ -190,7 +187,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         one, other = list(one.items()), list(other.items())
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, (*PLAIN, set, bytearray)):
         return bool(one == other or (one != one and other != other))
     return False
@@ -216,7 +213,7 @@ class UnrepeatableStepError(ValueError):
 def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
     """Raise UnrepeatableStepError for iterators and files among the inputs, or that the step knows by a name."""
     found = [(f"inputs[{position}]", value) for position, value in enumerate(inputs)]
-    for name, value in found + [(named.name, named.value) for named in reachable(step)]:
+    for name, value in found + [(named.name, named.value) for named in reachable(step).values()]:
         if isinstance(value, io.IOBase):
             if value not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
                 raise UnrepeatableStepError(

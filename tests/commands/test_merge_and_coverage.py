@@ -210,7 +210,7 @@ def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str
 HUNT = """
     import pytest
     from gradcheck.result import Finding, Kind
-    from gradcheck.hunt.graph import Graph, Input, Node
+    from gradcheck.hunt.graph import Graph, Input, Node, literal
     from gradcheck.hunt.report import confirmation
     from gradcheck.hunt.report.confirmation import Confirmation
     from gradcheck.hunt.finding import GraphFinding

@@ -1,7 +1,9 @@
-"""C5 in two processes: each has half of the samples, the other's gradients come through a pipe."""
+"""C5's other process, which has half of the samples; it sends its gradients through a pipe."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,32 +30,15 @@ def serve(pipe: Connection) -> None:
         pipe.send(shard_gradient(weights, SAMPLES[2:]))
 
 
-def main() -> None:
-    import tensorflow as tf
-
-    import gradcheck
-
+@contextmanager
+def other() -> Iterator[Connection]:
+    """The pipe to the other process, which lives as long as the block."""
     ours, theirs = get_context("spawn").Pipe()
     worker = get_context("spawn").Process(target=serve, args=(theirs,))
     worker.start()
-    weights = tf.Variable([0.7, -0.3], dtype=tf.float64)
-
-    def step(share: float) -> Any:
-        ours.send(weights.numpy())
-        loss, gradient = shard_gradient(weights.numpy(), SAMPLES[:2])
-        other_loss, other_gradient = ours.recv()
-        return loss + other_loss, [gradient + share * other_gradient]
-
+    theirs.close()  # so that the end of the worker is the end of the pipe
     try:
-        print(gradcheck.assert_step(step, 1.0, variables=[weights]).verdict)
-        try:
-            gradcheck.assert_step(step, 0.5, variables=[weights])
-        except gradcheck.GradientMismatch as error:
-            print(type(error).__name__)
+        yield ours
     finally:
         ours.send(None)
         worker.join()
-
-
-if __name__ == "__main__":
-    main()

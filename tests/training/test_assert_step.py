@@ -51,13 +51,13 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_optimizers(make: Callable[[], Any], traced: Any, x: tf.Variable, y: tf.Variable) -> None:
-    optimizer = make()
+def test_optimizers(make: Callable[[], Any], traced: Any, x: tf.Variable) -> None:
+    optimizer, z = make(), tf.Variable([2.0], name="z", dtype=tf.float64)
 
     def step() -> Any:
         with tf.GradientTape() as tape:
-            loss = x**2 + tf.reduce_sum(y**3)
-        optimizer.apply_gradients(zip(tape.gradient(loss, [x, y]), [x, y], strict=True))
+            loss = x**2 + tf.reduce_sum(z**3)
+        optimizer.apply_gradients(zip(tape.gradient(loss, [x, z]), [x, z], strict=True))
         return loss, "anything"
 
     run = traced(step)
@@ -97,7 +97,7 @@ def test_gradients_that_are_returned(x: tf.Variable, y: tf.Variable, traced: Any
 
 
 def test_sparse_gradients() -> None:
-    table = tf.Variable(np.arange(8.0).reshape(4, 2) + 1)
+    table = tf.Variable(np.arange(4.0).reshape(4, 1) + 1)
     optimizer = keras.optimizers.SGD(0.1, momentum=0.5)
 
     def step(rows: Any) -> Any:
@@ -113,7 +113,7 @@ def test_sparse_gradients() -> None:
 
 def test_a_keras_model(traced: Any) -> None:
     keras.utils.set_random_seed(2)
-    layers = [keras.layers.Dense(2, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
+    layers = [keras.layers.Dense(1, activation="tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
     model = keras.Sequential([keras.layers.Input((2,)), *layers, keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01, global_clipnorm=1e-3), "mse", metrics=["mae"])
     batch = np.random.default_rng(1).normal(size=(6, 2)).astype("f4"), np.ones((6, 1), "f4")
@@ -123,7 +123,7 @@ def test_a_keras_model(traced: Any) -> None:
 
     data, last = tuple(map(tf.constant, batch)), model.layers[-1].trainable_variables
     result = assert_step(traced(model.train_step), data, variables=last, rtol=1e-2, atol=1e-2)
-    assert (result.verdict, result.orders[1].compared) == ("agree", 3)
+    assert (result.verdict, result.orders[1].compared) == ("agree", 2)
     (note,) = [note for note in result.orders[1].notes if note.startswith(AFTERWARDS)]
     assert note.startswith(f"{AFTERWARDS}Adam clips to the global norm 0.001 (the largest was ")
     for variable, value in zip(held, before, strict=True):

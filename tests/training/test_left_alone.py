@@ -22,7 +22,7 @@ class Everything:
 
     def __init__(self) -> None:
         keras.utils.set_random_seed(5)
-        layers = [keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=3)]
+        layers = [keras.layers.Dense(1), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=3)]
         self.model = keras.Sequential([keras.layers.Input((2,), dtype="float64"), *layers])
         self.optimizer = keras.optimizers.Adam(0.1)
         self.metric = keras.metrics.Mean()

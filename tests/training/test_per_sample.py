@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import gradcheck
 from gradcheck import assert_step
+from tests.training import processes
 
 HERE = Path(__file__).parent
 numbers = st.floats(-2, 2, allow_subnormal=False)
@@ -51,6 +52,7 @@ def test_c3_linearity_over_any_minibatch(weights: tf.Variable, batch: Any, divis
     """The sum of the samples' gradients is the gradient of the sum of their losses; so it is for any multiple."""
     weights.assign(at)
 
+    @tf.function
     def step() -> Any:
         loss, (gradient,) = summed(weights, batch)
         return loss / divisor, [gradient / divisor]
@@ -68,6 +70,7 @@ def test_c3_a_sample_left_out_is_noticed(weights: tf.Variable) -> None:
     weights.assign([0.7, -0.3])
     batch = [(0.5, 1.0), (-1.0, 0.25), (2.0, 0.5)]
 
+    @tf.function
     def step() -> Any:
         loss, _ = summed(weights, batch)
         return loss, summed(weights, batch[:-1])[1]
@@ -88,9 +91,25 @@ def test_c4_samples_that_cannot_be_stacked(weights: tf.Variable, traced: bool) -
     assert result.resolution[1] < 1e-9
 
 
-@pytest.mark.parametrize("script", ["replicas.py", "processes.py"])
-def test_c5_gradients_from_replicas_and_processes(script: str) -> None:
+def test_c5_gradients_from_replicas() -> None:
     """In a fresh process: the devices have to be there before TensorFlow starts."""
-    run = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, timeout=300, check=False)
+    script = [sys.executable, str(HERE / "replicas.py")]
+    run = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     assert run.stdout.splitlines() == ["agree", "GradientWrongValue"]
+
+
+def test_c5_gradients_from_processes(weights: tf.Variable) -> None:
+    """Each process has half of the samples, and the other's gradients come through a pipe."""
+    weights.assign([0.7, -0.3])
+    with processes.other() as pipe:
+
+        def step(share: float) -> Any:
+            pipe.send(weights.numpy())
+            loss, gradient = processes.shard_gradient(weights.numpy(), processes.SAMPLES[:2])
+            other_loss, other_gradient = pipe.recv()
+            return loss + other_loss, [gradient + share * other_gradient]
+
+        assert assert_step(step, 1.0, variables=[weights]).verdict == "agree"
+        with pytest.raises(gradcheck.GradientWrongValue):
+            assert_step(step, 0.5, variables=[weights])

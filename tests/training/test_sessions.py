@@ -47,7 +47,7 @@ class Network:
 
 @pytest.fixture(params=["variables", "resource variables"])
 def network(request: pytest.FixtureRequest) -> Iterator[Network]:
-    threads = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+    threads = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=-1)  # in the caller's thread
     with tf.Graph().as_default(), v1.Session(config=threads) as session:
         rng = np.random.default_rng(0)
         shapes = {"W1": (N, N), "b1": (N,), "W2": (N, N), "b2": (N,), "W3": (N,)}

@@ -22,15 +22,7 @@ from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, speci
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.commands.command_output import (
-    CommandError,
-    CommandOutput,
-    folder_option,
-    known_defects,
-    known_folder,
-    subcommand,
-    tensorflow,
-)
+from gradcheck.hunt.commands import cli
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import literal
@@ -40,25 +32,23 @@ from gradcheck.hunt.report import json_report
 
 CLOSE = 1e-5
 Numbers = tuple[tuple[float, ...], ...]
-MORE = """The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
+ADD = """make a known defect of a finding that has been triaged
+
+The finding's JSON gives the signature, the graph and the values. TensorFlow is asked again, and the
 derivative that is called right is taken from finite differences (or from --right, which has to agree with them).
 Generation leaves out the narrowest region: the operation with the example's attributes, rank and special value, at its
 order. Where nothing is special about the example, that would be the whole operation, which takes --wide.
 
-exit codes: 0 added; 2 nothing was written."""
+exit codes: 0 added; 2 nothing was written.
+
+example:
+  python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" --source "By hand: ..."
+"""
 
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    parser = subcommand(
-        commands,
-        "add",
-        run,
-        about="make a known defect of a finding that has been triaged",
-        more=MORE,
-        example='python -m gradcheck known add reports/x.json --title "tf.x: the gradient at 0 is 0" '
-        '--source "By hand: ..."',
-    )
+    parser = cli.subcommand(commands, "add", run, ADD)
     parser.add_argument("finding", type=Path, metavar="FINDING", help="the JSON file of a report")
     parser.add_argument("--title", required=True, help="the defect in one line")
     parser.add_argument("--source", required=True, help="how the right derivative is known")
@@ -66,35 +56,35 @@ def add(commands: Any) -> None:
     parser.add_argument("--right", metavar="JSON", help="the right derivative, a list of numbers for each input")
     parser.add_argument("--name", help="the name of the file (from the operation, the special value and the order)")
     parser.add_argument("--wide", action="store_true", help="leave out the whole operation at this order")
-    folder_option(parser)
+    cli.folder_option(parser)
 
 
-def run(options: argparse.Namespace) -> CommandOutput:
+def run(options: argparse.Namespace) -> cli.CommandOutput:
     """Adds the defect of a finding, once everything about it has been compared."""
     try:
         found = json_report.read(options.finding)
     except (ValueError, OSError) as error:
-        raise CommandError(f"{error}; name a finding's JSON") from None
-    folder = known_folder(options.folder)
-    release, found = tensorflow(), with_values(found)
+        raise cli.CommandError(f"{error}; name a finding's JSON") from None
+    folder = cli.known_folder(options.folder)
+    release, found = cli.tensorflow(), with_values(found)
     name = _usual_name(found) if options.name is None else options.name
     if not NAME.fullmatch(name):
-        raise CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
+        raise cli.CommandError(f"--name was {name!r}; expected a text like {NAME.pattern}")
     path = folder / f"{name}.json"
     if path.exists() or path.is_symlink():
-        raise CommandError(f"{path}: already there; choose another name with --name")
+        raise cli.CommandError(f"{path}: already there; choose another name with --name")
     given = _numbers(options.right)
-    here = [one for one in known_defects(folder) if one.covers(release)]
+    here = [one for one in cli.known_records(folder) if isinstance(one, Defect) and one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
-        raise CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
-    made = _drafted(found, name, given, release.partition("-")[0], options)
+        raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
+    made = _drafted(found, name, given, options)
     if known_graphs.match(found, defects=[made]) is None:
-        raise CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
+        raise cli.CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
     data = documents.plain(made)
     try:
         files.replace(path, documents.to_text(made))
     except OSError as error:
-        raise CommandError(f"{folder}: cannot be written to ({error}); name another with --folder DIR") from None
+        raise cli.CommandError(f"{folder}: cannot be written to ({error}); name another with --folder DIR") from None
     lines = (
         f"added {path}",
         f"left out of generation: {_in_words(made.regions[0])}",
@@ -103,7 +93,7 @@ def run(options: argparse.Namespace) -> CommandOutput:
     )
     elsewhere = "" if options.folder is None else f" --folder {shlex.quote(str(options.folder))}"
     step = f"python -m gradcheck known check {name}{elsewhere}"
-    return CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
+    return cli.CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
 
 
 def with_values(found: GraphFinding) -> GraphFinding:
@@ -116,7 +106,7 @@ def with_values(found: GraphFinding) -> GraphFinding:
     try:
         values = tuple(map(literal, admit(found.graph)))
     except Exception as error:
-        raise CommandError(f"{found.name}: cannot run: {error}; correct the report first") from None
+        raise cli.CommandError(f"{found.name}: cannot run: {error}; correct the report first") from None
     found = replace(found, values=values)
     return replace(found, description=describe(_arguments(found)))
 
@@ -134,24 +124,15 @@ def shared_digits(one: float, other: float) -> float:
     return float(np.format_float_scientific(one, precision=digits - 1))
 
 
-def _drafted(
-    found: GraphFinding,
-    name: str,
-    given: Numbers | None,
-    release: str,
-    options: argparse.Namespace,
-) -> Defect:
-    """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
-
-    Raises CommandError where the finding is not wrong on this TensorFlow, and where the options do not fit it.
-    """
+def _drafted(found: GraphFinding, name: str, given: Numbers | None, options: argparse.Namespace) -> Defect:
+    """The known defect of a finding; raises CommandError where it is not wrong here, or the options do not fit it."""
     from gradcheck.hunt.recheck import of_report, taken
 
     seen = of_report(found)
     if seen.state is State.CANNOT_TELL:
-        raise CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
+        raise cli.CommandError(f"{found.name}: cannot tell: {seen.message}; correct the report first")
     if seen.state is State.FIXED:
-        raise CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
+        raise cli.CommandError(f"{found.name}: is right here ({seen.message}); there is nothing to add")
     try:
         made = Defect(
             name=name,
@@ -165,13 +146,13 @@ def _drafted(
             source=options.source,
             given=taken(found.example),
             regions=(_region(found, options.wide),),
-            releases=Releases(release, None),
+            releases=Releases(cli.tensorflow().partition("-")[0], None),
             upstream=options.upstream,
         )
         read = documents.convert(documents.plain(made), Defect)
         known_graphs.check(read)
     except DocumentError as error:
-        raise CommandError(f"no file that could be read: {error}; correct the option of that name") from None
+        raise cli.CommandError(f"no file that could be read: {error}; correct the option of that name") from None
     return read
 
 
@@ -183,9 +164,9 @@ def _arguments(found: GraphFinding) -> list[Any]:
 def _usual_name(found: GraphFinding) -> str:
     """The name of a defect's file: how the derivative was taken, operation, what is special, order."""
     here = special(_arguments(found))
-    taken = [] if found.taken == PLAIN else [str(found.taken)]
-    words = [*taken, found.culprit, *([] if here is None else [SPECIAL[here[0]]]), f"order{found.order}"]
-    return re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:80]
+    taken, what = "" if found.taken == PLAIN else str(found.taken), "" if here is None else SPECIAL[here[0]]
+    words = f"{taken} {found.culprit} {what} order{found.order}"
+    return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")[:80]
 
 
 def _region(found: GraphFinding, wide: bool) -> Region:
@@ -196,7 +177,7 @@ def _region(found: GraphFinding, wide: bool) -> Region:
     offered = CATALOGUE[node.op].attributes(*(argument.shape for argument in arguments))
     limited = any(not isinstance(kind, Choice) or len(kind.values) > 1 for kind in offered.values())
     if region.condition == "always" and not limited:
-        raise CommandError(
+        raise cli.CommandError(
             f"{found.name}: nothing is special about the arguments of {node.op}, so that the whole operation would be "
             f"left out at order {found.order}; give --wide if that is meant, or find a more special example"
         )
@@ -213,10 +194,10 @@ def _right(found: GraphFinding, given: Numbers | None) -> Numbers:
     shown = list(map(list, one))
     if given is not None:
         if not close(given, one, CLOSE):
-            raise CommandError(f"--right was {list(map(list, given))}; finite differences give {shown}")
+            raise cli.CommandError(f"--right was {list(map(list, given))}; finite differences give {shown}")
         return given
     if not close(one, other, CLOSE):
-        raise CommandError(
+        raise cli.CommandError(
             f"{found.name}: finite differences are too rough here, {shown}; give what is right with --right JSON"
         )
     return tuple(tuple(map(shared_digits, a, b)) for a, b in zip(one, other, strict=True))
@@ -226,7 +207,9 @@ def _numbers(text: str | None) -> Numbers | None:
     try:
         return None if text is None else tuple(tuple(map(float, part)) for part in documents.parse(text))
     except (TypeError, ValueError):
-        raise CommandError(f"--right was {text!r}; expected a list of numbers for each input, as [[9, 0, 0]]") from None
+        raise cli.CommandError(
+            f"--right was {text!r}; expected a list of numbers for each input, as [[9, 0, 0]]"
+        ) from None
 
 
 def _in_words(region: Region) -> str:

@@ -12,40 +12,44 @@ from typing import TYPE_CHECKING, Any
 from gradcheck import documents, files
 from gradcheck.defects.records import RELEASE, Defect, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.commands import known_add
-from gradcheck.hunt.commands.command_output import (
-    CommandError,
-    CommandOutput,
-    folder_option,
-    known_folder,
-    known_records,
-    release,
-    subcommand,
-    table,
-    tensorflow,
-)
+from gradcheck.hunt.commands import cli, known_add
 from gradcheck.hunt.events import State
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
 
 ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
-LIST = """Nothing is computed; `here` is what the files have of the installed release.
+LIST = """list the known defects, and whether the installed TensorFlow has them
 
-exit codes: 0, or 2 if a file cannot be read."""
+Nothing is computed; `here` is what the files have of the installed release.
+
+exit codes: 0, or 2 if a file cannot be read.
+
+example:
+  python -m gradcheck known list"""
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
-CHECK = f"""Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
+CHECK = f"""check the known defects on the installed TensorFlow
+
+Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
 program of tapes.
 
 {State.STILL}: as recorded; {GONE}: the same; {State.FIXED}: right now, though the file says otherwise;
 {CHANGED}: wrong, but not as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one;
 {State.CANNOT_TELL}: it raises, or is inconclusive.
 
-exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told."""
-FIXED = """Writes the first release without the defect into its file. Without --release that is the installed one,
+exit codes: 0 all are as recorded, 1 one or more are not, 2 one or more cannot be told.
+
+example:
+  python -m gradcheck known check cumprod-zero-order1"""
+FIXED = """mark a known defect as fixed in a release
+
+Writes the first release without the defect into its file. Without --release that is the installed one,
 which is asked first. A release that the installed TensorFlow contradicts is refused.
 
-exit codes: 0 marked; 2 nothing was written."""
+exit codes: 0 marked; 2 nothing was written.
+
+example:
+  python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0"""
 
 
 def add(commands: Any) -> None:
@@ -58,42 +62,20 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     inner = group.add_subparsers(metavar="COMMAND", required=True)
-    parser = subcommand(
-        inner,
-        "list",
-        run_list,
-        about="list the known defects, and whether the installed TensorFlow has them",
-        more=LIST,
-        example="python -m gradcheck known list",
-    )
-    folder_option(parser)
+    cli.folder_option(cli.subcommand(inner, "list", run_list, LIST))
     known_add.add(inner)
-    parser = subcommand(
-        inner,
-        "check",
-        run_check,
-        about="check the known defects on the installed TensorFlow",
-        more=CHECK,
-        example="python -m gradcheck known check cumprod-zero-order1",
-    )
+    parser = cli.subcommand(inner, "check", run_check, CHECK)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
-    folder_option(parser)
-    parser = subcommand(
-        inner,
-        "fixed",
-        run_fixed,
-        about="mark a known defect as fixed in a release",
-        more=FIXED,
-        example="python -m gradcheck known fixed cumprod-zero-order1 --release 2.22.0",
-    )
+    cli.folder_option(parser)
+    parser = cli.subcommand(inner, "fixed", run_fixed, FIXED)
     parser.add_argument("name", metavar="NAME", help="the name of the defect")
     parser.add_argument("--release", help="the first release without the defect (the installed one)")
-    folder_option(parser)
+    cli.folder_option(parser)
 
 
-def run_list(options: argparse.Namespace) -> CommandOutput:
+def run_list(options: argparse.Namespace) -> cli.CommandOutput:
     """Lists the known defects, and the documented behaviour that tapes do not keep."""
-    records, installed = known_records(known_folder(options.folder)), release()
+    records, installed = cli.known_records(cli.known_folder(options.folder)), cli.release()
     tape_defects = [one for one in records if isinstance(one, TapeDefect)]
     defects = [one for one in records if isinstance(one, Defect)]
     rows = [_row(one, installed) for group in (defects, tape_defects) for one in group]
@@ -118,7 +100,7 @@ def run_list(options: argparse.Namespace) -> CommandOutput:
         ],
         "tape_defects": [_fields(one, installed, documented=one.documented, given=one.given) for one in tape_defects],
     }
-    return CommandOutput("known list", (*table(rows), *totals), data, "python -m gradcheck known check")
+    return cli.CommandOutput("known list", (*cli.table(rows), *totals), data, "python -m gradcheck known check")
 
 
 def _row(one: Known, installed: str) -> tuple[str, ...]:
@@ -132,11 +114,11 @@ def _fields(one: Known, installed: str, **own: Any) -> dict[str, Any]:
     return {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream}
 
 
-def run_check(options: argparse.Namespace) -> CommandOutput:
+def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     """Checks the defects that are named."""
-    folder = known_folder(options.folder)
-    records = _named(known_records(folder), options.names)
-    installed = tensorflow()
+    folder = cli.known_folder(options.folder)
+    records = _named(cli.known_records(folder), options.names)
+    installed = cli.tensorflow()
     from gradcheck.hunt.recheck import of_known
 
     seen = [of_known(one) for one in records]
@@ -149,7 +131,7 @@ def run_check(options: argparse.Namespace) -> CommandOutput:
     odd = [(state, name) for state, name, _ in rows if state not in (State.STILL, GONE)]
     total = f"{len(rows) - len(odd)} of {len(rows)} as recorded, TensorFlow {installed}"
     code = 2 if State.CANNOT_TELL in states else 1 if odd else 0
-    return CommandOutput("known check", (*table(rows), total), data, _next(odd, folder), code)
+    return cli.CommandOutput("known check", (*cli.table(rows), total), data, _next(odd, folder), code)
 
 
 def _state(one: Known, seen: Recheck, installed: str) -> str:
@@ -179,27 +161,29 @@ def _named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3)
             meant = f"did you mean {' or '.join(near)}?" if near else "python -m gradcheck known list has the names"
-            raise CommandError(f"{name}: no known defect of this name; {meant}")
+            raise cli.CommandError(f"{name}: no known defect of this name; {meant}")
     return [known[name] for name in names] or records
 
 
-def run_fixed(options: argparse.Namespace) -> CommandOutput:
+def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
     """Marks the defect that is named."""
-    folder = known_folder(options.folder)
-    (found,) = _named(known_records(folder), [options.name])
+    folder = cli.known_folder(options.folder)
+    (found,) = _named(cli.known_records(folder), [options.name])
     if options.release is not None and not RELEASE.fullmatch(options.release):
-        raise CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
-    installed = tensorflow()
+        raise cli.CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
+    installed = cli.tensorflow()
     until = installed.partition("-")[0] if options.release is None else options.release
     if version_of(until) <= version_of(found.releases.since):
-        raise CommandError(f"release {until} is not after {found.releases.since}, from which {found.name} is recorded")
+        raise cli.CommandError(
+            f"release {until} is not after {found.releases.since}, from which {found.name} is recorded"
+        )
     if version_of(installed) >= version_of(until):
         from gradcheck.hunt.recheck import of_known
 
         seen = of_known(found)
         if seen.state is not State.FIXED:
             state = "is still wrong" if seen.state is State.STILL else "cannot be checked"
-            raise CommandError(
+            raise cli.CommandError(
                 f"{found.name} {state} on TensorFlow {installed} ({seen.message}); name a later release with --release"
             )
     path = folder / f"{found.name}.json"
@@ -208,8 +192,10 @@ def run_fixed(options: argparse.Namespace) -> CommandOutput:
         data["releases"]["until"] = until
         files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+        raise cli.CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
     lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
-    return CommandOutput("known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}")
+    return cli.CommandOutput(
+        "known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}"
+    )

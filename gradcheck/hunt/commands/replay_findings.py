@@ -14,28 +14,26 @@ from typing import Any
 from gradcheck import documents
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
-from gradcheck.hunt.commands import run_commands
-from gradcheck.hunt.commands.command_output import (
-    CommandError,
-    CommandOutput,
-    known_defects,
-    subcommand,
-    table,
-    tensorflow,
-)
+from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.commands.known_add import with_values
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
 
-MORE = """A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
+REPLAY = """take the derivatives of findings again: still wrong, fixed, or cannot tell
+
+A finding is a report's JSON or a file of reports/known. A folder stands for all those in it and in its folder
 `known`, and for the crashes and hangs among its events, each of which runs in a process of its own. Nothing in a file
 is executed: it names operations of the catalogue and numbers.
 
 exit codes: 0 right or fixed, 1 still wrong, 2 inconclusive, as of a report's script; for several findings the
-highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive."""
+highest: 0 if all are right, 1 if one or more are still wrong, 2 if one or more are inconclusive.
+
+example:
+  python -m gradcheck replay reports/known/cumprod-zero-order1.json"""
 CODES = {State.FIXED: 0, State.STILL: 1, State.CANNOT_TELL: 2}
 RERUNS = {"crash": State.STILL, "hang": State.STILL, "ended": State.FIXED, "not run": State.CANNOT_TELL}
 
@@ -66,14 +64,7 @@ class Replayed:
 
 def add(commands: Any) -> None:
     """Adds the command."""
-    parser = subcommand(
-        commands,
-        "replay",
-        run,
-        about="take the derivatives of findings again: still wrong, fixed, or cannot tell",
-        more=MORE,
-        example="python -m gradcheck replay reports/known/cumprod-zero-order1.json",
-    )
+    parser = cli.subcommand(commands, "replay", run, REPLAY)
     parser.add_argument(
         "findings",
         nargs="*",
@@ -87,22 +78,22 @@ def add(commands: Any) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> CommandOutput:
+def run(options: argparse.Namespace) -> cli.CommandOutput:
     """Replays the findings that are named."""
     places = [path / EVENTS for path in options.findings if any((path / EVENTS).glob("*.jsonl"))]
     run_of = {place: run_commands.read([place]) for place in places}
     stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]
     paths = _files(options.findings, stopped=bool(stopped))
-    release = tensorflow()
-    defects = [one for one in known_defects() if one.covers(release)]
+    release = cli.tensorflow()
+    defects = [one for one in cli.known_records() if isinstance(one, Defect) and one.covers(release)]
     seen = [_replayed(path, defects, release) for path in paths]
     seen += [_rerun(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
     total = ", ".join(f"{counts[state]} {state}" for state in (State.STILL, State.FIXED, State.CANNOT_TELL))
     rows = [(one.state, one.operation or "-", f"order {one.order or '-'}", one.text, one.file) for one in seen]
-    return CommandOutput(
+    return cli.CommandOutput(
         "replay",
-        (*table(rows), f"{total}, TensorFlow {release}"),
+        (*cli.table(rows), f"{total}, TensorFlow {release}"),
         {
             "tensorflow": release,
             "findings": [asdict(one) for one in seen],
@@ -128,13 +119,14 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
     for path in given:
         if path.is_dir():
             inside = [*sorted(path.glob("*.json")), *sorted((path / "known").glob("*.json"))]
+            inside = [one for one in inside if one.name != aggregate.NAME]
             if not inside and not stopped:
-                raise CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
+                raise cli.CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
             found += inside
         elif path.exists() or path.is_symlink():
             found.append(path)
         else:
-            raise CommandError(f"{path}: no such file or folder; name a finding's JSON or a folder of findings")
+            raise cli.CommandError(f"{path}: no such file or folder; name a finding's JSON or a folder of findings")
     return list(dict.fromkeys(found))
 
 

@@ -15,14 +15,7 @@ from gradcheck import files
 from gradcheck.defects import known
 from gradcheck.documents import plain
 from gradcheck.hunt import coverage, known_graphs
-from gradcheck.hunt.commands.command_output import (
-    CommandError,
-    CommandOutput,
-    release,
-    subcommand,
-    table,
-    tensorflow,
-)
+from gradcheck.hunt.commands import cli
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
 from gradcheck.hunt.finding import summary_line
 from gradcheck.hunt.report import run
@@ -33,40 +26,36 @@ SHOWN = 12
 LARGEST = 2**28
 MERGED = "merged.jsonl"
 WORST = (Ending.COMPLETED, Ending.BUDGET_SPENT, Ending.INTERRUPTED)
-MERGE = """Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
+MERGE = """put the results of several shards together into one report
+
+Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
 if one run had done it all: index.html, summary.md, the findings' reports and events/merged.jsonl. The order of the
 folders does not matter.
 
-exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged."""
-COVERAGE = f"""Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
+exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged.
+
+example:
+  python -m gradcheck merge shard-1 shard-2 --into reports/merged"""
+COVERAGE = f"""show what was exercised, and which operations were hardly tested or never reached
+
+Reads the events of one run or of several shards. An operation was hardly tested at an order if fewer
 than {coverage.ENOUGH} of its examples could be compared, or if most were rejected or inconclusive. What a known defect
 of the installed TensorFlow leaves out as a whole is not missed.
 
-exit codes: 0, whatever was found; 2 if nothing could be read."""
+exit codes: 0, whatever was found; 2 if nothing could be read.
+
+example:
+  python -m gradcheck coverage reports"""
 
 
 def add(commands: Any) -> None:
     """Adds the commands."""
-    parser = subcommand(
-        commands,
-        "merge",
-        run_merge,
-        about="put the results of several shards together into one report",
-        more=MERGE,
-        example="python -m gradcheck merge shard-1 shard-2 --into reports/merged",
-    )
+    parser = cli.subcommand(commands, "merge", run_merge, MERGE)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a folder of reports with its events")
     parser.add_argument(
         "--into", type=Path, default=Path("reports/merged"), metavar="DIR", help="a new folder (reports/merged)"
     )
-    parser = subcommand(
-        commands,
-        "coverage",
-        run_coverage,
-        about="show what was exercised, and which operations were hardly tested or never reached",
-        more=COVERAGE,
-        example="python -m gradcheck coverage reports",
-    )
+    parser = cli.subcommand(commands, "coverage", run_coverage, COVERAGE)
     parser.add_argument(
         "folders",
         nargs="*",
@@ -77,18 +66,18 @@ def add(commands: Any) -> None:
     )
 
 
-def run_merge(options: argparse.Namespace) -> CommandOutput:
+def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     """Merges the folders that are named."""
     into: Path = options.into
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
-        raise CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
+        raise cli.CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
     together = read(options.folders)
     missing, merged = together.missing_shards, one_run(together)
     _refuse_forged(merged)
     try:
         written = _written(merged, into)
     except OSError as error:
-        raise CommandError(
+        raise cli.CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
         ) from None
     findings = _summary_lines(merged)
@@ -108,7 +97,7 @@ def run_merge(options: argparse.Namespace) -> CommandOutput:
         f"{counts}; read {into / 'index.html'}",
     )
     step = f"python -m gradcheck {'replay' if findings else 'coverage'} {shlex.quote(str(into))}"
-    return CommandOutput("merge", lines, data, step, 1 if missing else 0)
+    return cli.CommandOutput("merge", lines, data, step, 1 if missing else 0)
 
 
 def one_run(together: HuntRun) -> HuntRun:
@@ -134,7 +123,7 @@ def _refuse_forged(merged: HuntRun) -> None:
     """A report's page is computed from its graph, which is to be one that could have been drawn."""
     if not merged.findings:
         return
-    tensorflow()
+    cli.tensorflow()
     from gradcheck.hunt.recheck import output_of
 
     for found in merged.findings:
@@ -142,7 +131,7 @@ def _refuse_forged(merged: HuntRun) -> None:
             output_of(found.example)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
+            raise cli.CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
 
 
 def _written(merged: HuntRun, into: Path) -> list[Path]:
@@ -157,7 +146,7 @@ def _written(merged: HuntRun, into: Path) -> list[Path]:
     return [*paths, files.replace(into / EVENTS / MERGED, events)]
 
 
-def run_coverage(options: argparse.Namespace) -> CommandOutput:
+def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
     """Shows the coverage of the folders."""
     found, known_pairs = read(options.folders), left_out()
     reached = [one for one in reaches(found, known_pairs) if one.grade is not Grade.NONE]
@@ -173,7 +162,7 @@ def run_coverage(options: argparse.Namespace) -> CommandOutput:
         *coverage.table(found.coverage, _summary_lines(found)).split("\n"),
         f"never reached: {len(never)} of {len(reached)} pairs of an operation and an order",
         f"hardly tested: {len(hardly)}",
-        *(f"  {line}" for line in table(rows)),
+        *(f"  {line}" for line in cli.table(rows)),
         f"left out, as known to be wrong everywhere: {len(out)}",
         *(f"note: {remark}" for remark in found.remarks),
     ]
@@ -187,7 +176,7 @@ def run_coverage(options: argparse.Namespace) -> CommandOutput:
         "remarks": found.remarks,
     }
     step = hunt(one.operation for one in [*never, *hardly]) if weak else "python -m gradcheck replay"
-    return CommandOutput("coverage report", tuple(lines), data, step)
+    return cli.CommandOutput("coverage report", tuple(lines), data, step)
 
 
 def _gap(one: Reach) -> dict[str, Any]:
@@ -209,10 +198,10 @@ def read(folders: Sequence[Path]) -> HuntRun:
     places = {}
     for folder in folders:
         if not folder.is_dir():
-            raise CommandError(f"{folder}: no such folder; name the folder of a run's reports")
+            raise cli.CommandError(f"{folder}: no such folder; name the folder of a run's reports")
         place = folder / EVENTS if (folder / EVENTS).is_dir() else folder
         if not any(place.glob("*.jsonl")):
-            raise CommandError(
+            raise cli.CommandError(
                 f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
             )
         places[place.resolve()] = place
@@ -221,16 +210,16 @@ def read(folders: Sequence[Path]) -> HuntRun:
             files.refuse_unusual(path, LARGEST)
         found = run.read(*places.values())
     except (ValueError, OSError) as error:
-        raise CommandError(f"{error}; take the file away, or name another folder") from None
+        raise cli.CommandError(f"{error}; take the file away, or name another folder") from None
     return replace(found, remarks=(*found.remarks, *(f"shard {shard} is missing" for shard in found.missing_shards)))
 
 
 def left_out() -> dict[tuple[str, int], str]:
     """The operations and orders that a known defect of the installed TensorFlow leaves no use, with its name."""
     try:
-        return known_graphs.left_out(release())
+        return known_graphs.left_out(cli.release())
     except known.KnownDefectError as error:
-        raise CommandError(str(error)) from None
+        raise cli.CommandError(str(error)) from None
 
 
 def hunt(operations: Iterable[str]) -> str:

@@ -50,9 +50,6 @@ def confirm(script: str, timeout: float = 120.0) -> Confirmation:
             )
         except subprocess.TimeoutExpired:
             return Confirmation(None, f"no answer within {timeout:g} s")
-    return Confirmation(done.returncode, _output(done.returncode, done.stdout, done.stderr).replace(folder, "."))
-
-
-def _output(returncode: int, stdout: str, stderr: str) -> str:
-    has_verdict = returncode in (0, 1, 2) and "Traceback" not in stderr
-    return (stdout if has_verdict else f"{stdout}\n{stderr}").strip()[-LIMIT:]
+    has_verdict = done.returncode in (0, 1, 2) and "Traceback" not in done.stderr
+    output = done.stdout if has_verdict else f"{done.stdout}\n{done.stderr}"
+    return Confirmation(done.returncode, output.strip()[-LIMIT:].replace(folder, "."))

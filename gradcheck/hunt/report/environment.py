@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from gradcheck.documents import Document
@@ -67,11 +70,8 @@ def current(seed: object = None) -> Environment:
 
 
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    with suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.*\S)", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
+        if found is not None:
+            return found[1]
     return platform.processor() or platform.machine()

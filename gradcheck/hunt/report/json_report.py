@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Iterator
 from functools import cached_property, reduce
 from pathlib import Path
 from types import UnionType
@@ -30,11 +31,7 @@ Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 
 
 def document_type(hint: Any) -> Any:
-    """The strict type of document that a record is written as.
-
-    A dataclass becomes a Document of the same fields, in which numbers may also be "nan", "inf" and "-inf", and texts
-    have a limit.
-    """
+    """The strict document of a dataclass: the same fields, with numbers that may be "nan" or "inf", and short texts."""
     if dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         fields = [
@@ -100,35 +97,44 @@ class Report(Document, frozen=True, tag_field="format", tag="gradcheck report", 
         return documents.convert(documents.plain(data), Report)
 
     def __post_init__(self) -> None:
-        graph, first, last = self.graph, len(self.graph.inputs), self.graph.size - 1
-        if not first <= self.position <= last:
-            raise DocumentError("$.position", self.position, f"a node, from {first} to {last}")
-        if self.signature.operation != graph.nodes[self.position - first].op:
-            raise DocumentError("$.signature.operation", self.signature.operation, "the operation at the position")
-        if self.signature.kind != self.findings[0].kind:
-            raise DocumentError("$.signature.kind", self.signature.kind, "the first finding's kind")
-        if any(wrong.order not in (1, 2) for wrong in self.findings):
-            raise DocumentError("$.findings", Description("another order"), "one of 1, 2")
-        shapes = [(value.shape, value.dtype) for value in graph.inputs] if self.signature.order == 2 else []
-        if [(vector.shape, vector.dtype) for vector in self.direction] != shapes:
-            given = Description("another number, shape or dtype")
-            raise DocumentError("$.direction", given, "one like each input at order 2")
-        if len(self.values) not in (0, graph.size):
-            raise DocumentError("$.values", Description(f"{len(self.values)} values"), f"none, or {graph.size}")
-        if any(not first <= node.position <= last for node in self.nodes):
-            raise DocumentError("$.nodes", Description("a position that is no node"), f"{first} to {last}")
-        count = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
+        for right, place, given, expected in self._conditions():
+            if not right:
+                raise DocumentError(f"$.{place}", given, expected)
+
+    def _conditions(self) -> Iterator[tuple[bool, str, object, str]]:
+        """How the parts fit one another, with place, given and expected; a condition may rely on those before it."""
+        graph, signature, first, last = self.graph, self.signature, len(self.graph.inputs), self.graph.size - 1
+        yield first <= self.position <= last, "position", self.position, f"a node, from {first} to {last}"
+        culprit = graph.nodes[self.position - first].op
+        yield (
+            signature.operation == culprit,
+            "signature.operation",
+            signature.operation,
+            "the operation at the position",
+        )
+        yield signature.kind == self.findings[0].kind, "signature.kind", signature.kind, "the first finding's kind"
+        orders = {wrong.order for wrong in self.findings}
+        yield orders <= {1, 2}, "findings", Description("another order"), "one of 1, 2"
+        given = [(vector.shape, vector.dtype) for vector in self.direction]
+        shapes = [(value.shape, value.dtype) for value in graph.inputs] if signature.order == 2 else []
+        other = Description("another number, shape or dtype")
+        yield given == shapes, "direction", other, "one like each input at order 2"
+        count = Description(f"{len(self.values)} values")
+        yield len(self.values) in (0, graph.size), "values", count, f"none, or {graph.size}"
+        nodes = all(first <= node.position <= last for node in self.nodes)
+        yield nodes, "nodes", Description("a position that is no node"), f"{first} to {last}"
+        size = sum(coordinate_count(value.shape, value.dtype) for value in graph.inputs)
         compared = [element.coordinate for element in self.elements]
-        if compared != sorted(set(compared) & set(range(count))):
-            raise DocumentError("$.elements", Description("other coordinates"), f"some of 0 to {count - 1}, in order")
+        in_order = compared == sorted(set(compared) & set(range(size)))
+        yield in_order, "elements", Description("other coordinates"), f"some of 0 to {size - 1}, in order"
         curve = self.curve
-        if curve is not None and not (curve.coordinate in compared and 0 < len(curve.steps) == len(curve.quotients)):
-            raise DocumentError("$.curve", Description("something else"), "one quotient a step, of an element")
+        whole = curve is None or (curve.coordinate in compared and 0 < len(curve.steps) == len(curve.quotients))
+        yield whole, "curve", Description("something else"), "one quotient a step, of an element"
         result = getattr(CATALOGUE.get(graph.nodes[-1].op), "result", "complex128")
-        if self.cotangent.dtype.startswith("complex") and not result.startswith("complex"):
-            raise DocumentError("$.cotangent.dtype", self.cotangent.dtype, f"the output's, {result}")
-        if self.name != self.finding.name:
-            raise DocumentError("$.name", self.name, f"{self.finding.name!r}, as the signature gives it")
+        fits = result.startswith("complex") or not self.cotangent.dtype.startswith("complex")
+        yield fits, "cotangent.dtype", self.cotangent.dtype, f"the output's, {result}"
+        name = self.finding.name
+        yield self.name == name, "name", self.name, f"{name!r}, as the signature gives it"
 
     @cached_property
     def finding(self) -> GraphFinding:

@@ -6,26 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gradcheck.documents import MAX_TEXT
+from gradcheck.hunt import events
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import COMPOSED, ENOUGH, KINK, Coverage
-from gradcheck.hunt.events import (
-    Crash,
-    Event,
-    FindingMade,
-    Finished,
-    Hang,
-    KnownReplayed,
-    OperationDone,
-    Started,
-    State,
-    from_line,
-    to_line,
-)
+from gradcheck.hunt.events import Crash, Event, Finished, Hang, KnownReplayed, OperationDone, Started, State, to_line
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.result import Kind, Verdict
@@ -149,13 +138,9 @@ class HuntRun:
 
     def events(self) -> Iterator[Event]:
         """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""
-        yield from self.started
-        yield from self.operations
-        yield from (FindingMade(Report.of(found)) for found in self.findings)
-        yield from self.crashes
-        yield from self.hangs
-        yield from self.known
-        yield from self.finished
+        findings = [events.FindingMade(Report.of(found)) for found in self.findings]
+        rest = chain[Event](self.crashes, self.hangs, self.known, self.finished)
+        yield from chain[Event](self.started, self.operations, findings, rest)
 
 
 def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
@@ -165,75 +150,74 @@ def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
     and the line, for anything else that is no event and for a file that does not begin with `started`; OSError where a
     folder is missing or cannot be read.
     """
-    events: list[Event] = []
+    found: list[Event] = []
     remarks: list[str] = []
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder; give one with the events of a run, DIR/events")
         for path in sorted(folder.glob(pattern)):
-            found, unfinished = read_file(path)
-            events += found
-            remarks += unfinished
-    return replace(merge(events), remarks=tuple(remarks))
+            found += _read_file(path, remarks)
+    return replace(merge(found), remarks=tuple(remarks))
 
 
-def read_file(path: Path) -> tuple[list[Event], list[str]]:
-    """The events of one file, and a remark if its last line is half-written."""
-    events: list[Event] = []
+def _read_file(path: Path, remarks: list[str]) -> Iterator[Event]:
+    """The events of one file; adds a remark where its process was killed as it wrote."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        number = 0
         for number, line in enumerate(iter(lambda: file.readline(MAX_TEXT + 2), ""), 1):
             if not line.endswith("\n") and len(line) < MAX_TEXT + 2:
-                return events, [f"{path.name}: line {number} is half-written; its process was killed"]
+                remarks.append(f"{path.name}: line {number} is half-written; its process was killed")
+                return
             try:
-                event = from_line(line.rstrip("\n"))
+                event = events.from_line(line.rstrip("\n"))
                 if number == 1 and not isinstance(event, Started):
                     raise ValueError(f"the first event was {event.kind!r}; expected 'started'")
             except ValueError as error:
                 raise ValueError(f"{path}: line {number}: not an event of this project: {error}") from None
-            events.append(event)
-    return events, [] if events else [f"{path.name} is empty; its process was killed"]
+            yield event
+        if not number:
+            remarks.append(f"{path.name} is empty; its process was killed")
 
 
-def merge(events: Iterable[Event]) -> HuntRun:
+def merge(every: Iterable[Event]) -> HuntRun:
     """The run of these events, in whatever order they come."""
     kinds: dict[type[Any], list[Any]] = defaultdict(list)
-    for event in events:
+    for event in every:
         kinds[type(event)].append(event)
-    found = _least(kinds[FindingMade], lambda event: event.report.name, _size)
+    states = list(State)
+    found = _least(kinds[events.FindingMade], lambda event: event.report.name, _size)
     return HuntRun(
         started=tuple(sorted(set(kinds[Started]), key=to_line)),
         operations=_added(kinds[OperationDone]),
         findings=tuple(event.report.finding for event in found),
         crashes=_least(kinds[Crash], lambda event: event.name, _size),
         hangs=_least(kinds[Hang], lambda event: event.name, _size),
-        known=_least(kinds[KnownReplayed], lambda event: (event.name, event.release), _worst),
+        known=_least(
+            kinds[KnownReplayed],
+            lambda event: (event.name, event.release),
+            lambda event: (states.index(event.state), event.message),
+        ),
         finished=tuple(sorted(kinds[Finished], key=to_line)),
     )
 
 
-def _added(events: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
+def _added(every: Iterable[OperationDone]) -> tuple[OperationDone, ...]:
     """One event an operation and order: numbers are added up, the worst resolution stays."""
-
-    def pair(event: OperationDone) -> tuple[str, int]:
-        return event.operation, event.order
-
-    added = []
-    for (operation, order), together in groupby(sorted(events, key=pair), pair):
-        group, counts = list(together), Counter[str]()
-        for event in group:
-            counts.update(event.counts)
-        added.append(
-            OperationDone(
-                operation,
-                order,
-                dict(sorted(counts.items())),
-                attempts=sum(event.attempts for event in group),
-                rejected=sum(event.rejected for event in group),
-                seconds=sum(sorted(event.seconds for event in group)),
-                resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
-            )
+    groups: dict[tuple[str, int], list[OperationDone]] = defaultdict(list)
+    for event in every:
+        groups[event.operation, event.order].append(event)
+    return tuple(
+        OperationDone(
+            operation,
+            order,
+            dict(sorted(sum((Counter(event.counts) for event in group), Counter[str]()).items())),
+            attempts=sum(event.attempts for event in group),
+            rejected=sum(event.rejected for event in group),
+            seconds=sum(sorted(event.seconds for event in group)),
+            resolution=max((event.resolution for event in group if event.resolution is not None), default=None),
         )
-    return tuple(added)
+        for (operation, order), group in sorted(groups.items())
+    )
 
 
 def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], Any]) -> tuple[E, ...]:
@@ -242,10 +226,6 @@ def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], An
     return tuple(next(group) for _, group in groupby(ordered, name))
 
 
-def _size(event: FindingMade | Crash | Hang) -> tuple[int, int, str]:
-    graph = event.report.graph if isinstance(event, FindingMade) else event.document
+def _size(event: events.FindingMade | Crash | Hang) -> tuple[int, int, str]:
+    graph = event.report.graph if isinstance(event, events.FindingMade) else event.document
     return graph.size, sum(len(value.values) for value in graph.inputs), to_line(event)
-
-
-def _worst(event: KnownReplayed) -> tuple[int, str]:
-    return list(State).index(event.state), event.message

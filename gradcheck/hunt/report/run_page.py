@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
@@ -36,41 +37,31 @@ def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
     reached, releases = reaches(run, left_out), sorted({each.release for each in run.known}, key=_version)
     states = {(each.name, each.release): each for each in run.known}
     known = {name: [states.get((name, release)) for release in releases] for name in sorted({n for n, _ in states})}
-    changed = [name for name, row in known.items() if any(each and each.state is not State.STILL for each in row)]
+    changed = {name for name, row in known.items() if any(each and each.state is not State.STILL for each in row)}
+    families: dict[str, list[list[Reach]]] = {}
+    for operation, orders in groupby(reached, key=lambda each: each.operation):
+        families.setdefault(CATALOGUE[operation].family, []).append(list(orders))
     return render(
         "run.html.j2",
         **_view(run, reached),
-        facts=list(_facts(run, reached)),
         releases=releases,
-        changed=[(name, known[name]) for name in changed],
+        changed=[(name, row) for name, row in known.items() if name in changed],
         unchanged=[(name, row) for name, row in known.items() if name not in changed],
-        families=_families(reached),
+        families=families,
         resolutions=list(_resolutions(reached)),
         machines=sorted({each.environment.rows() for each in run.started}),
         signs=SIGNS,
         meanings=MEANINGS,
         colours=COLOURS,
         shown=SHOWN,
-        cell_title=_cell_title,
         counted=counted,
     )
 
 
 def summary(run: HuntRun, left_out: LeftOut | None = None) -> str:
     """The Markdown page, such as for the summary that GitHub shows of a step. Imports no TensorFlow."""
-    reached, states, speed = reaches(run, left_out), latest(run), rate(run)
-    green = Counter(each.order for each in reached if each.grade is Grade.GREEN)
-    tested = [f"{green[order]} at order {order}" for order in (1, 2)]
-    counts = [f"{examples(run):,} examples", f"operations tested: {', '.join(tested)}"]
-    counts += [f"{speed:.3g} examples a second"] if speed is not None else []
-    counts += [f"known defects: {states[State.STILL]} still there, {states[State.FIXED]} fixed"] if run.known else []
-    return render(
-        "run.md.j2",
-        **_view(run, reached),
-        counts="; ".join(counts) + ".",
-        news=[each for each in run.known if each.state is not State.STILL],
-        table=table(run.coverage),
-    )
+    news = [each for each in run.known if each.state is not State.STILL]
+    return render("run.md.j2", **_view(run, reaches(run, left_out)), news=news, table=table(run.coverage))
 
 
 def headline(run: HuntRun) -> str:
@@ -103,46 +94,27 @@ def latest(run: HuntRun) -> Counter[State]:
 
 
 def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
-    """What both templates have in common."""
+    """What both templates have in common; `tested` has of each order how many operations were, and were to be."""
     weak = [each for each in reached if each.grade in (Grade.RED, Grade.YELLOW)]
+    grades = Counter((each.order, each.grade) for each in reached)
+    wanted = Counter(each.order for each in reached if each.grade is not Grade.NONE)
+    states = latest(run)
     return {
         "run": run,
         "headline": headline(run),
         "findings": [(found, sentence(found)) for found in run.ranked],
         "stopped": [*run.crashes, *run.hangs],
         "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
+        "still": states[State.STILL],
+        "fixed": states[State.FIXED],
+        "tested": {order: (grades[order, Grade.GREEN], wanted[order]) for order in (1, 2)},
+        "examples": f"{examples(run):,}",
+        "rate": rate(run),
     }
 
 
-def _facts(run: HuntRun, reached: Sequence[Reach]) -> Iterator[tuple[str, object, str]]:
-    speed, states = rate(run), latest(run)
-    yield "new findings", len(run.findings), "wrong" if run.findings else "right"
-    yield "known, still there", states[State.STILL], ""
-    yield "known, fixed", states[State.FIXED], "right" if states[State.FIXED] else ""
-    for order in (1, 2):
-        wanted = [each for each in reached if each.order == order and each.grade is not Grade.NONE]
-        tested = sum(each.grade is Grade.GREEN for each in wanted)
-        yield f"tested at order {order}", f"{tested} of {len(wanted)}", ""
-    yield "examples", f"{examples(run):,}", ""
-    if speed is not None:
-        yield "examples a second", f"{speed:.3g}", ""
-
-
-def _version(release: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in release.split("."))
-
-
-def _families(reached: Sequence[Reach]) -> dict[str, list[list[Reach]]]:
-    """The families of the catalogue, each with the orders of its operations."""
-    families: dict[str, list[list[Reach]]] = {}
-    for operation, orders in groupby(reached, key=lambda each: each.operation):
-        families.setdefault(CATALOGUE[operation].family, []).append(list(orders))
-    return families
-
-
-def _cell_title(each: Reach) -> str:
-    counts = f"{each.compared} compared, {each.lost} inconclusive, {each.rejected} of {each.attempts} rejected"
-    return f"order {each.order}: {each.reason or 'tested'}" + (f" ({counts})" if each.attempts else "")
+def _version(release: str) -> tuple[tuple[int, ...], str]:
+    return version_of(release), release
 
 
 def _resolutions(reached: Sequence[Reach]) -> Iterator[tuple[int, int, int]]:

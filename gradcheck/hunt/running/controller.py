@@ -128,10 +128,6 @@ def _returncode(node: Any) -> int | None:
 
 def hunts(config: pytest.Config, folder: Path) -> bool:
     """Whether the arguments ask for tests in this folder."""
-    if not folder.is_dir():
-        return False
-    for argument in config.args or [str(config.rootpath)]:
-        path = (config.invocation_params.dir / argument.partition("::")[0]).resolve()
-        if folder.is_relative_to(path) or path.is_relative_to(folder):
-            return True
-    return False
+    arguments = config.args or [str(config.rootpath)]
+    paths = [(config.invocation_params.dir / one.partition("::")[0]).resolve() for one in arguments]
+    return folder.is_dir() and any(folder.is_relative_to(path) or path.is_relative_to(folder) for path in paths)

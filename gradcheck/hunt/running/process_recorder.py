@@ -8,6 +8,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -126,15 +127,11 @@ def abandoned(folder: Path) -> Iterator[Path]:
     import fcntl
 
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        try:
+        with suppress(OSError):  # it is gone, a link, or locked by a process that is alive
             handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists():
-                yield path
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if path.exists():
+                    yield path
+            finally:
+                os.close(handle)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -44,29 +44,31 @@ class Worker:
         )
         self._record = configuration.record(name)
         self._recorder: ProcessRecorder | None = None
-        self._monitor_before: Monitor | None = None
         self._began = time.time()
-        self._test_began = 0.0
-        self._counted: Counter[tuple[str, int, str]] = Counter()
         self._outcomes: list[list[Any]] = []
         self._findings: list[dict[str, Any]] = []
 
-    def begin(self) -> None:
-        """A test begins."""
+    @contextmanager
+    def hunting(self) -> Iterator[None]:
+        """Around a test: what it counts becomes events; Ctrl-C keeps the smallest graph of each of its failures."""
         if self._recorder is None:
-            with contextlib.suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
+            with suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
                 self._recorder = ProcessRecorder(self._record)
                 self.monitor.listeners.append(self._recorder)
-        self._monitor_before = monitor.install(self.monitor)
-        self._test_began = time.monotonic()
-        self._counted = Counter(self.coverage.outcomes)
+        before = monitor.install(self.monitor)
+        counted, began = Counter(self.coverage.outcomes), time.monotonic()
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.keep_failures()
+            raise
+        finally:
+            monitor.install(before)
+            self._count(self.coverage.outcomes - counted, time.monotonic() - began)
+            self.monitor.rest()
 
-    def end(self) -> None:
-        """A test has ended: its counts become events, one an operation and order."""
-        if self._monitor_before is not None:
-            monitor.install(self._monitor_before)
-        seconds = time.monotonic() - self._test_began
-        new = self.coverage.outcomes - self._counted
+    def _count(self, new: Counter[tuple[str, int, str]], seconds: float) -> None:
+        """Writes one event an operation and order."""
         self._outcomes = [[*key, count] for key, count in sorted(new.items())]
         groups = {pair: list(rows) for pair, rows in groupby(self._outcomes, itemgetter(0, 1))}
         for (operation, order), rows in groups.items():
@@ -83,7 +85,6 @@ class Worker:
                     resolution=self.monitor.resolutions.get((operation, order)),
                 )
             )
-        self.monitor.rest()
 
     def send(self) -> dict[str, Any]:
         """What the controller has to know of the test that has just ended, as plain data."""
@@ -136,15 +137,14 @@ class Worker:
 
     def finish(self, how: Ending) -> None:
         """The session ends."""
-        if self.journal.opened:
-            seconds = time.time() - self._began
-            examples = self.coverage.valid()
-            self.journal.write(Finished(how, examples, seconds, str(self.configuration.shard)))
+        if self.journal.file is not None:
+            shard = str(self.configuration.shard)
+            self.journal.write(Finished(how, self.coverage.valid(), time.time() - self._began, shard))
         self.journal.close()
 
     def close(self) -> None:
         """Takes away what only a running process has."""
         if self._recorder is not None:
             self._recorder.remove()
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.rmdir(self._recorder.path.parent)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, origin_of
+from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, call_source
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import (
-    Code,
-    SourceMove,
     influence,
     nondeterminism,
     replayed,
@@ -21,10 +19,6 @@ from gradcheck.explanation.replay import (
 )
 
 x, w = tf.Variable(1.5, dtype=tf.float64, name="x"), tf.Variable(2.0, dtype=tf.float64, name="w")
-
-
-def code_of(f: Callable[..., Any], *inputs: Any) -> Code:
-    return Code(f, inputs, recorded(f, inputs))
 
 
 def curvature() -> Any:
@@ -72,18 +66,53 @@ def test_the_origins_of_sources() -> None:
 
     record = recorded(f, [tf.constant(4.0, tf.float64)])
     (call,) = record.derivatives
-    origins = [origin_of(record, call, source) for source in call.sources]
+    origins = [call_source(record, call, source) for source in call.sources]
     assert [bool(one.captured) for one in origins] == [False, False, True, False, False]
     assert [one.moved_at_start for one in origins] == [False, False, False, True, False]
     assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
     assert (origins[0].input, origins[3].variable is x, list(origins[4].sets.values())) == (0, True, [5.0])
-    code = Code(f, record.inputs, record)
     for origin in origins:
-        replay = replayed(code, call, [SourceMove(origin, tf.constant(0.5, tf.float64))])
+        replay = replayed(record, call, [(origin, tf.constant(0.5, tf.float64))])
         assert replay.target is not None
         moved, before = (float(target_value(target, call)[0]) for target in (replay.target, call.targets))
         assert moved / before == pytest.approx((origin.value + 0.5) / origin.value)
     assert (float(x), float(w)) == (1.5, 2.0)
+
+
+def test_an_operation_taken_alone_gives_its_own_derivative_at_a_cotangent() -> None:
+    @tf.custom_gradient
+    def tripled(a: Any) -> Any:
+        return 3.0 * a, lambda upstream: 5.0 * upstream
+
+    def f() -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.sin(tripled(x * w))
+        return tape.gradient(y, [x, w])
+
+    record = recorded(f)
+    first = {one.name: one for one in reversed(record.operations) if one.derivative is None}
+    (sine,), cotangent = first["Sin"].outputs, tf.constant(2.0, tf.float64)
+    assert float(first["Sin"].alone(*first["Sin"].inputs).gradient(sine, first["Sin"].inputs[0], cotangent)) == (
+        pytest.approx(2.0 * math.cos(9.0))
+    )
+    product = first["Mul"]
+    gradients = product.alone(*product.inputs).gradient(product.outputs[0], product.inputs, cotangent)
+    assert [float(one) for one in gradients] == [4.0, 3.0]
+    custom = first["tripled"]
+    assert custom.custom_gradient is not None
+    assert float(custom.alone(custom.inputs[0]).gradient(custom.outputs[0], custom.inputs[0], cotangent)) == 10.0
+
+
+def test_sources_know_their_places_and_their_gradients() -> None:
+    def f() -> Any:
+        with tf.GradientTape() as tape:
+            y = x * w
+        return tape.gradient(y, {"b": x, "a": w})
+
+    record = recorded(f)
+    (call,) = record.derivatives
+    sources = [call_source(record, call, tensor, name) for tensor, name in ((x, "x"), (w, "w"))]
+    assert [(one.position, float(one.given), one.name) for one in sources] == [(1, 2.0, "x"), (0, 1.5, "w")]
 
 
 def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
@@ -104,9 +133,9 @@ def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
 
 
 def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:
-    code = code_of(curvature)
-    third = code.record.derivatives[-1]
-    move = SourceMove(origin_of(code.record, third, x), tf.constant(0.5, tf.float64))
+    code = recorded(curvature)
+    third = code.derivatives[-1]
+    move = (call_source(code, third, x), tf.constant(0.5, tf.float64))
     replay = replayed(code, third, [move], with_results=True)
     assert replay.target is not None
     assert float(replay.target[0]) == pytest.approx(3 * 2.0**2)
@@ -120,10 +149,10 @@ def test_what_a_source_influences_a_little_or_in_steps() -> None:
             smooth, flat, other = x * w, tf.floor(x) * w, 2.0 * w
         return tape.gradient(smooth, x), tape.gradient(flat, x), tape.gradient(other, x)
 
-    code = code_of(f)
-    found = [influence(code, call, origin_of(code.record, call, x)) for call in code.record.derivatives]
+    code = recorded(f)
+    found = [influence(call_source(code, call, x)) for call in code.derivatives]
     assert [(one.small, one.large) for one in found] == [(True, True), (False, True), (False, False)]
-    (floor,) = [one for one in code.record.operations if one.name == "Floor"]
+    (floor,) = [one for one in code.operations if one.name == "Floor"]
     assert [one.changed(floor.number, 0) for one in found] == [False, True, False]
 
 
@@ -144,7 +173,7 @@ def test_code_that_is_not_the_same_twice() -> None:
 
     for f, text in ((moody, "two runs differ"), (fickle, "a second run did not get here: it came to no such call")):
         runs.clear()
-        code = code_of(f)
-        assert text in str(nondeterminism(code, code.record.derivatives[0]))
-    code = code_of(curvature)
-    assert nondeterminism(code, code.record.derivatives[0]) is None
+        code = recorded(f)
+        assert text in str(nondeterminism(code, code.derivatives[0]))
+    code = recorded(curvature)
+    assert nondeterminism(code, code.derivatives[0]) is None

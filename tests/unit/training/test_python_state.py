@@ -29,8 +29,8 @@ def test_what_is_reachable_by_a_name() -> None:
     def step() -> Any:
         return free, COUNT
 
-    assert {named.name for named in reachable(step)} == {"free", "COUNT"}
-    assert {named.name for named in reachable(Holder().step)} == {"COUNT", "self.items", "self.rng"}
+    assert {named.name for named in reachable(step).values()} == {"free", "COUNT"}
+    assert {named.name for named in reachable(Holder().step).values()} == {"COUNT", "self.items", "self.rng"}
 
 
 def test_changes_are_described_and_undone() -> None:

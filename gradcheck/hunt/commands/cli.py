@@ -12,10 +12,8 @@ from typing import Any
 
 from gradcheck import documents, runtime
 from gradcheck.defects import known
-from gradcheck.defects.records import Defect, Known
+from gradcheck.defects.records import Known
 from gradcheck.hunt import known_graphs
-
-VERSION = 1
 
 
 class CommandError(Exception):
@@ -40,7 +38,7 @@ class CommandOutput:
     @property
     def json(self) -> str:
         """Strict JSON: `format`, `version`, the command's own fields, `exit_code`, `next`."""
-        head = {"format": f"gradcheck {self.command}", "version": VERSION}
+        head = {"format": f"gradcheck {self.command}", "version": 1}
         data = {**head, **self.data, "exit_code": self.code, "next": self.next}
         return json.dumps(documents.plain(data), indent=2, allow_nan=False)
 
@@ -66,14 +64,17 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def subcommand(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], *, about: str, more: str, example: str
+    commands: Any, name: str, run: Callable[[argparse.Namespace], CommandOutput], text: str
 ) -> argparse.ArgumentParser:
-    """Adds a command that `run` carries out, with --json, and a help that ends with an example."""
+    """Adds a command that `run` carries out, with --json; the paragraphs of its help, the first in a line, the last an
+    example."""
+    about, more = text.strip().split("\n\n", 1)
+    more, example = more.rsplit("\n\n", 1)
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
         description=f"{about[0].upper()}{about[1:]}.\n\n{more}",
-        epilog=f"example:\n  {example}",
+        epilog=example,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output, for machines")
@@ -117,13 +118,8 @@ def known_folder(named: Path | None) -> Path:
     return folder
 
 
-def known_defects(folder: Path | None = None) -> tuple[Defect, ...]:
-    """The wrong derivatives of a folder, or of the nearest; raises CommandError where a file cannot be read."""
-    return tuple(one for one in known_records(folder) if isinstance(one, Defect))
-
-
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
-    """All that is known there, what tapes do as well; raises CommandError where a file cannot be read."""
+    """All that is known in a folder, or in the nearest; raises CommandError where a file cannot be read."""
     try:
         return known.records(folder, known_graphs.check)
     except known.KnownDefectError as error:
