@@ -8,7 +8,7 @@ first; CURVED(a), GRADIENT(a) and TAPE() stand for EXPRESSIONS; `b = SOME(a)` is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent, indent
 
@@ -43,64 +43,43 @@ w = tf.Variable({}, dtype=tf.float64)
 c = tf.constant({}, dtype=tf.float64)
 """
 
+
+def _under_tape(*inside: str, before: Sequence[str] = (), source: str = "x", tape: str = "TAPE()") -> str:
+    """The template of lines that compute `a` under a tape; the gradient of a loss of it is returned."""
+    lines = (f"with {tape} as tape:", *(f"    {line}" for line in inside), "    loss = LOSS(a)")
+    return "\n".join((*before, *lines, f"return GRADIENT({source})"))
+
+
+NOT_WATCHING = "tf.GradientTape(watch_accessed_variables=False)"
+NOT_TRAINABLE = ("x = tf.Variable(x, trainable=False)", "---")
 BROKEN: dict[Cause, dict[str, str]] = {
     Cause.OUTSIDE_TAPE: {
-        "outside before (A2, A4)": """
-            a = CURVED(x)  # planted
-            with TAPE() as tape:
-                loss = LOSS(a)
-            return GRADIENT(x)""",
-        "outside in part (A3)": """
-            a = CURVED(x)  # planted
-            with TAPE() as tape:
-                b = SOME(x)
-                loss = tf.reduce_sum(a + b)
-            return GRADIENT(x)""",
-        "outside while stopped": """
-            with TAPE() as tape:
-                a = SOME(x)
-                with tape.stop_recording():
-                    a = CURVED(a)  # planted
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "outside before (A2, A4)": _under_tape("a = SOME(a)", before=["a = CURVED(x)  # planted"]),
+        "outside in part (A3)": _under_tape("b = SOME(x)", "a = a + b", before=["a = CURVED(x)  # planted"]),
+        "outside while stopped": _under_tape(
+            "a = SOME(x)", "with tape.stop_recording():", "    a = CURVED(a)  # planted"
+        ),
         "outside after": """
             with TAPE() as tape:
                 a = SOME(x)
-            b = CURVED(a)  # planted
-            loss = LOSS(b)
+            loss = CURVED(a)  # planted
+            loss = LOSS(loss)
             return GRADIENT(x)""",
     },
     Cause.NOT_WATCHED: {
-        "unwatched tensor, or watched late (D5)": """
-            with TAPE() as tape:
-                a = CURVED(c)  # planted
-                {pass | tape.watch(c)}
-                loss = LOSS(a)
-            return GRADIENT(c)""",
-        "unwatched variable (D6)": """
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(w)
-                a = CURVED(x)  # planted
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "unwatched tensor (D5)": _under_tape("a = CURVED(c)  # planted", source="c"),
+        "unwatched variable (D6)": _under_tape("tape.watch(w)", "a = CURVED(x)  # planted", tape=NOT_WATCHING),
+        "watched late": _under_tape("a = CURVED(c)  # planted", "tape.watch(c)", source="c"),
     },
     Cause.NON_TRAINABLE: {
-        "not trainable (D4)": """
-            x = tf.Variable(x, trainable=False)
-            ---
-            with TAPE() as tape:
-                a = CURVED(x)  # planted
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "not trainable (D4)": _under_tape("a = CURVED(x)  # planted", before=NOT_TRAINABLE),
     },
     Cause.REPLACED: {
-        "replaced (D4, D12)": """
-            p = x
-            p = {p + 1.0 | p - 0.1 * c | p * 0.5 | tf.identity(p)}  # planted
-            with TAPE() as tape:
-                a = SOME(p)
-                loss = LOSS(a)
-            return GRADIENT(p)""",
+        "replaced (D4, D12)": _under_tape(
+            "a = SOME(p)",
+            before=["p = x", "p = {p + 1.0 | p - 0.1 * c | p * 0.5 | tf.identity(p)}  # planted"],
+            source="p",
+        ),
         "replaced after the first round (D12)": """
             p, found = x, []
             for _ in range(2):
@@ -112,14 +91,12 @@ BROKEN: dict[Cause, dict[str, str]] = {
             return found""",
     },
     Cause.NUMPY: {
-        "NumPy or Python numbers (D13)": """
-            with TAPE() as tape:
-                a = SOME(x)
-                b = {np.sin(a) | tf.constant(np.tanh(a.numpy())) | np.exp(0.5 * a.numpy())
-                    | float(tf.reduce_sum(a))}  # planted
-                b = tf.sin(c * b)
-                loss = LOSS(b)
-            return GRADIENT(x)""",
+        "NumPy or Python numbers (D13)": _under_tape(
+            "a = SOME(x)",
+            "a = {np.sin(a) | tf.constant(np.tanh(a.numpy())) | np.exp(0.5 * a.numpy()) | float(tf.reduce_sum(a))}"
+            "  # planted",
+            "a = tf.sin(c * a)",
+        ),
     },
     Cause.DTYPE: {
         "integer source (D14)": """
@@ -128,47 +105,30 @@ BROKEN: dict[Cause, dict[str, str]] = {
                 tape.watch(n)
                 loss = {n * n | n + 2 | tf.cast(n, tf.float64) * 2.0}
             return tape.gradient(loss, n)""",
-        "string (D14)": """
-            with TAPE() as tape:
-                a = SOME(x)
-                a = tf.strings.to_number(tf.strings.as_string(a, precision=15), tf.float64)  # planted
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "string (D14)": _under_tape(
+            "a = SOME(x)", "a = tf.strings.to_number(tf.strings.as_string(a, precision=15), tf.float64)  # planted"
+        ),
     },
     Cause.STATE: {
-        "through a variable (D15)": """
-            with TAPE() as tape:
-                a = SOME(x)
-                w.{assign_add | assign}(a)  # planted
-                b = SOME(w)
-                loss = tf.reduce_sum(b)
-            return GRADIENT(x)""",
+        "through a variable (D15)": _under_tape("a = SOME(x)", "w.{assign_add | assign}(a)  # planted", "a = SOME(w)"),
     },
     Cause.NO_GRADIENT: {
-        "no gradient (D16)": """
-            with TAPE() as tape:
-                a = SOME(x)
-                a = {tf.truncatemod(a, tf.constant(5.0, tf.float64)) | tf.unique(tf.reshape(a, [-1]))[0]}  # planted
-                a = SOME(a)
-                loss = tf.reduce_sum(a)
-            return GRADIENT(x)""",
+        "no gradient (D16)": _under_tape(
+            "a = SOME(x)",
+            "a = {tf.truncatemod(a, tf.constant(5.0, tf.float64)) | tf.unique(tf.reshape(a, [-1]))[0]}  # planted",
+            "a = tf.reduce_sum(a)",
+        ),
     },
     Cause.NOT_DIFFERENTIABLE: {
-        "not differentiable": """
-            with TAPE() as tape:
-                a = {10.0 * x | 7.0 * x + 0.3 | 5.0 * tf.sin(x)}
-                a = {tf.round(a) | tf.floor(a) | tf.cast(tf.cast(a, tf.int32), tf.float64) | tf.math.ceil(a)}  # planted
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "not differentiable": _under_tape(
+            "a = {10.0 * x | 7.0 * x + 0.3 | 5.0 * tf.sin(x)}",
+            "a = {tf.round(a) | tf.floor(a) | tf.cast(tf.cast(a, tf.int32), tf.float64) | tf.math.ceil(a)}  # planted",
+        ),
     },
     Cause.STOP_GRADIENT: {
-        "stopped, all of it or a part": """
-            with TAPE() as tape:
-                a = SOME(x)
-                b = tf.stop_gradient(a)  # planted
-                b = {b * a | tf.sin(b)}
-                loss = LOSS(b)
-            return GRADIENT(x)""",
+        "stopped, all of it or a part": _under_tape(
+            "a = SOME(x)", "b = tf.stop_gradient(a)  # planted", "a = {b * a | tf.sin(b)}"
+        ),
     },
     Cause.TAKEN_OUTSIDE: {
         "swapped (B5)": """
@@ -197,18 +157,19 @@ BROKEN: dict[Cause, dict[str, str]] = {
             return g, h""",
     },
     Cause.CUSTOM_GRADIENT: {
-        "wrong gradient written by hand": """
-            @tf.custom_gradient
-            def made(u):  # planted
-                return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u) | tf.square(u), lambda dy: dy * u
-                    | tf.sin(u), lambda dy: -dy * tf.cos(u) | tf.exp(u), lambda dy: dy
-                    | tf.tanh(u), lambda dy: dy * (1.0 - tf.tanh(u))}
-            ---
-            with TAPE() as tape:
-                a = SOME(x)
-                a = made(a)
-                loss = LOSS(a)
-            return GRADIENT(x)""",
+        "wrong gradient written by hand": _under_tape(
+            *("a = SOME(x)", "a = made(a)"),
+            before=[
+                *(
+                    "@tf.custom_gradient",
+                    "def made(u):  # planted",
+                    "    return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u)",
+                ),
+                "| tf.square(u), lambda dy: dy * u | tf.sin(u), lambda dy: -dy * tf.cos(u)",
+                "| tf.exp(u), lambda dy: dy | tf.tanh(u), lambda dy: dy * (1.0 - tf.tanh(u))}",
+                "---",
+            ],
+        ),
     },
     # The limits are so small that every gradient exceeds them.
     Cause.CHANGED_AFTERWARDS: {
@@ -225,43 +186,17 @@ BROKEN: dict[Cause, dict[str, str]] = {
 """The templates of each cause, by what they do (and the scenario that they vary)."""
 
 RIGHT = {
-    "everything inside (A5)": """
-        with TAPE() as tape:
-            a = SOME(x)
-            loss = LOSS(a)
-        return GRADIENT(x)""",
+    "everything inside (A5)": _under_tape("a = SOME(x)"),
     "two sources (D2)": """
         with TAPE() as tape:
             a = SOME(x)
             b = SOME(w)
             loss = tf.reduce_sum(a * b)
         return tape.gradient(loss, {[x, w] | dict(x=x, w=w)})""",
-    "watched tensor (D5)": """
-        with TAPE() as tape:
-            tape.watch(c)
-            a = SOME(c)
-            loss = LOSS(a)
-        return GRADIENT(c)""",
-    "only what is watched (D6)": """
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(x)
-            a = SOME(x)
-            loss = LOSS(a)
-        return GRADIENT(x)""",
-    "watched, not trainable": """
-        x = tf.Variable(x, trainable=False)
-        ---
-        with TAPE() as tape:
-            tape.watch(x)
-            a = SOME(x)
-            loss = LOSS(a)
-        return GRADIENT(x)""",
-    "intermediate (D7)": """
-        with TAPE() as tape:
-            a = CURVED(x)
-            b = SOME(a)
-            loss = LOSS(b)
-        return GRADIENT(a)""",
+    "watched tensor (D5)": _under_tape("tape.watch(c)", "a = SOME(c)", source="c"),
+    "only what is watched (D6)": _under_tape("tape.watch(x)", "a = SOME(x)", tape=NOT_WATCHING),
+    "watched, not trainable": _under_tape("tape.watch(x)", "a = SOME(x)", before=NOT_TRAINABLE),
+    "intermediate (D7)": _under_tape("b = CURVED(x)", "a = SOME(b)", source="b"),
     "persistent (D8)": """
         with tf.GradientTape(persistent=True) as tape:
             a = SOME(x)
@@ -279,50 +214,26 @@ RIGHT = {
             a = SOME(x)
             loss = LOSS(a)
         return one.gradient(a, x), two.gradient(loss, x)""",
-    "branch (D11)": """
-        with TAPE() as tape:
-            if tf.reduce_sum(w) > 0.5:
-                a = CURVED(x)
-            else:
-                a = CURVED(x)
-            loss = LOSS(a)
-        return GRADIENT(x)""",
-    "loop": """
-        with TAPE() as tape:
-            a = x
-            for _ in range({2 | 3}):
-                a = {tf.sin(a) | tf.tanh(a) + c | a * 0.5 + w}
-            loss = LOSS(a)
-        return GRADIENT(x)""",
+    "branch (D11)": _under_tape("if tf.reduce_sum(w) > 0.5:", "    a = CURVED(x)", "else:", "    a = CURVED(x)"),
+    "loop": _under_tape("a = x", "for _ in range({2 | 3}):", "    a = {tf.sin(a) | tf.tanh(a) + c | a * 0.5 + w}"),
     "zeros, or None, for what the loss does not use (D4, D17)": """
         with TAPE() as tape:
             a = SOME(x)
             loss = LOSS(a)
         return tape.gradient(loss, [x, w]{ | , unconnected_gradients=tf.UnconnectedGradients.ZERO})""",
-    "logged while stopped": """
-        with TAPE() as tape:
-            a = SOME(x)
-            with tape.stop_recording():
-                b = tf.reduce_max(tf.stop_gradient(a))
-            loss = LOSS(a)
-        return GRADIENT(x)""",
-    "logged in NumPy": """
-        with TAPE() as tape:
-            a = SOME(x)
-            b = np.max(a.numpy())
-            loss = LOSS(a)
-        return GRADIENT(x)""",
-    "right gradient written by hand": """
-        @tf.custom_gradient
-        def made(u):
-            return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u) * (1.0 + u * (1.0 - tf.sigmoid(u)))
-                | tf.square(u), lambda dy: 2.0 * dy * u | tf.sin(u), lambda dy: dy * tf.cos(u)}
-        ---
-        with TAPE() as tape:
-            a = SOME(x)
-            a = made(a)
-            loss = LOSS(a)
-        return GRADIENT(x)""",
+    "logged while stopped": _under_tape(
+        "a = SOME(x)", "with tape.stop_recording():", "    b = tf.reduce_max(tf.stop_gradient(a))"
+    ),
+    "logged in NumPy": _under_tape("a = SOME(x)", "b = np.max(a.numpy())"),
+    "right gradient written by hand": _under_tape(
+        *("a = SOME(x)", "a = made(a)"),
+        before=[
+            *("@tf.custom_gradient", "def made(u):"),
+            "    return {u * tf.sigmoid(u), lambda dy: dy * tf.sigmoid(u) * (1.0 + u * (1.0 - tf.sigmoid(u)))",
+            "| tf.square(u), lambda dy: 2.0 * dy * u | tf.sin(u), lambda dy: dy * tf.cos(u)}",
+            "---",
+        ],
+    ),
     "training step": """
         with TAPE() as tape:
             a = SOME(x)

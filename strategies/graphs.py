@@ -158,13 +158,10 @@ class Growth:
             if index(self.draw, MORE_BEFORE) == 0:
                 break
             shape = newest.value.shape if newest else choice(self.draw, starts(containing))
-            for op in self.candidates(shape, CATALOGUE[containing].dtype(0)):
-                node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=False)
-                if node and accepts(containing, node.value.shape, str(node.value.dtype)):
-                    newest = node
-                    break
-            else:
+            node = self.step(shape, CATALOGUE[containing].dtype(0), newest, towards=containing)
+            if node is None:
                 break
+            newest = node
         return newest
 
     def started(self) -> Position | None:
@@ -182,18 +179,21 @@ class Growth:
     def suffix(self, newest: Position, max_nodes: int) -> Position:
         """More nodes after the newest one; the last of them is returned."""
         while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and index(self.draw, MORE) > 0:
-            for op in self.candidates(newest.value.shape, str(newest.value.dtype)):
-                node = self.grown(op, newest, adapting=room > 1)
-                if node:
-                    newest = node
-                    break
-            else:
+            node = self.step(newest.value.shape, str(newest.value.dtype), newest, adapting=room > 1)
+            if node is None:
                 break
+            newest = node
         return newest
 
-    def candidates(self, shape: Shape, dtype: str) -> Iterator[str]:
-        """A few operations that take such a value first: the one drawn, and others if that one proves unfit."""
-        return islice((op for op in self.probed() if accepts(op, shape, dtype)), TRIES)
+    def step(
+        self, shape: Shape, dtype: str, newest: Position | None, *, adapting: bool = False, towards: str | None = None
+    ) -> Position | None:
+        """One more node, of the operation drawn, or of others if that one proves unfit; `towards` accepts its value."""
+        for op in islice((op for op in self.probed() if accepts(op, shape, dtype)), TRIES):
+            node = self.grown(op, newest or self.fresh(op, shape, 0), adapting=adapting)
+            if node and (towards is None or accepts(towards, node.value.shape, str(node.value.dtype))):
+                return node
+        return None
 
     def probed(self) -> Iterator[str]:
         """All names, from a drawn one on in long strides, so that no operation inherits the share of its neighbour."""

@@ -279,20 +279,15 @@ class EventFile:
 
 
 class Journal:
-    """The events of a process of a run; its file is opened with the first one.
+    """The events of a process of a run; its `file` is opened with the first one.
 
     `problem` says why no more could be written.
     """
 
     def __init__(self, configuration: RunConfiguration, worker: str) -> None:
         self.problem: str | None = None
+        self.file: EventFile | None = None
         self._configuration, self._worker = configuration, worker
-        self._file: EventFile | None = None
-
-    @property
-    def opened(self) -> bool:
-        """Whether there is a file to which more can be written."""
-        return self._file is not None
 
     def write(self, event: Event) -> None:
         """Adds an event, or keeps silent once writing has failed."""
@@ -300,18 +295,18 @@ class Journal:
             return
         given = self._configuration
         try:
-            if self._file is None:
-                self._file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
-            self._file.write(event)
+            if self.file is None:
+                self.file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
+            self.file.write(event)
         except (OSError, ValueError) as error:
             self.close()
             self.problem = f"the events could not be written to {given.events} ({error}); what follows is missing there"
 
     def close(self) -> None:
         """Ends the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
     def _started(self) -> Started:
         """The first line; that of another process of the run, where there is one: it spares importing TensorFlow."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -80,14 +80,14 @@ class GraphProblem(Problem):
     """The output coordinates of a graph at its literal inputs, or, with a `cotangent` (m,), the number <cotangent, y>.
 
     `intermediates` are the values at all positions, `taped` the evaluation that they come from. The derivatives under
-    test are taken in `mode`, those at many points by plain tapes; `given_direction` (n,) replaces the random direction
-    of second derivatives. A `perturbation` moves inner values.
+    test are taken in `mode`, those at many points by plain tapes; the second ones along `direction` (n,). A
+    `perturbation` moves inner values.
     """
 
     graph: Graph
     intermediates: tuple[Array, ...]
     cotangent: Array | None = None
-    given_direction: Array | None = None
+    direction: Array = field(default_factory=lambda: np.empty(0))
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
     perturbation: RandomPerturbation | None = None
@@ -96,12 +96,16 @@ class GraphProblem(Problem):
     def evaluated(
         graph: Graph, cotangent: Array | None = None, direction: Array | None = None, mode: Mode = PLAIN
     ) -> GraphProblem:
-        """The problem of a graph under a cotangent, or under a fixed random one. Raises what an operation raises."""
+        """The problem of a graph under a cotangent and along a direction, or under and along fixed random ones.
+
+        The random direction has the magnitudes of the coordinates. Raises what an operation raises.
+        """
         taped = TapedEvaluation(graph) if mode == PLAIN else None
         values = values_of(graph) if taped is None else taped.values
         if cotangent is None:
-            count = coordinate_count(values[-1].shape, values[-1].dtype)
-            cotangent = probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+            cotangent = _probe(np.ones(coordinate_count(values[-1].shape, values[-1].dtype)))
+        if direction is None:
+            direction = _probe(magnitudes(coordinates_of(graph.inputs)))
         return GraphProblem(graph, values, cotangent, direction, mode, taped)
 
     def perturbed(self, draw: int) -> GraphProblem:
@@ -136,14 +140,6 @@ class GraphProblem(Problem):
         """The coordinates of all inputs, shape (n,)."""
         return coordinates_of(self.graph.inputs)
 
-    @cached_property
-    def direction(self) -> Array:
-        """The direction (n,) of second derivatives, each component of its coordinate's magnitude if it is random."""
-        if self.given_direction is not None:
-            return self.given_direction
-        drawn: Array = probe_directions(np.random.default_rng(self.point.size), 1, magnitudes(self.point))[0]
-        return drawn
-
     @property
     def outputs(self) -> int:
         """The number of output coordinates: 1 under a cotangent."""
@@ -175,10 +171,13 @@ class GraphProblem(Problem):
         specs = [CATALOGUE[node.op] for node in self.graph.nodes]
         return max([ROUNDOFF, *(spec.rtol for spec in specs if spec.reference is None)])
 
+    @cached_property
+    def _anchored(self) -> bool:
+        """Whether a reference may look at row 0 of a batch, which has to be the unperturbed point."""
+        return any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
+
     def _with_anchor(self, points: Array) -> Array:
-        """The points (p, n), behind the unperturbed one where a reference may look at row 0 of a batch for it."""
-        anchored = any(CATALOGUE[node.op].reference is not None for node in self.graph.nodes)
-        return np.concatenate([self.point[None, :], points]) if anchored else points
+        return np.concatenate([self.point[None, :], points]) if self._anchored else points
 
     def values(self, points: Array) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
@@ -186,27 +185,26 @@ class GraphProblem(Problem):
         NaN at points where the function raises, as the solution of a singular system does.
         """
         try:
-            flat = self._batch(self._with_anchor(points))
+            flat = self._batch(points)
         except tf.errors.OpError:
-            flat = np.stack([self._alone(point) for point in points])
+            flat = np.concatenate([self._alone(point) for point in points])
         if self.cotangent is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 flat = flat @ self.cotangent[:, None]
-        return flat[len(flat) - len(points) :]
+        return flat
 
     def _batch(self, points: Array) -> Array:
-        batch = forward(self.graph, self.tensors(points), points=True, perturbation=self.perturbation)[-1]
-        return to_coordinates(batch.numpy()).reshape(len(points), -1)
+        rows = self._with_anchor(points)
+        batch = forward(self.graph, self.tensors(rows), points=True, perturbation=self.perturbation)[-1]
+        return to_coordinates(batch.numpy()).reshape(len(rows), -1)[len(rows) - len(points) :]
 
     def _alone(self, point: Array) -> Array:
-        rows = self._with_anchor(point[None, :])
         try:
-            if len(rows) > 1:
-                row: Array = self._batch(rows)[1]
-                return row
-            return to_coordinates(self.forward(self.tensors(point))[0].numpy())
+            if self._anchored:
+                return self._batch(point[None, :])
+            return to_coordinates(self.forward(self.tensors(point))[0].numpy())[None, :]
         except tf.errors.OpError:
-            return np.full(coordinate_count(self.output.shape, self.output.dtype), np.nan)
+            return np.full((1, coordinate_count(self.output.shape, self.output.dtype)), np.nan)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""
@@ -288,3 +286,8 @@ class GraphProblem(Problem):
         """The inputs at one point (n,; None: the graph's own), or with a leading dimension at points (p, n)."""
         flat = self.point if flat is None else flat
         return [tf.constant(part) for part in split_coordinates(flat, self.graph.inputs)]
+
+
+def _probe(scale: Array) -> Array:
+    drawn: Array = probe_directions(np.random.default_rng(scale.size), 1, scale)[0]
+    return drawn

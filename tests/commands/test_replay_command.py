@@ -15,6 +15,7 @@ import pytest
 from gradcheck.__main__ import main
 from gradcheck.hunt.events import Crash, EventFile, Started
 from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.running.aggregate import save
 from tests.machine import MACHINE
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,22 @@ def test_a_folder_gives_the_highest_code_and_one_row_a_finding(call: Any, writte
         "still wrong",
         "still wrong",
     ]
+
+
+def test_the_schedule_of_a_run_is_no_finding(call: Any, written: Any) -> None:
+    folder = written(CUMPROD, **SIN).parent
+    save(folder / "schedule.json", ["a test"])
+    said = call("replay", folder, "--json")
+    assert (said.code, len(said.json["findings"])) == (0, 1)
+
+
+def test_what_cannot_be_read_is_to_be_corrected(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{}")
+    said = call("replay", tmp_path / "one.json")
+    assert (said.code, said.next) == (
+        2,
+        f"correct {tmp_path / 'one.json'} or take it away, then python -m gradcheck replay",
+    )
 
 
 def test_known_defects_are_replayed_and_reports_of_them_recognised(call: Any, written: Any, tmp_path: Path) -> None:

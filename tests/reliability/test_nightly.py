@@ -15,9 +15,13 @@ from types import ModuleType
 
 import pytest
 
-from gradcheck.hunt.events import Crash, EventFile, KnownReplayed, State
+from gradcheck.hunt.events import Crash, EventFile, FindingMade, KnownReplayed, State
+from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.graph import literal
+from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
 from gradcheck.hunt.running.aggregate import load
+from gradcheck.result import Finding, Kind
 from tests.reliability.conftest import example, started
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,6 +232,16 @@ elif sys.argv[1:3] in (["issue", "create"], ["issue", "edit"]):
     third = issue(night(3, []))
     assert "Open before, not met tonight" in third
     assert "## New" not in third
+
+
+def test_a_wrong_derivative_is_listed_with_its_name_and_what_is_special(tmp_path: Path) -> None:
+    wrong = Finding(Kind.WRONG_VALUE, 1, "x", (0,), None, 2.0, 1.0, 1e-12, 1e-11, "2 instead of 1")
+    found = GraphFinding(example("sin"), 1, (wrong,), "sin", 1, "zero in argument 0", literal([1.0]))
+    with EventFile(tmp_path / "night" / "events", "main", started()) as file:
+        file.write(FindingMade(Report.of(found)))
+    done = script("rolling-issue", str(tmp_path / "night"), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert f"- [ ] `{found.name}` **wrong value**: `sin at order 1, zero in argument 0`" in done.stdout
 
 
 def test_nothing_new_and_nothing_fixed_opens_no_issue(tmp_path: Path) -> None:

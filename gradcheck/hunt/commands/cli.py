@@ -12,10 +12,8 @@ from typing import Any
 
 from gradcheck import documents, runtime
 from gradcheck.defects import known
-from gradcheck.defects.records import Defect, Known
+from gradcheck.defects.records import Known
 from gradcheck.hunt import known_graphs
-
-VERSION = 1
 
 
 class CommandError(Exception):
@@ -40,7 +38,7 @@ class CommandOutput:
     @property
     def json(self) -> str:
         """Strict JSON: `format`, `version`, the command's own fields, `exit_code`, `next`."""
-        head = {"format": f"gradcheck {self.command}", "version": VERSION}
+        head = {"format": f"gradcheck {self.command}", "version": 1}
         data = {**head, **self.data, "exit_code": self.code, "next": self.next}
         return json.dumps(documents.plain(data), indent=2, allow_nan=False)
 
@@ -120,13 +118,8 @@ def known_folder(named: Path | None) -> Path:
     return folder
 
 
-def known_defects(folder: Path | None = None) -> tuple[Defect, ...]:
-    """The wrong derivatives of a folder, or of the nearest; raises CommandError where a file cannot be read."""
-    return tuple(one for one in known_records(folder) if isinstance(one, Defect))
-
-
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
-    """All that is known there, what tapes do as well; raises CommandError where a file cannot be read."""
+    """All that is known in a folder, or in the nearest; raises CommandError where a file cannot be read."""
     try:
         return known.records(folder, known_graphs.check)
     except known.KnownDefectError as error:

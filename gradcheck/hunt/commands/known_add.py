@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     if path.exists() or path.is_symlink():
         raise cli.CommandError(f"{path}: already there; choose another name with --name")
     given = _numbers(options.right)
-    here = [one for one in cli.known_defects(folder) if one.covers(release)]
+    here = [one for one in cli.known_records(folder) if isinstance(one, Defect) and one.covers(release)]
     if (same := known_graphs.match(found, defects=here)) is not None:
         raise cli.CommandError(f"{options.finding}: already known as {same.name}: {same.title}")
     made = _drafted(found, name, given, options)
@@ -125,10 +125,7 @@ def shared_digits(one: float, other: float) -> float:
 
 
 def _drafted(found: GraphFinding, name: str, given: Numbers | None, options: argparse.Namespace) -> Defect:
-    """The known defect of a finding, with the narrowest region around its example, or the whole operation (`wide`).
-
-    Raises CommandError where the finding is not wrong on this TensorFlow, and where the options do not fit it.
-    """
+    """The known defect of a finding; raises CommandError where it is not wrong here, or the options do not fit it."""
     from gradcheck.hunt.recheck import of_report, taken
 
     seen = of_report(found)

@@ -18,6 +18,7 @@ from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.commands.known_add import with_values
 from gradcheck.hunt.events import State, Stopped
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.configuration import EVENTS
 from gradcheck.hunt.running.crashes import rerun
 from gradcheck.hunt.running.process_recorder import ProcessRecorder
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     stopped = [(place, one) for place, found in run_of.items() for one in (*found.crashes, *found.hangs)]
     paths = _files(options.findings, stopped=bool(stopped))
     release = cli.tensorflow()
-    defects = [one for one in cli.known_defects() if one.covers(release)]
+    defects = [one for one in cli.known_records() if isinstance(one, Defect) and one.covers(release)]
     seen = [_replayed(path, defects, release) for path in paths]
     seen += [_rerun(place, one, options.limit) for place, one in stopped]
     counts = Counter(one.state for one in seen)
@@ -118,6 +119,7 @@ def _files(given: Sequence[Path], *, stopped: bool) -> list[Path]:
     for path in given:
         if path.is_dir():
             inside = [*sorted(path.glob("*.json")), *sorted((path / "known").glob("*.json"))]
+            inside = [one for one in inside if one.name != aggregate.NAME]
             if not inside and not stopped:
                 raise cli.CommandError(f"{path}: a folder without findings (*.json); name one that a hunt wrote to")
             found += inside

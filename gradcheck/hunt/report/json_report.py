@@ -31,11 +31,7 @@ Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 
 
 def document_type(hint: Any) -> Any:
-    """The strict type of document that a record is written as.
-
-    A dataclass becomes a Document of the same fields, in which numbers may also be "nan", "inf" and "-inf", and texts
-    have a limit.
-    """
+    """The strict document of a dataclass: the same fields, with numbers that may be "nan" or "inf", and short texts."""
     if dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         fields = [
@@ -106,10 +102,7 @@ class Report(Document, frozen=True, tag_field="format", tag="gradcheck report", 
                 raise DocumentError(f"$.{place}", given, expected)
 
     def _conditions(self) -> Iterator[tuple[bool, str, object, str]]:
-        """How the parts fit one another, each with its place, what was given and what is expected.
-
-        A condition may rely on those before it.
-        """
+        """How the parts fit one another, with place, given and expected; a condition may rely on those before it."""
         graph, signature, first, last = self.graph, self.signature, len(self.graph.inputs), self.graph.size - 1
         yield first <= self.position <= last, "position", self.position, f"a node, from {first} to {last}"
         culprit = graph.nodes[self.position - first].op

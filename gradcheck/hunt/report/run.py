@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,13 +138,9 @@ class HuntRun:
 
     def events(self) -> Iterator[Event]:
         """Its events, such as for a file of its own: `merge(run.events())` gives the same run without its remarks."""
-        yield from self.started
-        yield from self.operations
-        yield from (events.FindingMade(Report.of(found)) for found in self.findings)
-        yield from self.crashes
-        yield from self.hangs
-        yield from self.known
-        yield from self.finished
+        findings = [events.FindingMade(Report.of(found)) for found in self.findings]
+        rest = chain[Event](self.crashes, self.hangs, self.known, self.finished)
+        yield from chain[Event](self.started, self.operations, findings, rest)
 
 
 def read(*folders: Path | str, pattern: str = "*.jsonl") -> HuntRun:
@@ -188,6 +184,7 @@ def merge(every: Iterable[Event]) -> HuntRun:
     kinds: dict[type[Any], list[Any]] = defaultdict(list)
     for event in every:
         kinds[type(event)].append(event)
+    states = list(State)
     found = _least(kinds[events.FindingMade], lambda event: event.report.name, _size)
     return HuntRun(
         started=tuple(sorted(set(kinds[Started]), key=to_line)),
@@ -195,7 +192,11 @@ def merge(every: Iterable[Event]) -> HuntRun:
         findings=tuple(event.report.finding for event in found),
         crashes=_least(kinds[Crash], lambda event: event.name, _size),
         hangs=_least(kinds[Hang], lambda event: event.name, _size),
-        known=_least(kinds[KnownReplayed], lambda event: (event.name, event.release), _worst),
+        known=_least(
+            kinds[KnownReplayed],
+            lambda event: (event.name, event.release),
+            lambda event: (states.index(event.state), event.message),
+        ),
         finished=tuple(sorted(kinds[Finished], key=to_line)),
     )
 
@@ -228,7 +229,3 @@ def _least(events: Iterable[E], name: Callable[[E], Any], size: Callable[[E], An
 def _size(event: events.FindingMade | Crash | Hang) -> tuple[int, int, str]:
     graph = event.report.graph if isinstance(event, events.FindingMade) else event.document
     return graph.size, sum(len(value.values) for value in graph.inputs), to_line(event)
-
-
-def _worst(event: KnownReplayed) -> tuple[int, str]:
-    return list(State).index(event.state), event.message

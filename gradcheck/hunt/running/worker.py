@@ -137,7 +137,7 @@ class Worker:
 
     def finish(self, how: Ending) -> None:
         """The session ends."""
-        if self.journal.opened:
+        if self.journal.file is not None:
             shard = str(self.configuration.shard)
             self.journal.write(Finished(how, self.coverage.valid(), time.time() - self._began, shard))
         self.journal.close()

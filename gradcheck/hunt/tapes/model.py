@@ -80,14 +80,13 @@ class Model(ProgramRun):
                 if self.traced:
                     self._access(then + otherwise, every=False)
                     bodies = [self._body(body, (name,)) for body in (then, otherwise)]
-                    self._call("cond", (name,), bodies, bodies[0 if taken else 1])
+                    self._call("cond", (name,), bodies, 0 if taken else 1)
                 else:
                     self.run_all(then if taken else otherwise)
             case form.Call(_, names, arguments, body):
                 # Calling a function accesses every variable that it captured, however it uses them.
                 self._access(body, every=True)
-                function = self._body(body, names, arguments)
-                self._call("call", names, [function], function)
+                self._call("call", names, [self._body(body, names, arguments)], 0)
             case _:
                 super().run(statement)
 
@@ -137,21 +136,21 @@ class Model(ProgramRun):
             local[statement.name] = self._applied(statement, ActiveTapes(records=[record]), local)
         return FunctionBody(record, tuple(local[name] for name in names))
 
-    def _call(self, kind: str, names: Sequence[str], bodies: Sequence[FunctionBody], taken: FunctionBody) -> None:
-        """One operation that computes the outputs of the body `taken`; its inputs are those of all bodies."""
+    def _call(self, kind: str, names: Sequence[str], bodies: Sequence[FunctionBody], taken: int) -> None:
+        """One operation that computes the outputs of one of the bodies; its inputs are those of all of them."""
         inputs = tuple(dict.fromkeys(tensor for body in bodies for tensor in body.inputs))
+        record, outputs = bodies[taken].record, bodies[taken].outputs
 
         def forward(*arrays: Array) -> tuple[Array, ...]:
             moved = {tensor: array - tensor.value for tensor, array in zip(inputs, arrays, strict=True)}
-            return tuple(evaluate(taken.record, taken.outputs, moved))
+            return tuple(evaluate(record, outputs, moved))
 
         def cotangents(compute: Compute, *tensors: ModelTensor) -> Cotangents:
             self.active.hidden += bool(self.active.records)
-            ups = tensors[len(inputs) + len(names) :]
-            connected = zip(*(body.gradients(inputs) for body in bodies), strict=True)
+            gradients = [body.gradients(inputs, tensors[-len(names) :]) for body in bodies]
             return tuple(
-                (cotangent or zeros_like(tensor)) if any(parts) else None
-                for tensor, cotangent, parts in zip(inputs, taken.gradients(inputs, ups), connected, strict=True)
+                None if all(part is None for part in parts) else parts[taken] or zeros_like(tensor)
+                for tensor, *parts in zip(inputs, *gradients, strict=True)
             )
 
         results = self.active.apply_all(Operation(kind, forward, cotangents), inputs)
@@ -170,17 +169,12 @@ class FunctionBody:
         """Its arguments and what it captures: tensors and handles of variables."""
         return [tensor for tensor, entry in self.record.entries.items() if entry is None]
 
-    def gradients(
-        self, inputs: Sequence[ModelTensor], ups: Sequence[ModelTensor] | None = None
-    ) -> list[ModelTensor | None]:
+    def gradients(self, inputs: Sequence[ModelTensor], ups: Sequence[ModelTensor]) -> list[ModelTensor | None]:
         """The gradients of the floating outputs, weighted with `ups`."""
         active = ActiveTapes(records=[self.record])
-        targets = [
-            output if ups is None else active.apply(MUL, output, ups[i])
-            for i, output in enumerate(self.outputs)
-            if output.floating
-        ]
-        return gradient(self.record, targets, inputs, ActiveTapes().apply)
+        pairs = [(output, up) for output, up in zip(self.outputs, ups, strict=True) if output.floating]
+        weighted = [active.apply(MUL, output, up) for output, up in pairs]
+        return gradient(self.record, weighted, inputs, ActiveTapes().apply)
 
 
 def run(program: form.Program) -> Model:

@@ -36,3 +36,17 @@ def test_a_derivative_of_another_shape_is_refused() -> None:
     graph = Graph((Input((3,), (3.0, 1.0, 2.0)),), (Node.of("isotonic_regression", 0, decreasing=True),))
     with pytest.raises(WrongShapeError, match=r"of shape \(3, 1\); its source is of shape \(3,\)"):
         derivative(Example(graph, 1, literal([1.0, 2.0, 4.0])))
+
+
+def test_an_input_without_elements_has_a_derivative_without_elements() -> None:
+    graph = Graph((Input((2,), (0.5, 1.5)), Input((0,), ())), (Node.of("sin", 1), Node.of("sin", 0)))
+    first, second = derivative(Example(graph, 1, literal([1.0, 2.0])))
+    assert first is not None
+    np.testing.assert_allclose(first, np.cos([0.5, 1.5]) * [1.0, 2.0], rtol=1e-15)
+    assert second is not None
+    assert second.shape == (0,)
+
+
+def test_an_input_that_the_output_does_not_depend_on_has_none() -> None:
+    graph = Graph((Input((2,), (0.5, 1.5)), Input((), (3.0,))), (Node.of("sin", 0),))
+    assert derivative(Example(graph, 1, literal([1.0, 2.0])))[1] is None
