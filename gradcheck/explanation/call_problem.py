@@ -18,7 +18,7 @@ from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_roundin
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
-from gradcheck.explanation.replay import SourceMove, replayed, target_value
+from gradcheck.explanation.replay import replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.result import Verdict
 
@@ -82,14 +82,14 @@ class CallProblem(Problem):
         """NaN: a second derivative that the code takes is a call of its own."""
         return Gradients.undefined(len(directions), self.point.size)
 
-    def moves(self, point: Array) -> list[SourceMove]:
+    def moves(self, point: Array) -> list[tuple[CallSource, Any]]:
         """How the sources have to be moved to come to a point (n,)."""
         found = []
         ends = np.cumsum([source.count for source in self.sources])[:-1]
         for one, source, delta in zip(self.taken, self.sources, np.split(point - self.point, ends), strict=True):
             if np.any(delta != 0):
                 value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-                found.append(SourceMove(one, tf.constant(value)))
+                found.append((one, tf.constant(value)))
         return found
 
     def _value(self, point: Array) -> Array:

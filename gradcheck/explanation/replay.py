@@ -18,14 +18,8 @@ from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class SourceMove:
-    """A source that is moved by `delta`."""
-
-    source: CallSource
-    delta: Any
+Moves = Sequence[tuple[CallSource, Any]]
+"""Sources, and by how much each of them is moved (a tensor)."""
 
 
 class CallReached(BaseException):
@@ -35,7 +29,7 @@ class CallReached(BaseException):
 def replayed(
     record: CodeRecord,
     call: DerivativeCall,
-    moves: Sequence[SourceMove],
+    moves: Moves,
     *,
     with_operations: bool = False,
     with_results: bool = False,
@@ -47,15 +41,15 @@ def replayed(
     unused = {} if with_operations else unused_derivatives(record, call)
     replay = Replay(moves, call.number, unused, with_results)
     leaves = list(record.leaves)
-    for move in moves:
-        if move.source.input is not None:
-            leaves[move.source.input] = leaves[move.source.input] + move.delta
+    for source, delta in moves:
+        if source.input is not None:
+            leaves[source.input] = leaves[source.input] + delta
     inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
     with state_restored():
-        for move in moves:
-            if move.source.moved_at_start:
-                move.source.variable.assign_add(move.delta)
-        with replay.observing(operations=with_operations or any(move.source.moved_by_operations for move in moves)):
+        for source, delta in moves:
+            if source.moved_at_start:
+                source.variable.assign_add(delta)
+        with replay.observing(operations=with_operations or any(source.moved_by_operations for source, _ in moves)):
             try:
                 call_user_code(record.f, inputs)
             except CallReached:
@@ -92,17 +86,15 @@ class Replay(CodeRecorder):
     `unused` derivatives before it are not taken again.
     """
 
-    def __init__(
-        self, moves: Sequence[SourceMove], stop: int, unused: Mapping[int, DerivativeCall], with_results: bool
-    ) -> None:
+    def __init__(self, moves: Moves, stop: int, unused: Mapping[int, DerivativeCall], with_results: bool) -> None:
         super().__init__()
         self.target: tuple[Any, ...] | None = None
         self.results: tuple[Any, ...] | None = None
         self.error: Exception | None = None
         self._stop, self._unused, self._with_results = stop, unused, with_results
-        self._outputs = {m.source.output: m.delta for m in moves if m.source.output is not None}
-        self._captured = {id(m.source.tensor): m.source.tensor + m.delta for m in moves if m.source.captured}
-        self._sets = {number: (value, m.delta) for m in moves for number, value in m.source.sets.items()}
+        self._outputs = {source.output: delta for source, delta in moves if source.output is not None}
+        self._captured = {id(source.tensor): source.tensor + delta for source, delta in moves if source.captured}
+        self._sets = {number: (value, delta) for source, delta in moves for number, value in source.sets.items()}
 
     def given(self, inputs: list[Any]) -> list[Any]:
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
@@ -212,7 +204,7 @@ def influence(source: CallSource) -> Influence:
     base, before = record.operations, target_value(call.targets, call)
     runs: list[Sequence[RecordedOperation]] = []
     for size in (*SMALL_MOVES, *LARGE_MOVES):
-        replay = replayed(record, call, [SourceMove(source, _delta(source.value, size))], with_operations=True)
+        replay = replayed(record, call, [(source, _delta(source.value, size))], with_operations=True)
         if replay.target is None:
             continue
         moved = (event for event in replay.events if isinstance(event, RecordedOperation))

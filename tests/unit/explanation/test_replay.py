@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import tensorflow as tf
 from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, call_source
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import (
-    SourceMove,
     influence,
     nondeterminism,
     replayed,
@@ -72,11 +72,47 @@ def test_the_origins_of_sources() -> None:
     assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
     assert (origins[0].input, origins[3].variable is x, list(origins[4].sets.values())) == (0, True, [5.0])
     for origin in origins:
-        replay = replayed(record, call, [SourceMove(origin, tf.constant(0.5, tf.float64))])
+        replay = replayed(record, call, [(origin, tf.constant(0.5, tf.float64))])
         assert replay.target is not None
         moved, before = (float(target_value(target, call)[0]) for target in (replay.target, call.targets))
         assert moved / before == pytest.approx((origin.value + 0.5) / origin.value)
     assert (float(x), float(w)) == (1.5, 2.0)
+
+
+def test_an_operation_taken_alone_gives_its_own_derivative_at_a_cotangent() -> None:
+    @tf.custom_gradient
+    def tripled(a: Any) -> Any:
+        return 3.0 * a, lambda upstream: 5.0 * upstream
+
+    def f() -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.sin(tripled(x * w))
+        return tape.gradient(y, [x, w])
+
+    record = recorded(f)
+    first = {one.name: one for one in reversed(record.operations) if one.derivative is None}
+    (sine,), cotangent = first["Sin"].outputs, tf.constant(2.0, tf.float64)
+    assert float(first["Sin"].alone(*first["Sin"].inputs).gradient(sine, first["Sin"].inputs[0], cotangent)) == (
+        pytest.approx(2.0 * math.cos(9.0))
+    )
+    product = first["Mul"]
+    gradients = product.alone(*product.inputs).gradient(product.outputs[0], product.inputs, cotangent)
+    assert [float(one) for one in gradients] == [4.0, 3.0]
+    custom = first["tripled"]
+    assert custom.custom_gradient is not None
+    assert float(custom.alone(custom.inputs[0]).gradient(custom.outputs[0], custom.inputs[0], cotangent)) == 10.0
+
+
+def test_sources_know_their_places_and_their_gradients() -> None:
+    def f() -> Any:
+        with tf.GradientTape() as tape:
+            y = x * w
+        return tape.gradient(y, {"b": x, "a": w})
+
+    record = recorded(f)
+    (call,) = record.derivatives
+    sources = [call_source(record, call, tensor, name) for tensor, name in ((x, "x"), (w, "w"))]
+    assert [(one.position, float(one.given), one.name) for one in sources] == [(1, 2.0, "x"), (0, 1.5, "w")]
 
 
 def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
@@ -99,7 +135,7 @@ def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
 def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:
     code = recorded(curvature)
     third = code.derivatives[-1]
-    move = SourceMove(call_source(code, third, x), tf.constant(0.5, tf.float64))
+    move = (call_source(code, third, x), tf.constant(0.5, tf.float64))
     replay = replayed(code, third, [move], with_results=True)
     assert replay.target is not None
     assert float(replay.target[0]) == pytest.approx(3 * 2.0**2)
