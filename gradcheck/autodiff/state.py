@@ -7,7 +7,7 @@ value is kept at the first access, as the tensor that the variable shares its bu
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,31 +26,31 @@ class VariableSnapshot:
     """The variables that were accessed, by the identity of their handles, with their values from before."""
 
     def __init__(self) -> None:
-        self._handles: dict[int, Any] = {}
-        self._values: dict[int, Any] = {}
+        self._held: dict[int, tuple[Any, Any]] = {}
 
     def note(self, handle: Any) -> None:
         """Keep the value behind a handle, unless it is known, is no variable's, or has no value yet."""
-        if not isinstance(handle, ops.EagerTensor) or handle._id in self._values or handle.is_packed:
+        if not isinstance(handle, ops.EagerTensor) or handle._id in self._held or handle.is_packed:
             return
-        held = getattr(handle, "_handle_data", None)
-        if held is None or not held.is_set or len(held.shape_and_type) != 1:
+        data = getattr(handle, "_handle_data", None)
+        if data is None or not data.is_set or len(data.shape_and_type) != 1:
             return
         with tf.init_scope():
             if tf.raw_ops.VarIsInitializedOp(resource=handle):
-                self._handles[handle._id] = handle
-                self._values[handle._id] = _read(handle)
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=data.shape_and_type[0].dtype)
+                self._held[handle._id] = handle, value
 
     def value(self, variable: Any) -> Any:
         """The value from before, a tensor; the present one where the variable was not accessed."""
         with tf.init_scope():
-            return self._values.get(variable.handle._id, variable.value())
+            handle = variable.handle
+            return self._held[handle._id][1] if handle._id in self._held else variable.value()
 
     def restore(self) -> None:
         """Give every variable its value from before."""
         with context.eager_mode():
-            for number, handle in self._handles.items():
-                tf.raw_ops.AssignVariableOp(resource=handle, value=self._values[number])
+            for handle, value in self._held.values():
+                tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
 @contextmanager
@@ -58,46 +58,50 @@ def snapshot_variables() -> Iterator[VariableSnapshot]:
     """Keep the values of the variables that the block accesses; restoring them is left to the caller."""
     snapshot = VariableSnapshot()
     handle, call = VARIABLE.handle, FUNCTION._call_flat
-    VARIABLE.handle = property(_handle_noting(snapshot, handle.fget))
-    FUNCTION._call_flat = _call_noting(snapshot, call)
+
+    def noting_handle(variable: Any) -> Any:
+        asked = handle.fget(variable)
+        snapshot.note(asked)
+        return asked
+
+    def noting_call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        for tensor in (*tensor_inputs, *captured_inputs):
+            if getattr(tensor, "dtype", None) == tf.resource:
+                snapshot.note(tensor)
+        return call(function, tensor_inputs, captured_inputs)
+
+    VARIABLE.handle, FUNCTION._call_flat = property(noting_handle), noting_call
     try:
         yield snapshot
     finally:
         VARIABLE.handle, FUNCTION._call_flat = handle, call
 
 
-def _handle_noting(snapshot: VariableSnapshot, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def handle(variable: Any) -> Any:
-        asked = original(variable)
-        snapshot.note(asked)
-        return asked
-
-    return handle
-
-
-def _call_noting(snapshot: VariableSnapshot, original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
-        for tensor in (*tensor_inputs, *captured_inputs):
-            if getattr(tensor, "dtype", None) == tf.resource:
-                snapshot.note(tensor)
-        return original(function, tensor_inputs, captured_inputs)
-
-    return call
-
-
-def _read(handle: Any) -> Any:
-    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=handle._handle_data.shape_and_type[0].dtype)
-
-
 @contextmanager
 def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
     """Leave variables and the generators of Python, NumPy and TensorFlow as they were, whatever happens inside."""
     with ExitStack() as stack:
-        for restore in _generator_restorers():
-            stack.callback(restore)
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        # TensorFlow offers no public way to ask whether its generators exist, and asking for one would make it.
+        generator = getattr(stateful_random_ops, "global_generator", None)
+        stack.callback(setattr, stateful_random_ops, "global_generator", generator)
+        if generator is not None:
+            stack.callback(generator.state.assign, generator.state.numpy())
+        seeds = getattr(context.context(), "_rng", None)
+        if seeds is not None:
+            stack.callback(_restore_seeds, seeds, seeds.getstate())
         for variable in variables:
             stack.callback(variable.assign, variable.numpy())
         yield
+
+
+def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
+    """Put the generator of the operations' seeds back, if it was used."""
+    if seeds.getstate() != state:
+        seeds.setstate(state)
+        # A kernel is cached under its seed and goes on where it stopped; tf.random.set_seed clears the cache, too.
+        context.context().clear_kernel_cache()
 
 
 @contextmanager
@@ -119,30 +123,3 @@ def state_restored() -> Iterator[VariableSnapshot]:
             yield snapshot
         finally:
             snapshot.restore()
-
-
-def _generator_restorers() -> list[Callable[[], Any]]:
-    python, numpy = random.getstate(), np.random.get_state()
-    restorers: list[Callable[[], Any]] = [lambda: random.setstate(python), lambda: np.random.set_state(numpy)]
-    # TensorFlow offers no public way to ask whether its generators exist, and asking for one would make it.
-    generator = getattr(stateful_random_ops, "global_generator", None)
-    restorers.append(lambda: setattr(stateful_random_ops, "global_generator", generator))
-    if generator is not None:
-        state = generator.state.numpy()
-        restorers.append(lambda: generator.state.assign(state))
-    operation_seeds = getattr(context.context(), "_rng", None)
-    if operation_seeds is not None:
-        restorers.append(_seeds_restorer(operation_seeds))
-    return restorers
-
-
-def _seeds_restorer(operation_seeds: random.Random) -> Callable[[], None]:
-    seeds = operation_seeds.getstate()
-
-    def restore() -> None:
-        if operation_seeds.getstate() != seeds:
-            operation_seeds.setstate(seeds)
-            # A kernel is cached under its seed and goes on where it stopped; tf.random.set_seed clears the cache, too.
-            context.context().clear_kernel_cache()
-
-    return restore

@@ -23,7 +23,6 @@ from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.numerics.difference import first_difference, second_difference
-from gradcheck.numerics.probing import axes
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
@@ -157,7 +156,7 @@ def compare_both_orders(problem: GraphProblem) -> tuple[Comparison, list[Compari
     n, cotangent, line = problem.point.size, np.ones(1), problem.direction[None, :]
     on_axes, on_line = slice(None, n), slice(n, n + 1)
     gradient, products = problem.derivatives(cotangent, line)
-    lines = Lines(problem, np.concatenate([axes(n), line]), cotangent[None, :], Tolerance())
+    lines = Lines(problem, np.concatenate([np.eye(n), line]), cotangent[None, :], Tolerance())
     values, gradients = lines.sample(), replace(lines.some(on_line), gradients=True).sample()
     sample = joined(values, gradients.apart())
     rounding = rounding_of(sample)

@@ -1,4 +1,4 @@
-"""Directions for derivatives: the axes, random probes that lose no single entry, and the scales they are drawn at."""
+"""Random probes that lose no single entry of a Jacobian, and the search for an entry that they show to be wrong."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ import numpy as np
 from gradcheck.numerics.sampling import typical_magnitude
 
 Array = np.ndarray[Any, Any]
-
-
-def axes(n: int) -> Array:
-    """The n unit vectors, shape (n, n)."""
-    return np.eye(n, dtype=np.float64)
 
 
 def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Array:
@@ -82,15 +77,17 @@ def probe_tests(
     1977).
     """
     bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), difference.shape)
-    left = cotangents @ difference.T
-    right = autodiff_pullbacks @ directions.T
+    left, right = cotangents @ difference.T, autodiff_pullbacks @ directions.T
     size = np.abs(cotangents) @ np.abs(difference).T + np.abs(autodiff_pullbacks) @ np.abs(directions).T
-    largest = np.maximum(_largest(cotangents, difference), _largest(autodiff_pullbacks, directions))
-    return ProbeTests(left - right, np.abs(cotangents) @ bound.T + ROUNDING * size, largest)
+    largest = [
+        np.maximum(_largest(weight * difference), _largest(pulled * directions))
+        for weight, pulled in zip(cotangents, autodiff_pullbacks, strict=True)
+    ]
+    return ProbeTests(left - right, np.abs(cotangents) @ bound.T + ROUNDING * size, np.stack(largest))
 
 
-def _largest(rows: Array, columns: Array) -> Array:
-    return np.stack([np.abs(row * columns).max(axis=1, initial=0.0) for row in rows])
+def _largest(products: Array) -> Array:
+    return np.asarray(np.abs(products).max(axis=1, initial=0.0))
 
 
 def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator, attempts: int = 4) -> int | None:
@@ -101,15 +98,19 @@ def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator,
     itself. If it passes, two errors had cancelled, and the bisection is repeated with other halves. Returns None
     where all coordinates together pass (draw other probes) or no attempt holds.
     """
-    if not abs(score(np.ones(n, dtype=bool))) > 1.0:
-        return None
     order = np.arange(n)
+
+    def wrong(among: Array) -> bool:
+        return abs(score(np.isin(np.arange(n), among))) > 1.0
+
+    if not wrong(order):
+        return None
     for _ in range(attempts):
         among = order
         while len(among) > 1:
             first, second = among[: len(among) // 2], among[len(among) // 2 :]
-            among = first if abs(score(_mask(first, n))) > 1.0 else second
-        if abs(score(_mask(among, n))) > 1.0:
+            among = first if wrong(first) else second
+        if wrong(among):
             return int(among[0])
         order = rng.permutation(n)
     return None
@@ -134,7 +135,7 @@ def locate_entry(
     column = locate(inputs, direction.size, rng=rng)
     if column is None:
         return None
-    single = direction * _mask(np.array([column]), direction.size)
+    single = np.where(np.arange(direction.size) == column, direction, 0.0)
     value, bound = difference(single)
 
     def outputs(mask: Array) -> float:
@@ -154,9 +155,3 @@ def _score(value: Array, bound: Array, row: Array, direction: Array, cotangent: 
     if np.isnan(residual):
         return np.inf
     return residual / allowed if allowed > 0 else (np.inf if residual > 0 else 0.0)
-
-
-def _mask(indices: Array, n: int) -> Array:
-    mask = np.zeros(n, dtype=bool)
-    mask[indices] = True
-    return mask

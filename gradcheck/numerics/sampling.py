@@ -100,13 +100,10 @@ class Sample:
 
 def joined(first: Sample, second: Sample) -> Sample:
     """The lines of both samples, which have one stencil, one number of outputs and one `eps`."""
-    return Sample(
-        first.stencil,
-        np.concatenate([first.step, second.step]),
-        np.concatenate([first.values, second.values]),
-        np.concatenate([first.magnitude, second.magnitude]),
-        first.eps,
+    step, values, magnitude = (
+        np.concatenate([getattr(one, name) for one in (first, second)]) for name in ("step", "values", "magnitude")
     )
+    return replace(first, step=step, values=values, magnitude=magnitude)
 
 
 MANTISSA = 0.4236067977499790
@@ -117,11 +114,8 @@ lost digits would pass for a slope; and a sample would hit the round numbers whe
 
 def typical_magnitude(x: Array) -> float:
     """The magnitude that a zero coordinate of `x` (n,) is given: the median of the others, within [1e-4, 100], or 1."""
-    sizes = np.sort(np.abs(x[x != 0]))
-    if not sizes.size:
-        return 1.0
-    median = float(sizes[(sizes.size - 1) // 2] + sizes[sizes.size // 2]) / 2
-    return min(max(median, 1e-4), 100.0)
+    sizes = np.abs(x[x != 0])
+    return min(max(float(np.median(sizes)), 1e-4), 100.0) if sizes.size else 1.0
 
 
 def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = None) -> Array:

@@ -19,7 +19,6 @@ from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.probing import axes
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
 from gradcheck.training.gradient_changes import GradientChange, dense
 from gradcheck.training.runner import StepRun, StepRunner
@@ -125,7 +124,7 @@ class StepCheck:
         if function.point.size > MAX_ELEMENTS:
             return None, 0.0
         with variables_restored(variables):
-            estimate = first_difference(sample_values(function, axes(function.point.size)))
+            estimate = first_difference(sample_values(function, np.eye(function.point.size)))
         if not estimate.bound.max() <= MAX_ERROR * np.abs(estimate.value).max():
             return None, 0.0
         pairs = zip(function.parts, function.sources, strict=True)
