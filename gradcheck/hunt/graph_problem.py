@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -80,14 +80,14 @@ class GraphProblem(Problem):
     """The output coordinates of a graph at its literal inputs, or, with a `cotangent` (m,), the number <cotangent, y>.
 
     `intermediates` are the values at all positions, `taped` the evaluation that they come from. The derivatives under
-    test are taken in `mode`, those at many points by plain tapes; `given_direction` (n,) replaces the random direction
-    of second derivatives. A `perturbation` moves inner values.
+    test are taken in `mode`, those at many points by plain tapes; the second ones along `direction` (n,). A
+    `perturbation` moves inner values.
     """
 
     graph: Graph
     intermediates: tuple[Array, ...]
     cotangent: Array | None = None
-    given_direction: Array | None = None
+    direction: Array = field(default_factory=lambda: np.empty(0))
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
     perturbation: RandomPerturbation | None = None
@@ -96,12 +96,16 @@ class GraphProblem(Problem):
     def evaluated(
         graph: Graph, cotangent: Array | None = None, direction: Array | None = None, mode: Mode = PLAIN
     ) -> GraphProblem:
-        """The problem of a graph under a cotangent, or under a fixed random one. Raises what an operation raises."""
+        """The problem of a graph under a cotangent and along a direction, or under and along fixed random ones.
+
+        The random direction has the magnitudes of the coordinates. Raises what an operation raises.
+        """
         taped = TapedEvaluation(graph) if mode == PLAIN else None
         values = values_of(graph) if taped is None else taped.values
         if cotangent is None:
-            count = coordinate_count(values[-1].shape, values[-1].dtype)
-            cotangent = probe_directions(np.random.default_rng(count), 1, np.ones(count))[0]
+            cotangent = _probe(np.ones(coordinate_count(values[-1].shape, values[-1].dtype)))
+        if direction is None:
+            direction = _probe(magnitudes(coordinates_of(graph.inputs)))
         return GraphProblem(graph, values, cotangent, direction, mode, taped)
 
     def perturbed(self, draw: int) -> GraphProblem:
@@ -135,14 +139,6 @@ class GraphProblem(Problem):
     def point(self) -> Array:
         """The coordinates of all inputs, shape (n,)."""
         return coordinates_of(self.graph.inputs)
-
-    @cached_property
-    def direction(self) -> Array:
-        """The direction (n,) of second derivatives, each component of its coordinate's magnitude if it is random."""
-        if self.given_direction is not None:
-            return self.given_direction
-        drawn: Array = probe_directions(np.random.default_rng(self.point.size), 1, magnitudes(self.point))[0]
-        return drawn
 
     @property
     def outputs(self) -> int:
@@ -290,3 +286,8 @@ class GraphProblem(Problem):
         """The inputs at one point (n,; None: the graph's own), or with a leading dimension at points (p, n)."""
         flat = self.point if flat is None else flat
         return [tf.constant(part) for part in split_coordinates(flat, self.graph.inputs)]
+
+
+def _probe(scale: Array) -> Array:
+    drawn: Array = probe_directions(np.random.default_rng(scale.size), 1, scale)[0]
+    return drawn
