@@ -7,6 +7,8 @@ import math
 import numbers
 import re
 from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -70,10 +72,6 @@ class DocumentError(ValueError):
     def __init__(self, place: str, given: object, expected: str) -> None:
         super().__init__(f"{place}: {_shown(given)} was given; expected {expected}")
         self.place, self.given, self.expected = place, given, expected
-
-    def below(self, place: str) -> DocumentError:
-        """The same of a part that stands at a place of a larger document."""
-        return DocumentError(place + self.place.removeprefix("$"), self.given, self.expected)
 
 
 def parse(text: str) -> Any:
@@ -187,11 +185,11 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
     place = at.removeprefix("key` in `").rstrip("`") or "$"
     cause = error.__cause__
     if isinstance(cause, DocumentError):
-        return cause.below(place)
+        return DocumentError(place + cause.place.removeprefix("$"), cause.given, cause.expected)
     steps = [name or int(number) for name, number in STEP.findall(place)]
-    given, schemas = _walk(data, steps, kind)
-    if "[...]" in place:
-        given = Description("something else")
+    given = Description("something else") if "[...]" in place else _part(data, steps)
+    (schema,), named = msgspec.json.schema_components([kind], ref_template="{name}")
+    schemas = list(_schemas(schema, named, data, steps))
     field = re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", complaint, re.DOTALL)
     if field:
         missing = field[1].startswith("missing")
@@ -210,33 +208,31 @@ def _refusal(error: msgspec.ValidationError, data: Any, kind: Any) -> DocumentEr
     return DocumentError(place, given, expected)
 
 
-def _walk(data: Any, steps: list[str | int], kind: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """What is given at a place, and the JSON Schemas that it may follow."""
-    (schema,), named = msgspec.json.schema_components([kind], ref_template="{name}")
-    schemas = list(_options(schema, named, data))
-    for step in steps:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            data = None
-        inner = [one["properties"].get(step) for one in schemas if "properties" in one] if isinstance(step, str) else []
-        inner += [one["items"] for one in schemas if one.get("items")] if isinstance(step, int) else []
-        schemas = [option for one in inner if one is not None for option in _options(one, named, data)]
-    return data, schemas
-
-
-def _options(schema: dict[str, Any], named: dict[str, Any], data: Any) -> Iterator[dict[str, Any]]:
-    """The alternatives of a schema; where a field of the data chooses one of them, that one alone."""
+def _schemas(
+    schema: dict[str, Any], named: dict[str, Any], data: Any, steps: list[str | int]
+) -> Iterator[dict[str, Any]]:
+    """The JSON Schemas that a place may follow; where a field of the data chooses one of several, that one alone."""
     if "$ref" in schema:
-        yield from _options(named[schema["$ref"]], named, data)
+        yield from _schemas(named[schema["$ref"]], named, data, steps)
     elif "anyOf" in schema:
         chooser = schema.get("discriminator", {"propertyName": "", "mapping": {}})
         tag = data.get(chooser["propertyName"]) if isinstance(data, dict) else None
         chosen = chooser["mapping"].get(tag) if isinstance(tag, str) else None
         for option in schema["anyOf"] if chosen is None else [{"$ref": chosen}]:
-            yield from _options(option, named, data)
+            yield from _schemas(option, named, data, steps)
+    elif steps:
+        inner = schema.get("items") if isinstance(steps[0], int) else schema.get("properties", {}).get(steps[0])
+        yield from _schemas(inner, named, _part(data, steps[:1]), steps[1:]) if inner else ()
     else:
         yield schema
+
+
+def _part(data: Any, steps: list[str | int]) -> Any:
+    """What stands at a place; None where there is nothing."""
+    try:
+        return reduce(getitem, steps, data)
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 def _refuse_constant(name: str) -> Any:

@@ -270,11 +270,12 @@ class _ProgramDraft:
         derive = form.Derive(name, tape, method, targets, sources, index(self.draw, 5) == 4)
         return self._run(derive, *sources.paths(name))
 
-    def _method(self) -> str:
+    def _method(self) -> form.Method:
         if self.loops or self.jacobians >= MOST_JACOBIANS or index(self.draw, JACOBIAN_SHARE) < JACOBIAN_SHARE - 1:
             return "gradient"
         self.jacobians += 1
-        return str(self._choice(("jacobian", "batch_jacobian")))
+        method: form.Method = self._choice(("jacobian", "batch_jacobian"))
+        return method
 
     def _structure(self, preferred: Sequence[str], others: Sequence[str], several: bool) -> Structure:
         names: list[str] = []

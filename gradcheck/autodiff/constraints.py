@@ -66,7 +66,8 @@ class Symmetric(Constraint):
         if (message := _not_square(name, value)) is not None:
             return message
         gap = np.abs(value - self._mirrored(value))
-        if gap.size == 0 or np.max(gap) <= _slack(value):
+        slack = SLACK * value.shape[-1] * ROUNDOFF[value.dtype.name] * np.max(np.abs(_wide(value)), initial=0.0)
+        if gap.size == 0 or np.max(gap) <= slack:
             return None
         where = _largest(gap)
         back = (*where[:-2], where[-1], where[-2])
@@ -178,12 +179,10 @@ class Simplex(Constraint):
         )
 
     def tangent(self, value: Array, step: Array) -> Array:
-        moved: Array = step - value * np.sum(step, axis=-1, keepdims=True)
-        return moved
+        return np.asarray(step - value * np.sum(step, axis=-1, keepdims=True))
 
     def adjoint(self, value: Array, gradient: Array) -> Array:
-        adjoint: Array = gradient - np.sum(value * gradient, axis=-1, keepdims=True)
-        return adjoint
+        return np.asarray(gradient - np.sum(value * gradient, axis=-1, keepdims=True))
 
     def contains(self, value: Array) -> bool:
         return bool(np.all(value > 0))
@@ -221,10 +220,6 @@ def _not_real_vector(name: str, value: Array) -> str | None:
     if value.ndim >= 1 and not np.iscomplexobj(value):
         return None
     return f"{name} has shape {value.shape} and dtype {value.dtype}; real vectors, of shape (..., n), were expected"
-
-
-def _slack(value: Array) -> float:
-    return float(SLACK * value.shape[-1] * ROUNDOFF[value.dtype.name] * np.max(np.abs(_wide(value)), initial=0.0))
 
 
 def _wide(value: Array) -> Array:

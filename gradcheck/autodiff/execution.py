@@ -21,12 +21,11 @@ from gradcheck.autodiff.reverse import (
     SecondPullbacks,
     Tensors,
     dense,
-    jacobian_pullbacks,
-    jacobian_second_pullbacks,
+    differentiate,
+    differentiate_by_jacobian,
+    gradient_of,
     taking_derivative,
 )
-from gradcheck.autodiff.reverse import pullbacks as plain_pullbacks
-from gradcheck.autodiff.reverse import second_pullbacks as plain_second_pullbacks
 
 NO_KERNEL = re.compile(r"(\w+) \(No registered '\w+' OpKernel for XLA")
 
@@ -57,42 +56,34 @@ def concrete(function: Callable[..., Any], arguments: Sequence[Any], *, jit: boo
     return traced
 
 
-def inside_function(take: Callable[..., Any], *, jit: bool) -> Callable[..., Any]:
+def inside_function(take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any, jit: bool) -> Any:
     """`take` (a derivative) as one traced function of the sources, the cotangents and the directions.
 
     Raises ModeUnavailableError where the function to be differentiated cannot be traced or compiled,
     DerivativeRaisedError where only its derivative cannot.
     """
+    arguments = (list(sources), *given)
 
-    def run(forward: Forward, sources: Tensors, *given: Any) -> Any:
-        arguments = (list(sources), *given)
-        flat = tf.nest.flatten(arguments)
+    def body(*flat: Any) -> Any:
+        return tf.nest.map_structure(dense, take(forward, *tf.nest.pack_sequence_as(arguments, flat)))
 
-        def body(*flat: Any) -> Any:
-            return tf.nest.map_structure(dense, take(forward, *tf.nest.pack_sequence_as(arguments, flat)))
-
-        try:
-            with taking_derivative():
-                return concrete(body, flat, jit=jit)(*flat)
-        except DerivativeRaisedError:
-            traced_outputs(forward, sources, jit=jit)
-            raise
-
-    return run
+    try:
+        with taking_derivative():
+            flat = tf.nest.flatten(arguments)
+            return concrete(body, flat, jit=jit)(*flat)
+    except DerivativeRaisedError:
+        traced_outputs(forward, sources, jit=jit)
+        raise
 
 
-def around_function(take: Callable[..., Any]) -> Callable[..., Any]:
+def around_function(take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any) -> Any:
     """`take` (a derivative) run eagerly on a traced function: a tape around a tf.function.
 
     Raises as `inside_function` does.
     """
-
-    def run(forward: Forward, sources: Tensors, *given: Any) -> Any:
-        _, traced = traced_outputs(forward, sources, jit=False)
-        with taking_derivative():  # a recorded call builds its backward pass at once
-            return take(lambda at: traced(*at), sources, *given)
-
-    return run
+    _, traced = traced_outputs(forward, sources, jit=False)
+    with taking_derivative():  # a recorded call builds its backward pass at once
+        return take(lambda at: traced(*at), sources, *given)
 
 
 def traced_outputs(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Tensors, Callable[..., Any]]:
@@ -104,21 +95,31 @@ def traced_outputs(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Te
         raise ModeUnavailableError(one_line(error)) from error
 
 
+def _first(path: Callable[..., Any]) -> Callable[..., list[Tensors]]:
+    return lambda forward, sources, cotangents: path(forward, sources, cotangents)[1]
+
+
+def _second(path: Callable[..., Any]) -> Callable[..., SecondPullbacks]:
+    return lambda forward, sources, cotangent, directions: path(gradient_of(forward, cotangent), sources, directions)
+
+
+TAPES: dict[str, Callable[..., Any]] = {
+    "reverse": differentiate,
+    PFOR: partial(differentiate_by_jacobian, pfor=True),
+    LOOP: partial(differentiate_by_jacobian, pfor=False),
+}
+
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
-    ("reverse", 1): plain_pullbacks,
-    ("reverse", 2): plain_second_pullbacks,
+    **{(name, 1): _first(path) for name, path in TAPES.items()},
+    **{(name, 2): _second(path) for name, path in TAPES.items()},
     ("forward", 1): forward_pullbacks,
     ("forward over reverse", 2): forward_over_reverse,
     ("reverse over forward", 2): reverse_over_forward,
-    (PFOR, 1): partial(jacobian_pullbacks, pfor=True),
-    (PFOR, 2): partial(jacobian_second_pullbacks, pfor=True),
-    (LOOP, 1): partial(jacobian_pullbacks, pfor=False),
-    (LOOP, 2): partial(jacobian_second_pullbacks, pfor=False),
 }
 """The functions that take the derivative of an order along a path."""
 
-RUNNERS: dict[str, Callable[..., Callable[..., Any]]] = {
-    "eager": lambda take: take,
+RUNNERS: dict[str, Callable[..., Any]] = {
+    "eager": lambda take, *given: take(*given),
     FUNCTION: partial(inside_function, jit=False),
     AROUND: around_function,
     XLA: partial(inside_function, jit=True),
@@ -169,7 +170,7 @@ def _taken(mode: Mode, order: int, *given: Any) -> Any:
     if order not in mode.orders:
         raise ValueError(f"order was {order}; the path {mode.path!r} has {mode.orders}")
     try:
-        return RUNNERS[mode.mode](PATHS[mode.path, order])(*given)
+        return RUNNERS[mode.mode](PATHS[mode.path, order], *given)
     except DerivativeRaisedError as error:
         if mode != PLAIN and _unavailable(error.cause):  # what the plain mode cannot take is always a finding
             raise ModeUnavailableError(one_line(error.cause)) from error

@@ -97,32 +97,18 @@ def dense(part: Any) -> Any:
     return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part
 
 
-def jacobian_pullbacks(
-    forward: Forward, sources: Tensors, cotangents: Sequence[Tensors], *, pfor: bool
-) -> list[Tensors]:
-    """The gradients of <w, y> for each cotangent w: w times `tape.jacobian`, vectorized with pfor or looped.
+def differentiate_by_jacobian(
+    function: Forward, sources: Tensors, weights: Sequence[Tensors], *, pfor: bool
+) -> tuple[Tensors, list[Tensors]]:
+    """As `differentiate`, each weight times `tape.jacobian`, vectorized with pfor or looped.
 
     Raises DerivativeRaisedError.
 
     >>> x = tf.constant([1.0, 2.0])
-    >>> rows = jacobian_pullbacks(lambda sources: [sources[0] ** 2], [x], [[tf.ones(2)]], pfor=True)
+    >>> _, rows = differentiate_by_jacobian(lambda sources: [sources[0] ** 2], [x], [[tf.ones(2)]], pfor=True)
     >>> rows[0][0].numpy().tolist()
     [2.0, 4.0]
     """
-    return _contracted(forward, sources, cotangents, pfor)[1]
-
-
-def jacobian_second_pullbacks(
-    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors], *, pfor: bool
-) -> SecondPullbacks:
-    """The gradient of <cotangent, y>, and each direction times the Jacobian of that. Raises DerivativeRaisedError."""
-    return _contracted(gradient_of(forward, cotangent), sources, directions, pfor)
-
-
-def _contracted(
-    function: Forward, sources: Tensors, weights: Sequence[Tensors], pfor: bool
-) -> tuple[Tensors, list[Tensors]]:
-    """As `differentiate`, by way of the whole Jacobian."""
     targets: Tensors = []
 
     def real_parts(inner: Tensors) -> Tensors:

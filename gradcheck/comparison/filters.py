@@ -232,7 +232,8 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
         return comparison
     scale = np.max(np.abs(directions), axis=0) * moving
     oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
-    kinds = classify(sample_values(lines.problem, oblique, lines.cotangents[columns])).kind
+    values = replace(lines, cotangents=lines.cotangents[columns]).values
+    kinds = classify(sample_values(lines.problem, oblique, values)).kind
     excused = np.zeros(comparison.verdict.shape, bool)
     excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
     excused &= ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)

@@ -59,38 +59,38 @@ class Lines:
         return replace(self, directions=self.directions[lines])
 
     def values(self, points: Array, problem: Problem | None = None) -> Array:
-        """The values (p, l) of <w, f> at points (p, n), or its gradients (p, n), maybe of a perturbed problem."""
+        """The values (p, l) of <w, f> at points (p, n), or its gradients (p, n), maybe of a perturbed problem.
+
+        Outputs of weight zero do not count, not even when they are not finite.
+        """
         problem = problem or self.problem
         if self.gradients:
             return problem.gradients_at(self.cotangents[0], points)
-        return weighted(problem.values(points), self.cotangents)
+        used = np.any(self.cotangents != 0, axis=0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
+        return product
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps smaller than usual."""
-        problem, count = self.problem, len(self.cotangents)
+        count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
-        evaluate = problem.values if unit and not self.gradients else self.values
-        eps = problem.roundoff
-        return _sampled(evaluate, problem, self.directions, eps, stencil, shrink)
+        evaluate = None if unit and not self.gradients else self.values
+        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
 
 
-def sample_values(problem: Problem, directions: Array, cotangents: Array | None = None) -> Sample:
-    """Sample <w, f> for each row w of the cotangents (None: every output by itself) on the lines."""
-    evaluate = problem.values if cotangents is None else lambda points: weighted(problem.values(points), cotangents)
-    return _sampled(evaluate, problem, directions, problem.roundoff, FIRST, 1.0)
-
-
-def _sampled(
-    evaluate: Callable[[Array], Array],
+def sample_values(
     problem: Problem,
     directions: Array,
-    eps: float,
-    stencil: Stencil,
-    shrink: float,
+    evaluate: Callable[[Array], Array] | None = None,
+    stencil: Stencil = FIRST,
+    *,
+    shrink: float = 1.0,
 ) -> Sample:
-    """A sample on lines of which neither side leaves the sets of the inputs."""
-    steps = problem.feasible_steps(directions, shrink * largest_steps(problem.point, directions, stencil, eps=eps))
-    return sample(evaluate, problem.point, directions, stencil=stencil, eps=eps, step=steps)
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
+    point, eps = problem.point, problem.roundoff
+    steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
+    return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
 
 def slope_estimate(sample: Sample) -> Estimate:
@@ -107,14 +107,6 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
         return estimate
     flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
     return replace(estimate, conclusive=estimate.conclusive | flat)
-
-
-def weighted(values: Array, cotangents: Array) -> Array:
-    """<w, values> for each row w; outputs of weight zero do not count, not even when they are not finite."""
-    used = np.any(cotangents != 0, axis=0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        product: Array = values[..., used] @ cotangents[:, used].T
-    return product
 
 
 def along(directions: Array, gradients: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import sample_values, slope_rounding, ulp_rounding
+from gradcheck.comparison.lines import Lines, sample_values, slope_rounding, ulp_rounding
 from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
@@ -203,7 +203,8 @@ class _Probing:
                 continue
             tests += 1
             line = (direction * np.isin(np.arange(n), part))[None, :]
-            sample, autodiff = sample_values(self.problem, line, rows[still]), line @ pulled[still].T
+            values, autodiff = Lines(self.problem, line, rows[still], self.tolerance).values, line @ pulled[still].T
+            sample = sample_values(self.problem, line, values)
             rounding = ulp_rounding(autodiff, self.problem.precision)
             entries = compare(autodiff, first_difference(sample), self.tolerance, rounding, factor=1.0)
             clear = entries.where(Verdict.AGREE)[0] & ~np.isin(classify(sample).kind[0], ROUGH)

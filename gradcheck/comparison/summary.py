@@ -84,13 +84,13 @@ def _resolution(comparisons: Sequence[Comparison], whole: Comparison, compared: 
     """The resolution; and over the largest derivative, for a probe over the largest contribution to it."""
     # At a kink the interval is the subdifferential, which does not show how precise the estimates are.
     seen = compared & ~whole.at_kink & np.isfinite(whole.allowed)
-    probes = np.concatenate([np.full(table.verdict.size, table.contribution is not None) for table in comparisons])
-    largest = np.max(np.abs(whole.difference[seen & ~probes]), initial=0.0)
-    scales = [
-        np.full(table.verdict.size, largest) if table.contribution is None else np.ravel(table.contribution)
-        for table in comparisons
-    ]
-    scale = np.concatenate(scales)
+    contributions = [np.nan if table.contribution is None else table.contribution for table in comparisons]
+    shapes = [table.verdict.shape for table in comparisons]
+    contribution = np.concatenate(
+        [np.ravel(np.broadcast_to(*pair)) for pair in zip(contributions, shapes, strict=True)]
+    )
+    plain = np.isnan(contribution)
+    scale = np.where(plain, np.max(np.abs(whole.difference[seen & plain]), initial=0.0), contribution)
     scaled = seen & (scale > 0)
     nothing = float("nan")
     return (

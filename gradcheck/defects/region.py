@@ -15,11 +15,11 @@ Array = np.ndarray[Any, Any]
 
 
 def _zeros(groups: Array) -> Array:
-    return np.asarray(np.sum(groups == 0, axis=-1))
+    return np.asarray(np.count_nonzero(groups == 0, axis=-1))
 
 
-def _largest(groups: Array) -> Array:
-    return np.asarray(np.max(np.abs(groups), axis=-1, initial=0.0))
+def _below(groups: Array, limit: float) -> bool:
+    return bool(np.any(np.all(np.abs(groups) <= limit, axis=-1)))
 
 
 def _singular(groups: Array) -> bool:
@@ -44,8 +44,8 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
-    "small": lambda groups: bool(np.any(_largest(groups) <= 1e-2)),
-    "minute": lambda groups: bool(np.any(_largest(groups) <= 1e-4)),
+    "small": lambda groups: _below(groups, 1e-2),
+    "minute": lambda groups: _below(groups, 1e-4),
 }
 """Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
 

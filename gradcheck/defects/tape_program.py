@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from typing import Literal as Choice
 
 import numpy as np
@@ -17,14 +17,9 @@ MAX_TAPES = 8
 MAX_RUNS = 256
 MAX_ELEMENTS = 16
 MAX_RANK = 2
-if TYPE_CHECKING:
-    Assignment: TypeAlias = str
-    Method: TypeAlias = str
-    Form: TypeAlias = str
-else:
-    Assignment = Choice["assign", "assign_add"]
-    Method = Choice["gradient", "jacobian", "batch_jacobian"]
-    Form = Choice["one", "list", "dict"]
+Assignment = Choice["assign", "assign_add"]
+Method = Choice["gradient", "jacobian", "batch_jacobian"]
+Form = Choice["one", "list", "dict"]
 KEYS = ("a", "b", "c", "d")
 """The keys of the dicts in which several tensors are handed over."""
 

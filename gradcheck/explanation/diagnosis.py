@@ -119,7 +119,7 @@ def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tup
     changes = np.abs(problem.values(problem.point + steps * lines) - problem.values(problem.point[None, :])) / steps
     changes = np.where(np.isfinite(changes), changes, 0.0)
     line, row = map(int, np.unravel_index(np.argmax(changes), changes.shape))
-    estimate = first_difference(sample_values(problem, lines[[line]], np.eye(1, problem.outputs, row)))
+    estimate = first_difference(sample_values(problem, lines[[line]], lambda points: problem.values(points)[:, [row]]))
     if not estimate.conclusive[0, 0]:
         return None
     value, bound = float(estimate.value[0, 0]), float(estimate.bound[0, 0])

@@ -42,7 +42,7 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
     recorder = CodeRecorder()
     result, error = None, None
     with state_restored(), recorder.covering:
-        recorder.cover(tf.nest.flatten(inputs))
+        recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if leaf is not None])
         with recorder.observing():
             try:
                 result = call_user_code(f, inputs)

@@ -96,13 +96,13 @@ def outcome(checked: Trial, order: int) -> str:
         return COMPOSED
     if Reason.CANNOT_RUN in result.reasons:
         return CANNOT_RUN
-    if result.reasons == (Reason.HIGHER_KINK,) or (kinks and result.verdict == Verdict.AGREE):
+    if set(result.reasons) == {Reason.HIGHER_KINK} or (kinks and result.verdict == Verdict.AGREE):
         return KINK
     return result.verdict
 
 
 @cache
-def failure_class(kind: Kind, culprit: str, order: int, mode: Mode = PLAIN) -> type[Found]:
+def failure_class(kind: Kind, culprit: str, order: int, mode: Mode) -> type[Found]:
     """The class of exceptions of a kind, an operation, an order and a mode; the same each time.
 
     Hypothesis takes two failures for the same if their class and line agree, and would shrink one into the other.

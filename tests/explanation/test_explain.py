@@ -58,6 +58,11 @@ def test_inputs_that_the_code_watches_and_perturbs() -> None:
     assert one.diagnosis.cause is Cause.NUMPY
 
 
+def test_an_input_may_be_none() -> None:
+    (one,) = explain(lambda a, b: a**2 if b is None else a, 3.0, None).sources
+    assert (one.name, one.gradient, one.right) == ("a", "6", True)
+
+
 def test_a_keras_train_step() -> None:
     class Rounded(keras.layers.Layer):
         def call(self, inputs: Any) -> Any:

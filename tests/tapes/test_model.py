@@ -210,7 +210,7 @@ def test_size_counts_inner_statements() -> None:
 
 
 @pytest.mark.parametrize("method", ["jacobian", "batch_jacobian"])
-def test_a_jacobian_that_is_not_vectorized_is_counted_apart(method: str) -> None:
+def test_a_jacobian_that_is_not_vectorized_is_counted_apart(method: form.Method) -> None:
     """pfor cannot stack what the gradient of a tf.cond keeps for a persistent tape: a ValueError, as documented."""
     sines = tuple((Apply("s", operation, ("m",)),) for operation in ("sin", "tanh"))
     inner = recorded(Branch("s", "m", 0.0, *sines), Derive("j", "tape", method, one("s"), one("m")))

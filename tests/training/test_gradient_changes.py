@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.training.gradient_changes import GradientChange
+from gradcheck.training.gradient_changes import GradientChange, alike
 
 LIMIT = 0.5
 numbers = st.floats(-9, 9, allow_subnormal=False).map(lambda value: np.float64(round(value, 3)))
@@ -96,3 +96,11 @@ def test_averages() -> None:
     )
     assert GradientChange.between(taken, [None, None]) is None
     assert GradientChange.between(taken, [np.array([1.0, np.nan]), None]) is None
+
+
+def test_values_are_alike_within_rounding_and_where_they_are_the_same_without_being_finite() -> None:
+    assert alike([1.0, None, np.array([np.nan, np.inf])], [1.0 + 1e-14, None, np.array([np.nan, np.inf])])
+    assert not alike([1.0], [1.0 + 1e-9])
+    assert not alike([1.0], [None])
+    assert not alike([np.array([np.nan, 1.0])], [np.array([1.0, 1.0])])
+    assert not alike([np.zeros(2)], [np.zeros((2, 1))])

@@ -261,6 +261,20 @@ def test_a_session_is_put_back_after_an_exception(cubes: Any, error: type[BaseEx
     assert session.run(a).tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize("resource", [False, True], ids=["variables", "resource variables"])
+def test_variables_with_one_initial_value_have_values_of_their_own(resource: bool) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        start = tf.constant(2.0, tf.float64)
+        a, b = (v1.Variable(start, name=name, use_resource=resource) for name in "ab")
+        loss = a**2 * b
+        train = v1.train.GradientDescentOptimizer(RATE).minimize(loss)
+        session.run(v1.global_variables_initializer())
+        session.run(b.assign(3.0))
+        assert a.initializer.inputs[1] is b.initializer.inputs[1]
+        assert assert_step(lambda: session.run((loss, train))[0]).verdict == "agree"
+        assert session.run((a, b)) == (2.0, 3.0)
+
+
 def test_what_a_session_cannot_put_back(cubes: Any) -> None:
     session, a, loss, gradient = cubes
     noise = tf.random.normal((), dtype=tf.float64, name="noise")

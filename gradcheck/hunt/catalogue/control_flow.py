@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import operation, points_last, tf
+from gradcheck.hunt.catalogue.language import operation, rows_first, tf
 from gradcheck.hunt.catalogue.shapes import alike, nonempty, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Indices
@@ -76,7 +76,7 @@ CONTROL_FLOW = (
         "scan",
         "traced(running_sines)({0})",
         "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
-        batching=points_last,
+        batching=rows_first,
         shapes=vector,
         starts=ROWS,
     ),

@@ -29,11 +29,7 @@ def at(*points: float) -> Distances:
     >>> float(at(0.0, 6.0)(np.array([1.0, 6.0])).min())
     0.0
     """
-
-    def distances(x: Array, *_: Array, **_attributes: Any) -> Array:
-        return np.stack([np.abs(x - point) for point in points])
-
-    return distances
+    return lambda x, *_, **_attributes: np.stack([np.abs(x - point) for point in points])
 
 
 def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:

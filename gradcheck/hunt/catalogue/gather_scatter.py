@@ -59,11 +59,18 @@ GATHERING = (
     _rows(
         "gather", "tf.gather({0}, {indices}, axis=-1)", "GatherV2", indices=lambda shape: Indices(3, below=shape[-1])
     ),
-    _moved("gather_rows", "tf.gather({0}, {indices})", "GatherV2", indices=_picked),
-    _moved(
+    _rows(
+        "gather_rows",
+        "tf.gather({0}, {indices})",
+        "GatherV2",
+        batched="tf.gather({0}, {indices}, axis=1)",
+        indices=_picked,
+    ),
+    _rows(
         "gather_each_row",
         "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
         "GatherV2",
+        batched="tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), axis=2, batch_dims=2)",
         shapes=nonempty_matrix,
         starts=SQUARES,
         indices=lambda shape: Indices(2, below=shape[1]),

@@ -13,19 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gradcheck.hunt.catalogue.shapes import only_if
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import (
-    Attribute,
-    Choice,
-    Form,
-    Indices,
-    Interval,
-    OpSpec,
-    Rule,
-    Shapes,
-    attribute_names,
-    unary,
-)
+from gradcheck.hunt.opspec import Attribute, Choice, Form, Indices, Interval, OpSpec, Rule, attribute_names, unary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,7 +29,7 @@ else:
 
     tf = _TensorFlow()
 
-__all__ = ["float32", "in_batch", "operation", "points_last", "tf", "traced"]
+__all__ = ["float32", "in_batch", "operation", "points_last", "rows_first", "tf", "traced"]
 
 ARGUMENT = re.compile(r"\{(\d+)\}")
 
@@ -77,7 +67,9 @@ def operation(
         fields.setdefault("batched", batching(source))
     if domains:
         fields["domains"] = domains
-    rule = _rule(shapes, when, others)
+    rule = only_if(lambda shape: shapes(shape) and when(shape), shapes) if when else shapes
+    if others:
+        rule = only_if(rule, lambda shape: [(shape, *rest) for rest in others(shape)])
     registered = gradients.split() or re.findall(r"tf\.raw_ops\.(\w+)", str(source))
     return OpSpec(name, source, tuple(registered), family, arity=_arity(source), shapes=rule, **fields)
 
@@ -96,16 +88,6 @@ def _attributes(offers: Mapping[str, Offer | Callable[..., Offer]]) -> Callable[
     return attributes
 
 
-def _rule(shapes: Rule, when: Callable[[Shape], object] | None, others: Rule | None) -> Rule:
-    def rule(shape: Shape) -> Shapes:
-        admitted = shapes(shape)
-        if not admitted or (when and not when(shape)):
-            return []
-        return [(shape, *rest) for rest in others(shape)] if others else admitted
-
-    return rule
-
-
 def points_last(source: str) -> str:
     """The text with the points of every argument moved behind its other dimensions, and back to the front at the end.
 
@@ -113,6 +95,12 @@ def points_last(source: str) -> str:
     """
     moved = ARGUMENT.sub(r"tf.experimental.numpy.moveaxis({\1}, 0, -1)", source)
     return f"tf.experimental.numpy.moveaxis({moved}, -1, 0)"
+
+
+def rows_first(source: str) -> str:
+    """The text with the points and the first other dimension of every argument exchanged, and back at the end."""
+    exchanged = ARGUMENT.sub(r"tf.experimental.numpy.swapaxes({\1}, 0, 1)", source)
+    return f"tf.experimental.numpy.swapaxes({exchanged}, 0, 1)"
 
 
 def in_batch(source: str) -> str:

@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import ge
 
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Rule, Shapes
+from gradcheck.hunt.opspec import Rule, Shapes, unary
 
 
-def alike(shape: Shape) -> Shapes:
-    """One other argument, of the same shape."""
-    return [(shape,)]
+def only_if(condition: Callable[[Shape], object], rule: Rule = unary) -> Rule:
+    """The rule, for the first shapes that meet the condition, which may be a rule itself.
+
+    >>> only_if(lambda shape: shape[-1:] == (3,))((2, 3))
+    [((2, 3),)]
+    """
+    return lambda shape: rule(shape) if condition(shape) else []
 
 
-def broadcasting(shape: Shape) -> Shapes:
-    """Two arguments that broadcast: the same shape, one rank less, a dimension of one, a scalar, one rank more."""
-    smaller = [shape[1:], (1, *shape[1:]), (), (*shape[:-1], 1)] if shape else []
-    return [(shape, other) for other in dict.fromkeys([shape, *smaller, (2, *shape)])]
+nonempty = only_if(all)
+"""One argument without a dimension of size 0."""
 
+ranked = only_if(len)
+"""One argument of rank 1 or more."""
 
-def nonempty(shape: Shape) -> Shapes:
-    """One argument without a dimension of size 0."""
-    return [(shape,)] if all(shape) else []
+vector = only_if(ranked, nonempty)
+"""One argument of rank 1 or more, without a dimension of size 0."""
 
+nonempty_matrix = only_if(lambda shape: len(shape) >= 2, nonempty)
+"""One argument of rank 2 or more, without a dimension of size 0."""
 
-def ranked(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more."""
-    return [(shape,)] if shape else []
-
-
-def vector(shape: Shape) -> Shapes:
-    """One argument of rank 1 or more, without a dimension of size 0."""
-    return [(shape,)] if shape and all(shape) else []
-
-
-def nonempty_matrix(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) else []
-
-
-def several(shape: Shape) -> bool:
-    """More than one element in the last dimension, of which there is one."""
-    return shape[-1] > 1
-
-
-def square(shape: Shape) -> Shapes:
-    """One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
-    return [(shape,)] if len(shape) >= 2 and all(shape) and shape[-1] == shape[-2] else []
+square = only_if(lambda shape: shape[-1:] == shape[-2:-1], nonempty_matrix)
+"""One argument of rank 2 or more, without a dimension of size 0, whose last two dimensions agree."""
 
 
 def at_least(*sizes: int) -> Rule:
@@ -55,11 +40,13 @@ def at_least(*sizes: int) -> Rule:
     >>> at_least(2, 1)((2, 3)), at_least(2, 1)((1, 3))
     ([((2, 3),)], [])
     """
+    return only_if(lambda shape: len(shape) == len(sizes) and all(map(ge, shape, sizes)))
 
-    def rule(shape: Shape) -> Shapes:
-        return [(shape,)] if len(shape) == len(sizes) and all(map(ge, shape, sizes)) else []
 
-    return rule
+def broadcasting(shape: Shape) -> Shapes:
+    """Two arguments that broadcast: the same shape, one rank less, a dimension of one, a scalar, one rank more."""
+    smaller = [shape[1:], (1, *shape[1:]), (), (*shape[:-1], 1)] if shape else []
+    return [(shape, other) for other in dict.fromkeys([shape, *smaller, (2, *shape)])]
 
 
 def matmul(shape: Shape) -> Shapes:
@@ -86,3 +73,13 @@ def axes(shape: Shape, *_others: Shape) -> range:
     [-1, -2]
     """
     return range(-1, -len(shape) - 1, -1)
+
+
+def alike(shape: Shape) -> Shapes:
+    """One other argument, of the same shape."""
+    return [(shape,)]
+
+
+def several(shape: Shape) -> bool:
+    """More than one element along the last dimension."""
+    return shape[-1] > 1

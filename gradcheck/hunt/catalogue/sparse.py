@@ -7,7 +7,7 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.elementwise import LOGITS
-from gradcheck.hunt.catalogue.language import operation, points_last, tf
+from gradcheck.hunt.catalogue.language import operation, rows_first, tf
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
@@ -21,7 +21,7 @@ _sparse = partial(operation, "sparse")
 
 def _stacked(source: str) -> str:
     """The text for the matrices of all points as one sparse tensor of rank 3; of values, a row for each."""
-    for matrix, stack in ((MATRIX, "stacked({0})"), (OTHER, "stacked({1})"), (CSR, "compressed({0})")):
+    for matrix, stack in ((MATRIX, "stacked({0})"), (CSR, "compressed({0})")):
         source = source.replace(matrix, stack)
     return f"rows_of_values({source.removesuffix('.values')})" if source.endswith(".values") else source
 
@@ -36,7 +36,7 @@ def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
         f"sparse_segment_{fold}" + (f"_of_{count}" if count else ""),
         f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}" + (f", {count})" if count else ")"),
         gradient,
-        batching=points_last,
+        batching=rows_first,
         shapes=vector,
         starts=((2,), (3,), (2, 2)),
         indices=lambda shape: Indices(3, shape[0]),
@@ -158,6 +158,7 @@ SPARSE = (
         f"tf.sparse.maximum({MATRIX}, {OTHER}).values",
         "SparseSparseMaximum",
         others=alike,
+        batched="tf.maximum({0}, {1})",
         kinks=between,
     ),
     _of_values(
@@ -165,6 +166,7 @@ SPARSE = (
         f"tf.sparse.minimum({MATRIX}, {OTHER}).values",
         "SparseSparseMinimum",
         others=alike,
+        batched="tf.minimum({0}, {1})",
         kinks=between,
     ),
 )

@@ -87,18 +87,8 @@ def run_list(options: argparse.Namespace) -> cli.CommandOutput:
     ]
     data = {
         "tensorflow": installed,
-        "defects": [
-            _fields(
-                one,
-                installed,
-                operation=one.signature.operation,
-                order=one.signature.order,
-                kind=one.kind,
-                description=one.description,
-            )
-            for one in defects
-        ],
-        "tape_defects": [_fields(one, installed, documented=one.documented, given=one.given) for one in tape_defects],
+        "defects": [_fields(one, installed) for one in defects],
+        "tape_defects": [_fields(one, installed) for one in tape_defects],
     }
     return cli.CommandOutput("known list", (*cli.table(rows), *totals), data, "python -m gradcheck known check")
 
@@ -109,7 +99,12 @@ def _row(one: Known, installed: str) -> tuple[str, ...]:
     return one.name, one.kind, releases, "here" if one.covers(installed) else "-", one.title
 
 
-def _fields(one: Known, installed: str, **own: Any) -> dict[str, Any]:
+def _fields(one: Known, installed: str) -> dict[str, Any]:
+    if isinstance(one, Defect):
+        same = one.signature
+        own = {"operation": same.operation, "order": same.order, "kind": same.kind, "description": one.description}
+    else:
+        own = {"documented": one.documented, "given": one.given}
     releases = {"from": one.releases.since, "until": one.releases.until, "here": one.covers(installed)}
     return {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream}
 

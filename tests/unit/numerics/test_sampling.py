@@ -1,11 +1,94 @@
+"""Stencils, the steps of lines, and samples."""
+
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.sampling import CONFIRM, joined, sample
+from gradcheck.numerics.sampling import (
+    CONFIRM,
+    FIRST,
+    coordinate_steps,
+    joined,
+    largest_steps,
+    sample,
+    typical_magnitude,
+)
+
+
+def test_first_stencil_takes_47_evaluations() -> None:
+    assert FIRST.ratio == 4.0
+    assert FIRST.count == 14
+    assert FIRST.offsets.size == 47
+
+
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM])
+def test_offsets_are_centre_then_row_to_both_sides_then_noise(stencil) -> None:  # type: ignore[no-untyped-def]
+    count = stencil.count
+    assert stencil.offsets[0] == 0.0
+    np.testing.assert_allclose(stencil.offsets[1 : 1 + count], stencil.ratio ** -np.arange(count), rtol=1e-15)
+    np.testing.assert_array_equal(stencil.offsets[1 + count : 1 + 2 * count], -stencil.steps)
+    noise = stencil.offsets[1 + 2 * count :].reshape(len(stencil.noise_spacings), stencil.noise_points)
+    np.testing.assert_allclose(np.diff(noise), np.broadcast_to(np.diff(noise)[:, :1], np.diff(noise).shape))
+    np.testing.assert_allclose(noise.sum(axis=1), 0.0, atol=1e-18)
+
+
+def test_ratios_are_unrelated() -> None:
+    exponent = math.log(FIRST.ratio) / math.log(CONFIRM.ratio)
+    assert all(abs(exponent * q - round(exponent * q)) > 0.05 for q in range(1, 5))
+    shared = np.min(np.abs(np.log(FIRST.steps[1:, None] / CONFIRM.steps[None, 1:])))
+    assert shared > 0.01
+
+
+EPS32 = 2.0**-24
+
+
+def test_every_coordinate_follows_its_own_magnitude() -> None:
+    x = np.array([1e-6, 1.0, -3.0, 1e8])
+    steps = coordinate_steps(x)
+    assert np.all((steps > 0.21 * np.abs(x)) & (steps < 0.43 * np.abs(x)))
+
+
+def test_steps_are_no_powers_of_two() -> None:
+    mantissas = np.frexp(coordinate_steps(np.array([1e-6, 1.0, 0.75, 1e8])))[0]
+    assert np.all((mantissas > 0.55) & (mantissas < 0.95))
+
+
+@pytest.mark.parametrize(
+    ("x", "typical"), [([0.0, 0.0], 1.0), ([0.0, 2.0, -4.0], 3.0), ([0.0, 1e-30], 1e-4), ([0.0, 1e30], 100.0)]
+)
+def test_typical_magnitude_is_the_median_within_limits(x: list[float], typical: float) -> None:
+    assert typical_magnitude(np.array(x)) == typical
+
+
+def test_zero_takes_the_typical_magnitude() -> None:
+    steps = coordinate_steps(np.array([0.0, 0.01, 0.01]))
+    assert steps[0] == steps[1]
+    assert coordinate_steps(np.array([0.0]), typical=16.0)[0] == coordinate_steps(np.array([16.0]))[0]
+
+
+def test_tiny_coordinates_step_at_least_a_part_of_sqrt_eps() -> None:
+    assert coordinate_steps(np.array([1e-300]), typical=1.0)[0] > 1e-10
+    assert coordinate_steps(np.array([1e-300]), eps=EPS32, typical=1.0)[0] > 1e-6
+
+
+def test_lines_stop_at_their_first_coordinate() -> None:
+    x = np.array([1e-3, 1.0])
+    directions = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1e-3, 0.5], [0.0, 0.0]])
+    own = coordinate_steps(x)
+    expected = [own[0], own[1], own[0], min(own[0] / 1e-3, own[1] / 0.5), 1.0]
+    np.testing.assert_allclose(largest_steps(x, directions, FIRST), expected)
+
+
+def test_float32_rows_start_wider() -> None:
+    x = np.array([1.0])
+    assert largest_steps(x, np.eye(1), FIRST, eps=EPS32) > largest_steps(x, np.eye(1), FIRST)
+    assert largest_steps(x, np.eye(1), FIRST, eps=EPS32) < 1.0
+
 
 X = np.array([1.0, -2.0, 0.0])
 DIRECTIONS = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, -2.0]])

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.given import given_gradient
+from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 
 v = tf.Variable(2.0, dtype=tf.float64)
@@ -59,3 +59,16 @@ def test_what_the_callable_throws_is_distinguished_from_what_it_returns() -> Non
         arranged(tf.sin, (1.0,), lambda x: [][1])
     with pytest.raises(ValueError, match="gradient holds 2 tensors, 1 expected"):
         arranged(tf.sin, (1.0,), lambda x: (x, x))
+
+
+def test_a_given_gradient_is_that_of_the_sum() -> None:
+    function = open_function(lambda x: (x**2, 3 * x), (np.array([1.0, 2.0]),), None)
+
+    def gradient(x: Any) -> Any:
+        return 2 * x + 3
+
+    problem = GivenGradient.of(function, given_gradient(function, gradient))
+    assert problem.outputs == 1
+    np.testing.assert_array_equal(problem.values(np.array([[1.0, 2.0]])), [[14.0]])
+    np.testing.assert_array_equal(problem.gradients(np.array([[1.0], [0.0]])).values, [[5.0, 7.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(problem.products(np.array([2.0]), np.array([[1.0, 3.0]])).values, [[4.0, 12.0]])
