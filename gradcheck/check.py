@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,14 @@ import numpy as np
 from gradcheck.autodiff.function import Function, open_function, with_float64_form
 from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
-from gradcheck.autodiff.state import state_restored, variables_restored
+from gradcheck.autodiff.state import (
+    ChangedState,
+    generators,
+    seeded,
+    state_restored,
+    stateful_operations,
+    variables_restored,
+)
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
 from gradcheck.comparison.probes import first_order, second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
@@ -59,26 +67,49 @@ def check(
             "the gradient, so that a callable is needed: gradient=lambda x: ..., or order=1"
         )
     orders = range(1, order + 1)
-    with state_restored():
+    with ExitStack() as stack:
+        snapshot = stack.enter_context(state_restored())
+        before = generators()
         function = open_function(f, inputs, variables)
-        with variables_restored([source.variable for source in function.sources if source.variable is not None]):
-            if function.point.size == 0 or function.outputs == 0:
-                return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
-            unconnected = _unconnected(function, gradient)
-            first, second = (function.value(function.point) for _ in range(2))
-            slack = 1e3 * function.precision * np.maximum(np.abs(first), np.abs(second))
-            if not np.all(np.abs(first - second) <= slack):
-                moved = float(np.max(np.abs(first - second)))
-                note = (
-                    f"two calls at the same inputs differ by {moved:.3g}; fix the seed inside f, or switch dropout off"
-                )
-                return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-            problem = function = with_float64_form(function)
-            if gradient is not None:
-                problem = GivenGradient.of(function, given_gradient(function, gradient))
-            notes = tuple(f"{name} has no gradient (None)" for name in unconnected if gradient is None)
-            diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
-            return Result({n: _checked(problem, diagnoses[n], tolerance, probes, notes) for n in orders})
+        moved = [source.variable for source in function.sources if source.variable is not None]
+        stack.enter_context(variables_restored(moved))
+        if function.point.size == 0 or function.outputs == 0:
+            return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
+        used = tuple(generator for generator in before if generator.used)
+        function = replace(function, held=ChangedState(snapshot.changed(moved), used))
+        unconnected = _unconnected(function, gradient)
+        if _apart(function):
+            stack.enter_context(seeded())
+            function = replace(function, held=replace(function.held, generators=(*used, generators()[-1])))
+        if apart := _apart(function):
+            note = f"two calls at the same inputs differ by {apart:.3g}; {_hidden_state(function)}"
+            return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
+        problem = function = with_float64_form(function)
+        if gradient is not None:
+            problem = GivenGradient.of(function, given_gradient(function, gradient))
+        notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
+        if function.held != ChangedState():
+            notes.append(f"put back before every call of f, so that randomness was held fixed: {function.held}")
+        diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
+        return Result({n: _checked(problem, diagnoses[n], tolerance, probes, tuple(notes)) for n in orders})
+
+
+def _apart(function: Function) -> float:
+    """How far two calls at the same inputs differ, if that is more than rounding; else 0."""
+    first, second = (function.value(function.point) for _ in range(2))
+    slack = 1e3 * function.precision * np.maximum(np.abs(first), np.abs(second))
+    return 0.0 if np.all(np.abs(first - second) <= slack) else float(np.max(np.abs(first - second)))
+
+
+def _hidden_state(function: Function) -> str:
+    """What may make calls differ although variables and generators are put back, and what to do about it."""
+    operations = stateful_operations(lambda: function.value(function.point))
+    if operations:
+        return (
+            f"it runs {', '.join(operations)}, whose state cannot be put back; give f its random numbers as inputs, or "
+            "use tf.random.Generator or tf.random.stateless_uniform and the like"
+        )
+    return "it depends on something that is no variable and no random generator, such as the time, a counter or a file"
 
 
 def _checked(

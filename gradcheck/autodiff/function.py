@@ -17,11 +17,14 @@ from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
+from gradcheck.autodiff.state import ChangedState
 
 Array = np.ndarray[Any, Any]
 
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
+
+UNCHANGED = ChangedState()
 
 CACHED = 2
 """So many tables of values are kept."""
@@ -29,12 +32,16 @@ CACHED = 2
 
 @dataclass(frozen=True)
 class Function(Problem):
-    """`f` of the arguments' sources; `results` are what it returns, and `wide` is its float64 form if it has one."""
+    """`f` of the arguments' sources; `results` are what it returns, and `wide` is its float64 form if it has one.
+
+    What a call changes besides, `held`, is put back before every call.
+    """
 
     f: Callable[..., Any]
     arguments: Arguments
     results: tuple[tf.TensorSpec, ...]
     wide: Function | None = None
+    held: ChangedState = UNCHANGED
     _latest: dict[bytes, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -128,6 +135,7 @@ class Function(Problem):
 
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
+        self.held.put_back()
         results: Tensors = tf.nest.flatten(self.f(*self.arguments.rebuilt(tensors)))
         return results
 

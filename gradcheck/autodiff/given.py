@@ -30,7 +30,7 @@ class GivenGradient(Function):
     def of(function: Function, given: Callable[[Tensors], Tensors]) -> GivenGradient:
         """The sum of the outputs of `function`, and of those of its float64 form, with this gradient."""
         wide = None if function.wide is None else GivenGradient.of(function.wide, given)
-        return GivenGradient(function.f, function.arguments, function.results, wide, given)
+        return GivenGradient(function.f, function.arguments, function.results, wide, function.held, given)
 
     @property
     def outputs(self) -> int:
@@ -65,6 +65,7 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Ten
 
     def given(tensors: Tensors) -> Tensors:
         with taking_derivative():
+            function.held.put_back()
             result = gradient(*function.arguments.rebuilt(tensors))
         return _by_source(function, result)
 

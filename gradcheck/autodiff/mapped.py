@@ -102,11 +102,17 @@ class Mapped:
             self._graph = None
         return self._graph is not None
 
-    def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> Any:
-        def body(point: Sequence[Any]) -> list[Any]:
-            return self._compute(list(point), *shared)
+    def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        count = tf.shape(batches[0])[0]
+        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
 
-        return tf.map_fn(body, list(batches), fn_output_signature=self._outputs, parallel_iterations=1)
+        def body(row: Any, *arrays: Any) -> list[Any]:
+            values = self._compute([batch[row] for batch in batches], *shared)
+            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
+
+        # Not tf.map_fn, which leaves a caching device in the user's variable scope when `compute` raises.
+        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
+        return [array.stack() for array in arrays]
 
     def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         assert self._graph is not None

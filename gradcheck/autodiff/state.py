@@ -7,15 +7,17 @@ value is kept at the first access, as the tensor that the variable shares its bu
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import op_callbacks, op_def_registry, ops
 from tensorflow.python.ops import resource_variable_ops, stateful_random_ops
 
 VARIABLE = resource_variable_ops.BaseResourceVariable
@@ -45,6 +47,19 @@ class VariableSnapshot:
         with tf.init_scope():
             handle = variable.handle
             return self._held[handle._id][1] if handle._id in self._held else variable.value()
+
+    def changed(self, besides: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
+        """The handles, and the values from before, of the variables that have another value by now.
+
+        `besides` are variables that do not count.
+        """
+        left_out = {variable.handle._id for variable in besides}
+        return tuple(
+            (handle, value)
+            for number, (handle, value) in self._held.items()
+            if number not in left_out
+            and not np.array_equal(tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype).numpy(), value.numpy())
+        )
 
     def restore(self) -> None:
         """Give every variable its value from before."""
@@ -77,23 +92,81 @@ def snapshot_variables() -> Iterator[VariableSnapshot]:
         VARIABLE.handle, FUNCTION._call_flat = handle, call
 
 
+@dataclass(frozen=True)
+class Generator:
+    """A random generator: how its state is read and written, and the state that it had."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    state: Any
+
+    @property
+    def used(self) -> bool:
+        """Whether its state is another one by now."""
+        return not all(np.array_equal(*pair) for pair in zip(self.state, self.read(), strict=True))
+
+    def restore(self) -> None:
+        """Give it back the state that it had."""
+        self.write(self.state)
+
+
+def generators() -> list[Generator]:
+    """The global generators of Python, NumPy and TensorFlow, as they are now."""
+    found = [("Python", random.getstate, random.setstate), ("NumPy", np.random.get_state, np.random.set_state)]
+    seeds = getattr(context.context(), "_rng", None)
+    if seeds is not None:
+        found.append(("TensorFlow", seeds.getstate, partial(_restore_seeds, seeds)))
+    return [Generator(name, read, write, read()) for name, read, write in found]
+
+
 @contextmanager
 def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
     """Leave variables and the generators of Python, NumPy and TensorFlow as they were, whatever happens inside."""
     with ExitStack() as stack:
-        stack.callback(random.setstate, random.getstate())
-        stack.callback(np.random.set_state, np.random.get_state())
-        # TensorFlow offers no public way to ask whether its generators exist, and asking for one would make it.
+        for one in generators():
+            stack.callback(one.restore)
+        # TensorFlow offers no public way to ask whether its generator exists, and asking for it would make it.
         generator = getattr(stateful_random_ops, "global_generator", None)
         stack.callback(setattr, stateful_random_ops, "global_generator", generator)
         if generator is not None:
             stack.callback(generator.state.assign, generator.state.numpy())
-        seeds = getattr(context.context(), "_rng", None)
-        if seeds is not None:
-            stack.callback(_restore_seeds, seeds, seeds.getstate())
         for variable in variables:
             stack.callback(variable.assign, variable.numpy())
         yield
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Give TensorFlow a global seed where it has none: random operations would draw other numbers at every call."""
+    if context.global_seed() is not None:
+        yield
+        return
+    tf.random.set_seed(0)
+    try:
+        yield
+    finally:
+        context.context()._set_global_seed(None)
+
+
+@dataclass(frozen=True)
+class ChangedState:
+    """What a call changed besides what it was given: variables, by their handles and former values, and generators."""
+
+    variables: tuple[tuple[Any, Any], ...] = ()
+    generators: tuple[Generator, ...] = ()
+
+    def put_back(self) -> None:
+        """Put it all back; in a graph that is being traced, what belongs to TensorFlow whenever the graph runs."""
+        for handle, value in self.variables:
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+        for generator in self.generators:
+            generator.restore()
+
+    def __str__(self) -> str:
+        count = len(self.variables)
+        named = [f"{count} variable{'s' * (count != 1)}"] if count else []
+        return " and ".join([*named, *(f"the generator of {one.name}" for one in self.generators)])
 
 
 def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
@@ -102,6 +175,43 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
         seeds.setstate(state)
         # A kernel is cached under its seed and goes on where it stopped; tf.random.set_seed clears the cache, too.
         context.context().clear_kernel_cache()
+
+
+def stateful_operations(run: Callable[[], Any]) -> list[str]:
+    """The operations with a state that is no variable's, such as random ones without a seed, that `run` executes.
+
+    >>> stateful_operations(lambda: tf.random.uniform([]) + tf.Variable(1.0))
+    ['RandomUniform']
+    """
+    names: set[str] = set()
+
+    def note(name: Any, *_: Any, **__: Any) -> None:
+        _note_stateful(name.decode() if isinstance(name, bytes) else name, names)
+
+    op_callbacks.add_op_callback(note)
+    try:
+        run()
+    finally:
+        op_callbacks.remove_op_callback(note)
+    return sorted(names)
+
+
+def _note_stateful(name: str, names: set[str]) -> None:
+    """Add an operation, or those of a function that TensorFlow knows by this name."""
+    definition = op_def_registry.get(name)
+    if definition is None:
+        for node in context.context().get_function_def(name).node_def:
+            called = [value.func.name for value in node.attr.values() if value.HasField("func")]
+            for inner in called or [node.op]:
+                _note_stateful(inner, names)
+    elif definition.is_stateful and not _holds_resource(definition):
+        names.add(name)
+
+
+def _holds_resource(definition: Any) -> bool:
+    """Whether an operation works on a variable or the like, whose state is seen by itself."""
+    arguments = (*definition.input_arg, *definition.output_arg)
+    return any(argument.type == tf.resource.as_datatype_enum for argument in arguments)
 
 
 @contextmanager

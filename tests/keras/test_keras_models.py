@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -93,8 +94,35 @@ def test_a_layer_with_a_wrong_gradient_is_found_by_the_name_of_its_weight() -> N
     assert finding.input == "variables[2] (scale/gamma)"
 
 
-def test_dropout_in_training_is_not_deterministic() -> None:
-    dropout = keras.layers.Dropout(0.5, seed=1)
-    result = check(lambda x: dropout(x, training=True), np.ones(20))
-    assert result.verdict == "inconclusive"
-    assert result.orders[1].reasons == (gradcheck.Reason.NOT_DETERMINISTIC,)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: keras.layers.Dropout(0.4, seed=1),
+        lambda: keras.layers.GaussianDropout(0.4),
+        lambda: keras.layers.AlphaDropout(0.4, seed=1),
+        lambda: keras.layers.GaussianNoise(0.3),
+        lambda: keras.layers.SpectralNormalization(keras.layers.Dense(3, dtype="float64"), dtype="float64"),
+        lambda: keras.layers.BatchNormalization(dtype="float64"),
+    ],
+)
+def test_layers_with_a_state_get_a_verdict_while_it_is_held(make: Callable[[], Any]) -> None:
+    layer, x = make(), tf.constant(np.random.default_rng(0).normal(size=(3, 4)))
+    layer(x, training=True)
+    before = [variable.numpy() for variable in layer.variables]
+    result = check(lambda x: layer(x, training=True), x)
+    assert result.verdict == "agree"
+    assert result.orders[1].compared >= 108
+    assert "randomness was held fixed" in str(result)
+    for variable, value in zip(layer.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_a_wrong_gradient_behind_dropout_is_seen() -> None:
+    dropout = keras.layers.Dropout(0.4, seed=1, dtype="float64")
+
+    @tf.custom_gradient
+    def wrong(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda dy: dy * 1.01 * tf.cos(x)
+
+    result = check(lambda x: dropout(wrong(x), training=True), np.ones(20))
+    assert result.verdict == "mismatch"

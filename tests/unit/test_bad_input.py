@@ -164,12 +164,23 @@ def test_empty_tensors_agree_trivially_and_it_is_said() -> None:
 
 
 def test_a_function_that_is_not_deterministic() -> None:
-    tf.random.set_seed(1)
-    result = check(lambda x: x + tf.random.normal((), dtype=tf.float64), 1.0, order=2)
+    calls: list[int] = []
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    result = check(f, 1.0, order=2)
     assert result.verdict == "inconclusive"
     assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
-    assert "two calls at the same inputs differ by" in str(result)
-    assert "dropout" in str(result)
+    assert "two calls at the same inputs differ by 1" in str(result)
+    assert "no variable and no random generator" in str(result)
+
+
+def test_random_operations_in_a_traced_function_are_named() -> None:
+    result = check(tf.function(lambda x: x * tf.random.uniform((), dtype=tf.float64)), 1.0)
+    assert result.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
+    assert "it runs RandomUniform, whose state cannot be put back" in str(result)
 
 
 def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there() -> None:

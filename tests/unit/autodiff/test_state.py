@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from gradcheck import check
-from gradcheck.autodiff.state import FUNCTION, VARIABLE, snapshot_variables, state_restored, variables_restored
+from gradcheck.autodiff.state import (
+    FUNCTION,
+    VARIABLE,
+    snapshot_variables,
+    state_restored,
+    stateful_operations,
+    variables_restored,
+)
 
 
 @pytest.fixture
@@ -168,3 +177,48 @@ def test_variables() -> None:
     with pytest.raises(ZeroDivisionError):
         interrupted()
     assert variable.numpy().tolist() == [1.0, 2.0]
+
+
+def numbers_of_python(x: Any) -> Any:
+    return x * random.random()
+
+
+def numbers_of_numpy(x: Any) -> Any:
+    return x * np.random.rand()
+
+
+def numbers_of_tensorflow(x: Any) -> Any:
+    return x * tf.random.uniform((), dtype=tf.float64)
+
+
+def numbers_of_a_generator(x: Any) -> Any:
+    return x * GENERATOR.uniform((), dtype=tf.float64)
+
+
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize(
+    "f", [numbers_of_python, numbers_of_numpy, numbers_of_tensorflow, numbers_of_a_generator], ids=lambda f: f.__name__
+)
+def test_random_numbers_are_held_fixed_for_a_check_and_come_as_before_afterwards(f: Any, seed: int | None) -> None:
+    before = context.global_seed()
+    context.context()._set_global_seed(seed)
+    try:
+        state = random.getstate(), np.random.get_state()[1].tolist(), GENERATOR.state.numpy().tolist()
+        result = check(f, 2.0)
+        assert result.verdict == "agree"
+        assert "randomness was held fixed" in str(result)
+        after = random.getstate(), np.random.get_state()[1].tolist(), GENERATOR.state.numpy().tolist()
+        assert after == state
+        assert context.global_seed() == seed
+    finally:
+        context.context()._set_global_seed(before)
+
+
+def test_what_is_random_in_spite_of_all_is_named() -> None:
+    x = tf.Variable(1.0)
+    inside = tf.function(lambda: tf.random.normal(()))
+    assert stateful_operations(inside) == ["RandomStandardNormal"]
+    assert stateful_operations(lambda: x.assign_add(1.0) * tf.sin(x)) == []

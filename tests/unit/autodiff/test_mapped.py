@@ -1,0 +1,164 @@
+"""Functions at many points: what the graph gives is what calls give, and what cannot be trusted is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff import mapped
+from gradcheck.autodiff.mapped import Mapped
+
+Array = np.ndarray[Any, Any]
+POINTS = np.linspace(-1.0, 2.0, 24).reshape(12, 2)
+
+
+@pytest.fixture
+def eager_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace always pays."""
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+
+
+def called(f: Callable[..., Any], point: Array) -> Array | None:
+    try:
+        return np.asarray(f(tf.constant(point)))
+    except Exception:
+        return None
+
+
+def taken(f: Callable[..., Any], points: Array = POINTS) -> tuple[Mapped, list[Array | None]]:
+    """What maps f, and f's only result at the points."""
+    whole = Mapped(lambda tensors: [f(tensors[0])], 2.0**-53)
+    return whole, [None if values is None else values[0] for values in whole([points])]
+
+
+def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
+    """Whether a graph was used; what it gave must be what calls give."""
+    whole, values = taken(f, points)
+    for value, point in zip(values, points, strict=True):
+        expected = called(f, point)
+        assert (value is None) == (expected is None)
+        if value is not None:
+            np.testing.assert_allclose(value, expected, rtol=1e-15)
+    return whole._graph is not None
+
+
+pytestmark = pytest.mark.usefixtures("eager_to_trace")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: tf.sin(x) * x,
+        lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * x, lambda: -x),
+        tf.function(lambda x: tf.exp(x)),
+        tf.function(lambda x: tf.exp(x), jit_compile=True),
+        lambda x: tf.py_function(lambda y: y * 2.0, [x], tf.float64),
+        lambda x: tf.cast(x, tf.bfloat16),
+        lambda x: tf.complex(x, x),
+        lambda x: tf.math.log(x),
+    ],
+    ids=["operations", "cond", "tf.function", "XLA", "py_function", "bfloat16", "complex", "NaN at some points"],
+)
+def test_what_can_be_traced_is_taken_in_a_graph(f: Callable[..., Any]) -> None:
+    with np.errstate(invalid="ignore"):
+        whole, values = taken(f)
+    assert whole._graph is not None
+    for value, point in zip(values, POINTS, strict=True):
+        assert value is not None
+        np.testing.assert_array_equal(value, np.asarray(f(tf.constant(point))))
+
+
+def python_branch(x: Any) -> Any:
+    return x if x[0] > 0 else -x
+
+
+def numpy_inside(x: Any) -> Any:
+    return tf.constant(np.sin(x.numpy()))
+
+
+def variable_inside(x: Any) -> Any:
+    return tf.Variable(x) * 2.0
+
+
+def other_code_when_traced(x: Any) -> Any:
+    return x * 2.0 if tf.executing_eagerly() else x * 2.000001
+
+
+def throws_at_some_points(x: Any) -> Any:
+    with tf.control_dependencies([tf.debugging.assert_less(x[0], 1.0)]):
+        return tf.identity(x)
+
+
+def throws_in_python(x: Any) -> Any:
+    if x.numpy()[0] > 1.0:
+        raise ValueError("too large")
+    return x
+
+
+def known_value(x: Any) -> Any:
+    value = tf.get_static_value(x)
+    return x * 3.0 if value is not None and value[0] > 0 else x
+
+
+def number_of_ones(x: Any) -> Any:
+    return tf.boolean_mask(x, x > 0)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        python_branch,
+        numpy_inside,
+        variable_inside,
+        other_code_when_traced,
+        throws_at_some_points,
+        throws_in_python,
+        known_value,
+        number_of_ones,
+    ],
+)
+def test_what_cannot_be_trusted_in_a_graph_is_called(f: Callable[..., Any]) -> None:
+    assert not in_a_graph(f)
+
+
+def test_shared_tensors_are_given_at_every_point() -> None:
+    whole = Mapped(lambda tensors, weight: [tensors[0] * weight], 2.0**-53)
+    for weight in (2.0, 3.0):
+        values = whole([POINTS], [tf.constant(weight, tf.float64)])
+        np.testing.assert_array_equal([value[0] for value in values if value is not None], POINTS * weight)
+    assert whole._graph is not None
+
+
+def test_variables_and_attributes_are_those_of_eager_code_afterwards() -> None:
+    kept: list[Any] = []
+    variable = tf.Variable(0.0, dtype=tf.float64)
+
+    def f(x: Any) -> Any:
+        kept[:] = [x * 2.0]
+        variable.assign(x[0])
+        return variable * x
+
+    assert in_a_graph(f)
+    assert isinstance(kept[0].numpy(), np.ndarray)
+
+
+def test_points_are_taken_in_runs_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped, "RUN_BYTES", 200)
+    whole, values = taken(tf.sin, np.ones((1000, 2)))
+    assert whole._graph is not None
+    assert whole._most == 200 // 32
+    assert len(values) == 1000
+
+
+def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53)
+    whole._seconds, whole._calls = 1e-5, 3
+    assert not whole._pays(1000)
+    whole._seconds = 1e-2
+    assert whole._pays(1000)
+    assert not whole._pays(30)
