@@ -76,7 +76,7 @@ def check(
         if function.point.size == 0 or function.outputs == 0:
             return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
         used = tuple(generator for generator in before if generator.used)
-        function = replace(function, held=ChangedState(snapshot.changed(moved), used))
+        function = replace(function, held=ChangedState(snapshot.changed(), used).besides(moved))
         unconnected = _unconnected(function, gradient)
         if _apart(function):
             stack.enter_context(seeded())

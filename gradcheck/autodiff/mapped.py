@@ -41,7 +41,8 @@ class Mapped:
 
     def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
         self._compute, self._precision = compute, precision
-        self._calls, self._seconds, self._outputs = 0, float("inf"), None
+        self._calls, self._seconds = 0, float("inf")
+        self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
         self._refused = False
         self._rows = self._most = 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,17 +48,12 @@ class VariableSnapshot:
             handle = variable.handle
             return self._held[handle._id][1] if handle._id in self._held else variable.value()
 
-    def changed(self, besides: Sequence[Any]) -> tuple[tuple[Any, Any], ...]:
-        """The handles, and the values from before, of the variables that have another value by now.
-
-        `besides` are variables that do not count.
-        """
-        left_out = {variable.handle._id for variable in besides}
+    def changed(self) -> tuple[tuple[Any, Any], ...]:
+        """The handles, and the values from before, of the variables that have another value by now."""
         return tuple(
             (handle, value)
-            for number, (handle, value) in self._held.items()
-            if number not in left_out
-            and not np.array_equal(tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype).numpy(), value.numpy())
+            for handle, value in self._held.values()
+            if not np.array_equal(tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype).numpy(), value.numpy())
         )
 
     def restore(self) -> None:
@@ -113,7 +108,10 @@ class Generator:
 
 def generators() -> list[Generator]:
     """The global generators of Python, NumPy and TensorFlow, as they are now."""
-    found = [("Python", random.getstate, random.setstate), ("NumPy", np.random.get_state, np.random.set_state)]
+    found: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
+        ("Python", random.getstate, random.setstate),
+        ("NumPy", np.random.get_state, np.random.set_state),
+    ]
     seeds = getattr(context.context(), "_rng", None)
     if seeds is not None:
         found.append(("TensorFlow", seeds.getstate, partial(_restore_seeds, seeds)))
@@ -155,6 +153,11 @@ class ChangedState:
 
     variables: tuple[tuple[Any, Any], ...] = ()
     generators: tuple[Generator, ...] = ()
+
+    def besides(self, variables: Sequence[Any]) -> ChangedState:
+        """The same without some variables."""
+        left_out = {variable.handle._id for variable in variables}
+        return replace(self, variables=tuple(pair for pair in self.variables if pair[0]._id not in left_out))
 
     def put_back(self) -> None:
         """Put it all back; in a graph that is being traced, what belongs to TensorFlow whenever the graph runs."""

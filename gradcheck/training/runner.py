@@ -14,7 +14,7 @@ from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import state_restored
+from gradcheck.autodiff.state import ChangedState, generators, state_restored
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.gradient_changes import alike
@@ -161,6 +161,7 @@ class StepRunner:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
         self._recorder, self._guard = StepRecorder(), SideEffectGuard()
+        self._changed = ChangedState()
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -183,16 +184,37 @@ class StepRunner:
 
         Raises UnrepeatableStepError for what cannot be restored, RuntimeError where the step raises.
         """
+        self._changed.besides(self.variables).put_back()  # a traced loss leaves it as it was after the last point
         before = tuple(variable.numpy() for variable in self.variables)
         state = PythonState(self.step, generators_only=not restore_python)
         try:
-            with state_restored(), self._guard.active(), self._recorder.recording() as recording:
+            with state_restored() as snapshot, self._guard.active(), self._recorder.recording() as recording:
                 with self._environment(before):
                     returned = self._call()
                 after = self._values()
+                if self._changed == ChangedState():
+                    self._changed = ChangedState(snapshot.changed())
         finally:
             state.restore()
         return StepRun(returned, self.variables, recording, before, after)
+
+    def loss(self) -> Any:
+        """The loss of a run; while this is traced, of the step as one graph and without its update.
+
+        Whoever traces it has to compare the values with those of runs: a loss taken after the update is another one.
+        """
+        if not tf.inside_function():
+            return self.run().loss
+        self._changed.besides(self.variables).put_back()
+        before, state = generators(), PythonState(self.step)
+        try:
+            with self._recorder.without_updates() as recording:
+                returned = self._call()
+        finally:
+            state.restore()
+            for generator in before:
+                generator.restore()
+        return StepRun(returned, self.variables, recording, (), ()).loss
 
     @contextmanager
     def _environment(self, values: Sequence[Array]) -> Iterator[None]:

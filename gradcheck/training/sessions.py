@@ -148,6 +148,12 @@ class SessionRunner(StepRunner):
         finally:
             self._load([])
 
+    def loss(self) -> Any:
+        """The loss of a run, which is the session's: it cannot be traced."""
+        if tf.inside_function():
+            raise UnrepeatableStepError("a step that runs in a session cannot be traced")
+        return super().loss()
+
     def choose(self, variables: Any) -> list[Any]:
         """Check eager copies of these variables, or of all trainable ones of the graph.
 

@@ -57,7 +57,7 @@ class StepCheck:
     def _compare(self, gradient: Callable[[StepRun], Sequence[Any]] | None) -> OrderResult:
         """Differences of the loss beside a gradient that a run gives, or beside TensorFlow's own."""
         given = None if gradient is None else lambda: list(gradient(self.runner.run()))
-        result = check(lambda: self.runner.run().loss, variables=self.variables, gradient=given, **self.tolerance)
+        result = check(self.runner.loss, variables=self.variables, gradient=given, **self.tolerance)
         return result.orders[1]
 
     def _check_gradients(self) -> OrderResult:
@@ -120,7 +120,7 @@ class StepCheck:
                 return gradients, 0.0
         except Exception:  # whatever the step's operations raise, there is no such gradient then
             pass
-        function = open_function(lambda: self.runner.run().loss, (), variables)
+        function = open_function(self.runner.loss, (), variables)
         if function.point.size > MAX_ELEMENTS:
             return None, 0.0
         with variables_restored(variables):

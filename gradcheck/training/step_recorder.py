@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from gradcheck.explanation.interception import Wrapper, derivatives_observed, patched
+from gradcheck.explanation.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +74,24 @@ class StepRecorder:
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
         with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
+
+    @contextmanager
+    def without_updates(self) -> Iterator[StepRecording]:
+        """Optimizers change nothing inside the block and functions are plain Python; the tapes' losses are kept."""
+        recording = StepRecording()
+
+        def keep_loss(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+            if method == "gradient" and tf.is_tensor(arguments["target"]):
+                sources = tuple(tf.nest.flatten(arguments["sources"]))
+                recording.tape_gradients.append(TapeGradient(tf.reduce_sum(arguments["target"]), sources, ()))
+            return compute()
+
+        def change_nothing(*_: Any, **__: Any) -> None:
+            pass
+
+        patches = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
+        with functions_run_eagerly(), patched(*patches), derivatives_observed(keep_loss):
+            yield recording
 
     def add_derivatives(self, result: Any) -> None:
         """Tensors and arrays that a tape, or a session, gave: a function that gets one of them may clip it."""

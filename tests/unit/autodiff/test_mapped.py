@@ -41,7 +41,7 @@ def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
     for value, point in zip(values, points, strict=True):
         expected = called(f, point)
         assert (value is None) == (expected is None)
-        if value is not None:
+        if value is not None and expected is not None:
             np.testing.assert_allclose(value, expected, rtol=1e-15)
     return whole._graph is not None
 

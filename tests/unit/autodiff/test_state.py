@@ -195,6 +195,10 @@ def numbers_of_a_generator(x: Any) -> Any:
     return x * GENERATOR.uniform((), dtype=tf.float64)
 
 
+def numbers_to_come() -> list[Any]:
+    return [random.getstate(), str(np.random.get_state(legacy=False)), GENERATOR.state.numpy().tolist()]
+
+
 GENERATOR = tf.random.Generator.from_seed(1)
 
 
@@ -206,12 +210,11 @@ def test_random_numbers_are_held_fixed_for_a_check_and_come_as_before_afterwards
     before = context.global_seed()
     context.context()._set_global_seed(seed)
     try:
-        state = random.getstate(), np.random.get_state()[1].tolist(), GENERATOR.state.numpy().tolist()
+        state = numbers_to_come()
         result = check(f, 2.0)
         assert result.verdict == "agree"
         assert "randomness was held fixed" in str(result)
-        after = random.getstate(), np.random.get_state()[1].tolist(), GENERATOR.state.numpy().tolist()
-        assert after == state
+        assert numbers_to_come() == state
         assert context.global_seed() == seed
     finally:
         context.context()._set_global_seed(before)

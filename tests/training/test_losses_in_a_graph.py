@@ -1,0 +1,107 @@
+"""Losses for the differences may come from a graph of the step without its update, if they are those of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck.autodiff.mapped import Mapped
+
+Step = Callable[[], Any]
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A trace always pays; whether each attempt gave a graph that can be trusted."""
+    attempts: list[bool] = []
+    trace = Mapped._trace
+
+    def noted(self: Mapped, *arguments: Any) -> bool:
+        attempts.append(trace(self, *arguments))
+        return attempts[-1]
+
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+    monkeypatch.setattr(Mapped, "_trace", noted)
+    return attempts
+
+
+def steps(x: tf.Variable, optimizer: Any, factor: float) -> dict[str, Step]:
+    calls: list[int] = []
+
+    def update() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**4
+        optimizer.apply_gradients([(factor * tape.gradient(loss, x), x)])
+        return loss
+
+    def after() -> Any:
+        update()
+        return x**4
+
+    def reading() -> Any:
+        return update() * (2.0 if float(x) > 1e9 else 1.0)
+
+    def counting() -> Any:
+        calls.append(1)
+        return update()
+
+    def printing() -> Any:
+        loss = update()
+        print(float(loss))
+        return loss
+
+    return {
+        "returned": update,
+        "taken by a tape": lambda: {"metric": update() * 3.0},
+        "after the update": after,
+        "read": reading,
+        "counted": counting,
+        "printed": printing,
+    }
+
+
+IN_A_GRAPH = {"returned": True, "taken by a tape": True, "counted": True}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01], ids=["right", "wrong"])
+@pytest.mark.parametrize("name", ["returned", "taken by a tape", "after the update", "read", "counted", "printed"])
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
+def test_the_verdict_is_that_of_runs(name: str, factor: float, traced: bool, graphs: list[bool]) -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    optimizer = keras.optimizers.Adam(0.125)
+    step = steps(x, optimizer, factor)[name]
+    if traced and name in ("returned", "taken by a tape", "after the update"):
+        step = tf.function(step)
+    wrong = factor != 1.0 or name == "after the update"
+    if wrong:
+        with pytest.raises(gradcheck.GradientMismatch):
+            gradcheck.assert_step(step)
+    else:
+        assert gradcheck.assert_step(step).verdict == "agree"
+    assert graphs[0] is IN_A_GRAPH.get(name, False)
+    assert float(x) == 1.5
+    assert int(optimizer.iterations) == 0
+
+
+def test_state_is_put_back_before_every_loss(graphs: list[bool]) -> None:
+    keras.utils.set_random_seed(2)
+    layers = [keras.layers.Dense(1, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
+    model = keras.Sequential([keras.layers.Input((2,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    batch = np.random.default_rng(1).normal(size=(6, 2)).astype("f4"), np.ones((6, 1), "f4")
+    model.fit(*batch, epochs=1, verbose=0)
+    held = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    before = [variable.numpy() for variable in held]
+    result = gradcheck.assert_step(
+        model.train_step, tuple(map(tf.constant, batch)), variables=model.layers[-1].trainable_variables
+    )
+    assert result.verdict == "agree"
+    assert graphs[0]
+    for variable, value in zip(held, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
