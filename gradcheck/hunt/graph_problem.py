@@ -182,7 +182,7 @@ class GraphProblem(Problem):
     def values(self, points: Array) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
 
-        NaN at points where the function raises, as the solution of a singular system does.
+        NaN at points where the function raises, as the solution of a singular system does, or gives another size.
         """
         try:
             flat = self._batch(points)
@@ -199,12 +199,14 @@ class GraphProblem(Problem):
         return to_coordinates(batch.numpy()).reshape(len(rows), -1)[len(rows) - len(points) :]
 
     def _alone(self, point: Array) -> Array:
+        outside = np.full((1, coordinate_count(self.output.shape, self.output.dtype)), np.nan)
         try:
             if self._anchored:
                 return self._batch(point[None, :])
-            return to_coordinates(self.forward(self.tensors(point))[0].numpy())[None, :]
+            row = to_coordinates(self.forward(self.tensors(point))[0].numpy())[None, :]
         except tf.errors.OpError:
-            return np.full((1, coordinate_count(self.output.shape, self.output.dtype)), np.nan)
+            return outside
+        return row if row.shape == outside.shape else outside
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents (k, m). Raises DerivativeRaisedError and WrongShapeError."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from gradcheck.hunt.blame import alone, blame
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem, count_on, nonsmooth_nodes
+from gradcheck.hunt.opspec import OpSpec
 
 X = Input((3,), (0.5, -1.0, 2.0))
 S = Input((), (3.0,))
@@ -49,6 +52,14 @@ def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:
     found = GraphProblem(graph, values_of(graph)).gradients_at(np.ones(1), np.array([[0.5], [1.5]]))
     assert np.allclose(found[0], 1 / np.sqrt(0.75))
     assert np.isnan(found[1]).all()
+
+
+def test_a_value_of_another_size_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = OpSpec("positive", "tf.boolean_mask({0}, {0} > 0)", ("Select",), "planted", looped=True)
+    monkeypatch.setitem(CATALOGUE, "positive", spec)
+    graph = Graph((Input((2,), (0.5, 1.5)),), (Node.of("positive", 0),))
+    found = GraphProblem(graph, values_of(graph)).values(np.array([[0.5, 1.5], [0.5, -1.5], [2.0, 1.0]]))
+    np.testing.assert_array_equal(found, [[0.5, 1.5], [np.nan, np.nan], [2.0, 1.0]])
 
 
 def test_products_are_those_of_the_hessian() -> None:
