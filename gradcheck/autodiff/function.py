@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +27,8 @@ HALVINGS = 40
 
 UNCHANGED = ChangedState()
 
-CACHED = 2
-"""So many tables of values are kept."""
+CACHED_BYTES = 2**24
+"""Tables of values are kept until they take more memory than this."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ class Function(Problem):
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
         # Second order asks for the points of first order again, once for every cotangent.
-        key, function = points.tobytes(), self.wide or self
+        key, function = hashlib.blake2b(np.ascontiguousarray(points).data).digest(), self.wide or self
         if key not in self._latest:
-            for old in list(self._latest)[: 1 - CACHED]:
-                del self._latest[old]
+            while sum(table.nbytes for table in self._latest.values()) > CACHED_BYTES:
+                del self._latest[next(iter(self._latest))]
             self._latest[key] = function._values(points)
         return self._latest[key]
 

@@ -14,7 +14,7 @@ from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
-from gradcheck.numerics.probing import cotangents, locate_entry, magnitudes, probe_directions, probe_tests
+from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -61,9 +61,8 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     """
     rng = np.random.default_rng(0)
     n, m = problem.point.size, problem.outputs
-    directions = np.eye(n)
-    if n > FEW_INPUTS:
-        directions = probe_directions(rng, max(DIRECTIONS, probes // 2), magnitudes(problem.point))
+    count = max(DIRECTIONS, probes // 2)
+    directions = np.eye(n) if n <= FEW_INPUTS else probe_directions(rng, count, magnitudes(problem.point))
     rows = np.eye(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
     found = []
     for place, row in enumerate(rows):
@@ -77,7 +76,7 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
     if not len(columns):
         return []
     looked = columns[:SMALL]
-    estimate = first_difference(sample_values(problem, np.eye(problem.point.size)[looked]))
+    estimate = first_difference(sample_values(problem, axes(looked, problem.point.size)))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
     return [_one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
@@ -88,8 +87,8 @@ def _one_by_one(
 ) -> Comparison:
     """The entries of some coordinates and outputs."""
     columns, rows = tuple(map(int, coordinates)), tuple(map(int, outputs))
-    lines, cotangents = np.eye(problem.point.size)[list(columns)], np.eye(problem.outputs)[list(rows)]
-    return replace(compare_first(problem, lines, cotangents, tolerance), columns=columns, rows=rows)
+    lines, weights = axes(columns, problem.point.size), axes(rows, problem.outputs)
+    return replace(compare_first(problem, lines, weights, tolerance), columns=columns, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class _Probing:
         tables = _too_expensive(len(outputs) - len(looked))
         if not len(looked):
             return tables
-        rows = np.eye(self.problem.outputs)[looked]
+        rows = axes(looked, self.problem.outputs)
         if None in self.columns:
             return tables + self._split(self.directions[0], rows, looked)
         table = compare_first(self.problem, self.directions, rows, self.tolerance)

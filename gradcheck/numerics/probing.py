@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,18 @@ import numpy as np
 from gradcheck.numerics.sampling import typical_magnitude
 
 Array = np.ndarray[Any, Any]
+
+
+def axes(places: Iterable[int], n: int) -> Array:
+    """The unit vectors of some of n coordinates, shape (number of places, n).
+
+    >>> axes([2, 0], 3).tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    """
+    columns = np.fromiter(places, dtype=np.int64)
+    vectors = np.zeros((columns.size, n))
+    vectors[np.arange(columns.size), columns] = 1.0
+    return vectors
 
 
 def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Array:

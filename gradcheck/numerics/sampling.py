@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -106,6 +106,9 @@ def joined(first: Sample, second: Sample) -> Sample:
     return replace(first, step=step, values=values, magnitude=magnitude)
 
 
+CALL_BYTES = 2**28
+"""The points of one call take at most so much memory."""
+
 MANTISSA = 0.4236067977499790
 """No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that
 lost digits would pass for a slope; and a sample would hit the round numbers where people put their kinks and periods.
@@ -145,6 +148,17 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     return np.where(np.isfinite(lines), lines, 1.0)
 
 
+def _values(f: Callable[[Array], Array], x: Array, directions: Array, offsets: Array) -> Iterator[Array]:
+    """The values at `x` and at x + offset * direction for each line's offsets (k, p), in calls of bounded memory."""
+    lines = np.repeat(np.arange(len(directions)), offsets.shape[1])
+    rows = max(1, CALL_BYTES // x.nbytes)
+    for start in range(0, max(1, lines.size), rows):
+        chosen = slice(start, start + rows)
+        points = x + offsets.ravel()[chosen, None] * directions[lines[chosen]]
+        values = np.asarray(f(np.concatenate([x[None, :], points])), dtype=np.float64)
+        yield values if start == 0 else values[1:]
+
+
 def sample(
     f: Callable[[Array], Array],
     x: Array,
@@ -156,7 +170,8 @@ def sample(
 ) -> Sample:
     """Sample `f` on the lines x + t * direction.
 
-    `f` maps points (p, n) to values (p, m) and is called once, with `x` first and then line by line the other offsets.
+    `f` maps points (p, n) to values (p, m) and is called once, with `x` first and then line by line the other offsets;
+    where they take more than `CALL_BYTES`, in several calls, each with `x` first.
     `x` is (n,), `directions` (k, n), both float64; `step` (k,) are the largest steps, by default `largest_steps`. `eps`
     is the unit roundoff of the arithmetic that evaluates `f`.
 
@@ -168,11 +183,9 @@ def sample(
     if step is None:
         step = largest_steps(x, directions, stencil, eps=eps)
     offsets = step[:, None] * stencil.offsets[1:]
-    points = x + offsets[:, :, None] * directions[:, None, :]
-    flat = np.asarray(f(np.concatenate([x[None, :], points.reshape(-1, x.size)])), dtype=np.float64)
-    shape = *offsets.shape, flat.shape[-1]
+    flat = np.concatenate(list(_values(f, x, directions, offsets)))
     centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
-    values = np.concatenate([centre, flat[1:].reshape(shape)], axis=1)
+    values = np.concatenate([centre, flat[1:].reshape(*offsets.shape, flat.shape[-1])], axis=1)
     moves = np.abs(directions)
     ratios = np.divide(np.abs(x), moves, out=np.zeros_like(moves), where=moves > 0)
     return Sample(stencil, step, values, ratios.max(axis=1, initial=0.0), eps)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcheck.numerics import sampling
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import (
     CONFIRM,
@@ -151,3 +152,20 @@ def test_outputs_apart_and_samples_joined_have_the_differences_that_they_had() -
     twice = joined(lines, lines.lines(slice(1, 2)))
     np.testing.assert_array_equal(twice.values[-1], lines.values[1])
     assert first_difference(twice).lines(slice(k, None)).turned.value.shape == (m, 1)
+
+
+def test_many_coordinates_are_sampled_in_calls_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def f(points: Any) -> Any:
+        calls.append(len(points))
+        np.testing.assert_array_equal(points[0], x)
+        return np.sin(points)
+
+    x, directions = np.linspace(0.5, 1.5, 4), np.random.default_rng(0).normal(size=(3, 4))
+    whole = sample(f, x, directions)
+    assert calls == [1 + 3 * 46]
+    monkeypatch.setattr(sampling, "CALL_BYTES", 20 * x.nbytes)
+    parts = sample(f, x, directions)
+    assert calls[1:] == [21] * 6 + [19]
+    np.testing.assert_array_equal(parts.values, whole.values)
