@@ -14,6 +14,7 @@ from gradcheck.autodiff.function import Function, open_function, with_float64_fo
 from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import (
+    UNCHANGED,
     ChangedState,
     generators,
     seeded,
@@ -88,7 +89,7 @@ def check(
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
-        if function.held != ChangedState():
+        if function.held != UNCHANGED:
             notes.append(f"put back before every call of f, so that randomness was held fixed: {function.held}")
         diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
         return Result({n: _checked(problem, diagnoses[n], tolerance, probes, tuple(notes)) for n in orders})

@@ -14,18 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.mapped import Mapped
+from gradcheck.autodiff.mapped import Mapped, as_array
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
-from gradcheck.autodiff.state import ChangedState
+from gradcheck.autodiff.state import UNCHANGED, ChangedState
 
 Array = np.ndarray[Any, Any]
 
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
-
-UNCHANGED = ChangedState()
 
 CACHED_BYTES = 2**24
 """Tables of values are kept until they take more memory than this."""
@@ -93,7 +91,7 @@ class Function(Problem):
     def _values(self, points: Array) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
         for row, results in self._taken_at(points, self._mapped_results):
-            flat = np.concatenate([np.zeros(0), *map(to_coordinates, results)])
+            flat = _flat(results)
             table[row] = flat if flat.shape == table[row].shape else np.nan
         return table
 
@@ -129,10 +127,7 @@ class Function(Problem):
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
-        results = self.call(self.tensors(point))
-        # bfloat16 tensors have no __array__ that NumPy accepts.
-        arrays = [np.asarray(result.numpy() if tf.is_tensor(result) else result) for result in results]
-        return np.concatenate([np.zeros(0), *map(to_coordinates, arrays)])
+        return _flat(list(map(as_array, self.call(self.tensors(point)))))
 
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
@@ -229,6 +224,10 @@ class Function(Problem):
             tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
             for part, result in zip(self.result_parts, self.results, strict=True)
         ]
+
+
+def _flat(results: Sequence[Array]) -> Array:
+    return np.concatenate([np.zeros(0), *map(to_coordinates, results)])
 
 
 def _slices(counts: Sequence[int]) -> tuple[slice, ...]:

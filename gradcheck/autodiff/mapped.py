@@ -44,7 +44,7 @@ class Mapped:
         self._calls, self._seconds = 0, float("inf")
         self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
-        self._refused = False
+        self._traced = False
         self._rows = self._most = 16
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
@@ -53,13 +53,14 @@ class Mapped:
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
             points = [array[MEASURED:] for array in points]
-        if len(points[0]) and self._graph is None and not self._refused and self._pays(len(points[0])):
-            self._refused = not self._trace(points, shared)
+        if len(points[0]) and not self._traced and self._pays(len(points[0])):
+            self._traced = True
+            self._trace(points, shared)
         if self._graph is not None:
             try:
                 return early + self._in_graph(points, shared)
             except Exception:  # a graph throws for all points what the computation throws at one
-                self._graph, self._refused = None, True
+                self._graph = None
         return early + self._eagerly(points, shared)
 
     def _pays(self, count: int) -> bool:
@@ -71,7 +72,7 @@ class Mapped:
             began = time.process_time()
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
-                values.append(list(map(_array, tensors)))
+                values.append(list(map(as_array, tensors)))
                 self._outputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             except Exception:  # whatever it throws, there is no value here
                 values.append(None)
@@ -79,10 +80,10 @@ class Mapped:
             self._seconds = min(self._seconds, time.process_time() - began)
         return values
 
-    def _trace(self, points: Sequence[Array], shared: Sequence[Any]) -> bool:
-        """Make the graph; False, and no graph, if that cannot be done or does not give the eager values."""
+    def _trace(self, points: Sequence[Array], shared: Sequence[Any]) -> None:
+        """Make the graph, unless that cannot be done or it does not give the eager values."""
         if self._outputs is None:
-            return False
+            return
         batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
         self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
@@ -90,10 +91,9 @@ class Mapped:
         few = [array[[0, len(array) // 2, -1]] for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-            traced = tf.function(self._mapped, autograph=False).get_concrete_function(
+            self._graph = tf.function(self._mapped, autograph=False).get_concrete_function(
                 batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
             )
-            self._graph = traced
             values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
             values = []
@@ -101,7 +101,6 @@ class Mapped:
         same = list(map(self._same, values, self._eagerly(few, shared)))
         if not (same and all(same)):
             self._graph = None
-        return self._graph is not None
 
     def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
         count = tf.shape(batches[0])[0]
@@ -122,7 +121,7 @@ class Mapped:
             rows = slice(len(values), len(values) + self._rows)
             began = time.perf_counter()
             batches = self._graph([tf.constant(array[rows]) for array in points], list(shared))
-            values += map(list, zip(*map(_array, batches), strict=True))
+            values += map(list, zip(*map(as_array, batches), strict=True))
             quick = time.perf_counter() - began < RUN_SECONDS / 2
             self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
         return values
@@ -138,6 +137,7 @@ class Mapped:
         )
 
 
-def _array(tensor: Any) -> Array:
+def as_array(tensor: Any) -> Array:
+    """A tensor, or what stands for one, as an array."""
     # bfloat16 tensors have no __array__ that NumPy accepts.
     return np.asarray(tensor.numpy() if tf.is_tensor(tensor) else tensor)

@@ -119,11 +119,21 @@ def generators() -> list[Generator]:
 
 
 @contextmanager
+def generators_restored() -> Iterator[None]:
+    """Leave the global generators as they were, whatever happens inside; code that is being traced may use it."""
+    before = generators()
+    try:
+        yield
+    finally:
+        for generator in before:
+            generator.restore()
+
+
+@contextmanager
 def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
     """Leave variables and the generators of Python, NumPy and TensorFlow as they were, whatever happens inside."""
     with ExitStack() as stack:
-        for one in generators():
-            stack.callback(one.restore)
+        stack.enter_context(generators_restored())
         # TensorFlow offers no public way to ask whether its generator exists, and asking for it would make it.
         generator = getattr(stateful_random_ops, "global_generator", None)
         stack.callback(setattr, stateful_random_ops, "global_generator", generator)
@@ -170,6 +180,9 @@ class ChangedState:
         count = len(self.variables)
         named = [f"{count} variable{'s' * (count != 1)}"] if count else []
         return " and ".join([*named, *(f"the generator of {one.name}" for one in self.generators)])
+
+
+UNCHANGED = ChangedState()
 
 
 def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:

@@ -14,7 +14,7 @@ from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import ChangedState, generators, state_restored
+from gradcheck.autodiff.state import UNCHANGED, ChangedState, generators_restored, state_restored
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.gradient_changes import alike
@@ -161,7 +161,7 @@ class StepRunner:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
         self._recorder, self._guard = StepRecorder(), SideEffectGuard()
-        self._changed = ChangedState()
+        self._changed = UNCHANGED
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -192,7 +192,7 @@ class StepRunner:
                 with self._environment(before):
                     returned = self._call()
                 after = self._values()
-                if self._changed == ChangedState():
+                if self._changed == UNCHANGED:
                     self._changed = ChangedState(snapshot.changed())
         finally:
             state.restore()
@@ -206,14 +206,12 @@ class StepRunner:
         if not tf.inside_function():
             return self.run().loss
         self._changed.besides(self.variables).put_back()
-        before, state = generators(), PythonState(self.step)
+        state = PythonState(self.step)
         try:
-            with self._recorder.without_updates() as recording:
+            with generators_restored(), self._recorder.without_updates() as recording:
                 returned = self._call()
         finally:
             state.restore()
-            for generator in before:
-                generator.restore()
         return StepRun(returned, self.variables, recording, (), ()).loss
 
     @contextmanager

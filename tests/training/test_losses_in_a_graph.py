@@ -22,9 +22,9 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     attempts: list[bool] = []
     trace = Mapped._trace
 
-    def noted(self: Mapped, *arguments: Any) -> bool:
-        attempts.append(trace(self, *arguments))
-        return attempts[-1]
+    def noted(self: Mapped, *arguments: Any) -> None:
+        trace(self, *arguments)
+        attempts.append(self._graph is not None)
 
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
     monkeypatch.setattr(Mapped, "_trace", noted)

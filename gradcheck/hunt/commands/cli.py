@@ -82,6 +82,12 @@ def subcommand(
     return parser
 
 
+def add_paths(parser: argparse.ArgumentParser, name: str, metavar: str, what: str) -> None:
+    """Adds paths as arguments, of which the folder of reports is the default."""
+    default = [Path("reports")]
+    parser.add_argument(name, nargs="*", type=Path, default=default, metavar=metavar, help=f"{what} (default: reports)")
+
+
 def folder_option(parser: argparse.ArgumentParser) -> None:
     """Adds the option that names the folder of known defects."""
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")

@@ -65,14 +65,7 @@ class Replayed:
 def add(commands: Any) -> None:
     """Adds the command."""
     parser = cli.subcommand(commands, "replay", run, REPLAY)
-    parser.add_argument(
-        "findings",
-        nargs="*",
-        type=Path,
-        default=[Path("reports")],
-        metavar="FINDING",
-        help="a JSON file, or a folder of them (default: reports)",
-    )
+    cli.add_paths(parser, "findings", "FINDING", "a JSON file, or a folder of them")
     parser.add_argument(
         "--limit", type=float, default=60.0, metavar="SECONDS", help="for a graph that crashed or hung, once more (60)"
     )

@@ -56,14 +56,7 @@ def add(commands: Any) -> None:
         "--into", type=Path, default=Path("reports/merged"), metavar="DIR", help="a new folder (reports/merged)"
     )
     parser = cli.subcommand(commands, "coverage", run_coverage, COVERAGE)
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        type=Path,
-        default=[Path("reports")],
-        metavar="FOLDER",
-        help="a folder of reports with its events (default: reports)",
-    )
+    cli.add_paths(parser, "folders", "FOLDER", "a folder of reports with its events")
 
 
 def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
