@@ -12,7 +12,7 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
@@ -101,13 +101,13 @@ def quick_estimate(sampled: Callable[[Array, Array], Sample], lines: int) -> Est
     """
     every = np.arange(lines)
     sample = sampled(every, np.ones(lines))
-    estimate = with_constants(first_difference(sample, tight=True), sample)
+    estimate = with_constants(tight(first_difference(sample), sample), sample)
     shrink = orderly_part(sample)
     again = np.flatnonzero(~estimate.conclusive.all(axis=1) & (shrink < 1) & (shrink > 0))
     if not len(again):
         return estimate
     sample = sampled(again, shrink[again])
-    return estimate.replaced(again, with_constants(first_difference(sample, tight=True), sample))
+    return estimate.replaced(again, tight(first_difference(sample), sample))
 
 
 def slope_estimate(sample: Sample) -> Estimate:
