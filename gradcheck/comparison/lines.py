@@ -123,21 +123,28 @@ def sample_values(
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
 
-def quick_estimate(sampled: Callable[[Array, Array], Sample], lines: int) -> Estimate:
-    """The first differences on some lines of a light stencil, conclusive only where they are tight.
+Sampled = Callable[[Array, Array], Sample]
+"""Samples the lines at some places with a light stencil, their steps smaller than usual by a factor each."""
 
-    `sampled` takes the places of lines and how much smaller than usual their steps are to be. Lines that only finer
-    steps show to be smooth are sampled a second time within these.
+
+def quick_estimate(sampled: Sampled, lines: int) -> Estimate:
+    """The first differences from few values, conclusive only where they are tight.
+
+    Lines that only finer steps show to be smooth are sampled a second time within these.
     """
-    every = np.arange(lines)
-    sample = sampled(every, np.ones(lines))
+    sample = sampled(np.arange(lines), np.ones(lines))
     estimate = with_constants(tight(first_difference(sample), sample), sample)
     shrink = orderly_part(sample)
-    again = np.flatnonzero(~estimate.conclusive.all(axis=1) & (shrink < 1) & (shrink > 0))
-    if not len(again):
+    return taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan))
+
+
+def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:
+    """The estimate with smaller steps on the lines that are not tight, where `shrink` (k,) is not NaN."""
+    places = np.flatnonzero(~estimate.conclusive.all(axis=1) & np.isfinite(shrink))
+    if not len(places):
         return estimate
-    sample = sampled(again, shrink[again])
-    return estimate.replaced(again, tight(first_difference(sample), sample))
+    sample = sampled(places, shrink[places])
+    return estimate.replaced(places, tight(first_difference(sample), sample))
 
 
 def slope_estimate(sample: Sample) -> Estimate:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, ulp_rounding
+from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
 from gradcheck.comparison.orders import compare_first, compare_second, worst_coordinates
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
-from gradcheck.numerics.sampling import QUICK, Sample
+from gradcheck.numerics.sampling import FIRST, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -45,7 +45,10 @@ SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
 
 ROWS = 64
-SPLITS = 256
+SPLITS, SPLIT_VALUES = 256, 2**26
+"""Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
+"""
+
 ROUNDING = 0.01
 SEARCHES = 4
 
@@ -175,6 +178,9 @@ class _Probing:
             return sample_values(self.problem, self.directions[lines], stencil=QUICK, shrink=shrink)
 
         estimate = quick_estimate(sampled, len(self.directions))
+        # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
+        beyond = QUICK.ratio**-QUICK.count
+        estimate = taken_again(sampled, estimate, np.full(len(self.directions), beyond))
         if not estimate.conclusive.all():
             return None
         table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)
@@ -275,7 +281,8 @@ class _Probing:
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
-        while waiting and tests < SPLITS:
+        most = min(SPLITS, max(1, SPLIT_VALUES // (n * len(FIRST.offsets))))
+        while waiting and tests < most:
             part, still = waiting.pop(0)
             if len(part) == 1:
                 single[part] = True
