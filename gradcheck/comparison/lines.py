@@ -96,7 +96,8 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        eps = self.problem.slope_roundoff if self.gradients else None
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=eps)
         return taken if self.left is None or not self.gradients else replace(taken, floor=self._rounding_of_sums())
 
     def _rounding_of_sums(self) -> Array:
@@ -106,7 +107,7 @@ class Lines:
         """
         assert self.left is not None
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.problem.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        return np.asarray(ULPS * self.problem.slope_roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
 
 def sample_values(
@@ -116,9 +117,13 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
+    eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
-    point, eps = problem.point, problem.roundoff
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+
+    `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
+    """
+    point, eps = problem.point, eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
