@@ -31,6 +31,7 @@ from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
+ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
 
 
@@ -78,12 +79,14 @@ def check(
         if function.point.size == 0 or function.outputs == 0:
             return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
         used = tuple(generator for generator in before if generator.used)
-        function = replace(function, held=ChangedState(snapshot.changed(), used).besides(moved))
+        changed = ChangedState(snapshot.changed(), used)
+        function = replace(function, held=changed.besides(moved))
         unconnected = _unconnected(function, gradient)
-        if _apart(function):
+        if apart := _apart(function):
             stack.enter_context(seeded())
             function = replace(function, held=replace(function.held, generators=(*used, generators()[-1])))
-        if apart := _apart(function):
+            apart = _apart(function)
+        if apart:
             why = hidden_state(partial(function.value, function.point))
             note = f"two calls at the same inputs differ by {apart:.3g}; {why}"
             return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
@@ -91,6 +94,7 @@ def check(
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
+        notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
         diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}

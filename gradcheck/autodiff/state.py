@@ -171,6 +171,10 @@ class ChangedState:
     variables: tuple[tuple[Any, Any], ...] = ()
     generators: tuple[Generator, ...] = ()
 
+    def holds(self, variable: Any) -> bool:
+        """Whether a variable, if it is one, is among them."""
+        return variable is not None and any(handle is variable.handle for handle, _ in self.variables)
+
     def besides(self, variables: Sequence[Any]) -> ChangedState:
         """The same without some variables."""
         left_out = {variable.handle._id for variable in variables}
