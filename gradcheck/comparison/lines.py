@@ -71,12 +71,12 @@ class Lines:
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
         return product
 
-    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
-        """The values on all lines; `shrink` makes all steps smaller than usual."""
+    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0, steps: Array | None = None) -> Sample:
+        """The values on all lines; `shrink` makes all steps smaller than usual, or the largest `steps` (k,) are given."""
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, steps=steps)
 
 
 def sample_values(
@@ -86,10 +86,13 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: float = 1.0,
+    steps: Array | None = None,
 ) -> Sample:
     """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
     point, eps = problem.point, problem.roundoff
-    steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
+    if steps is None:
+        steps = shrink * largest_steps(point, directions, stencil, eps=eps)
+    steps = problem.feasible_steps(directions, steps)
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.filters import Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
@@ -52,7 +53,8 @@ def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estima
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    comparison = compare(autodiff, with_constants(estimate, sample), lines.tolerance, rounding, factor=1.0)
+    estimate = closer_look(lines, sample, with_constants(estimate, sample), slope_estimate, CONFIRM)
+    comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
@@ -80,7 +82,9 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful:
         values=samples,
         everywhere=(everywhere, sample),
     )
-    first, second = (evidence.compare(slope_estimate(each)) for each in samples)
+    first, second = (
+        evidence.compare(closer_look(lines, each, slope_estimate(each), slope_estimate)) for each in samples
+    )
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
