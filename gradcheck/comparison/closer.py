@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.comparison.lines import Lines
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.reach import closer_steps, erratic, nearer
-from gradcheck.numerics.sampling import Sample, Stencil
+from gradcheck.numerics.sampling import Sample, Stencil, largest_steps
 
 Array = np.ndarray[Any, Any]
 
@@ -36,11 +36,9 @@ def closer_look(
     chosen = np.flatnonzero(np.isfinite(steps))
     if not chosen.size:
         return estimate
-    lines, floor = lines.some(chosen), np.maximum(erratic(sample), sample.floor)[chosen]
-    row = replace(lines.sample(stencil or sample.stencil, steps=steps[chosen]), floor=floor)
+    lines, problem, stencil = lines.some(chosen), lines.problem, stencil or sample.stencil
+    usual = largest_steps(problem.point, lines.directions, stencil, eps=problem.roundoff)
+    floor = np.maximum(erratic(sample), sample.floor)[chosen]
+    row = replace(lines.sample(stencil, shrink=steps[chosen] / usual), floor=floor)
     found = nearer(estimate.lines(chosen), estimated(row))
-    found = closer_look(lines, row, found, estimated, stencil, rounds - 1)
-    arrays = [getattr(estimate, field.name).copy() for field in fields(Estimate)]
-    for array, field in zip(arrays, fields(Estimate), strict=True):
-        array[chosen] = getattr(found, field.name)
-    return Estimate(*arrays)
+    return estimate.replaced(chosen, closer_look(lines, row, found, estimated, stencil, rounds - 1))

@@ -12,7 +12,7 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
@@ -71,12 +71,12 @@ class Lines:
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
         return product
 
-    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0, steps: Array | None = None) -> Sample:
-        """The values on all lines; `shrink` makes all steps smaller than usual, or the largest `steps` (k,) are given."""
+    def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
+        """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, steps=steps)
+        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
 
 
 def sample_values(
@@ -85,15 +85,29 @@ def sample_values(
     evaluate: Callable[[Array], Array] | None = None,
     stencil: Stencil = FIRST,
     *,
-    shrink: float = 1.0,
-    steps: Array | None = None,
+    shrink: Array | float = 1.0,
 ) -> Sample:
     """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
     point, eps = problem.point, problem.roundoff
-    if steps is None:
-        steps = shrink * largest_steps(point, directions, stencil, eps=eps)
-    steps = problem.feasible_steps(directions, steps)
+    steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
+
+
+def quick_estimate(sampled: Callable[[Array, Array], Sample], lines: int) -> Estimate:
+    """The first differences on some lines of a light stencil, conclusive only where they are tight.
+
+    `sampled` takes the places of lines and how much smaller than usual their steps are to be. Lines that only finer
+    steps show to be smooth are sampled a second time within these.
+    """
+    every = np.arange(lines)
+    sample = sampled(every, np.ones(lines))
+    estimate = with_constants(first_difference(sample, tight=True), sample)
+    shrink = orderly_part(sample)
+    again = np.flatnonzero(~estimate.conclusive.all(axis=1) & (shrink < 1) & (shrink > 0))
+    if not len(again):
+        return estimate
+    sample = sampled(again, shrink[again])
+    return estimate.replaced(again, with_constants(first_difference(sample, tight=True), sample))
 
 
 def slope_estimate(sample: Sample) -> Estimate:

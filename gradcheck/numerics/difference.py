@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
-from gradcheck.numerics.tableau import choose
+from gradcheck.numerics.tableau import choose, orderly
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +19,12 @@ RELATIVE = 0.1
 
 ABSOLUTE = 1e-6
 """and so is one of this part of max |f| / radius**order, for derivatives near zero."""
+
+TIGHT = 2.0**20
+"""A bound of at most so many roundings of the value, or of max |f| / radius, is as good as a close look makes it,"""
+
+COARSE = 1e-3
+"""in low precision if it is at most this part of them, too."""
 
 INSIDE = 4.0
 """Noise samples lie well inside the radius if they reach to its fourth part."""
@@ -42,18 +48,26 @@ class Estimate:
         """The estimate on some of its lines."""
         return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
+    def replaced(self, places: Array, other: Estimate) -> Estimate:
+        """The estimate with the lines of another one at some places."""
+        arrays = [np.array(getattr(self, field.name)) for field in fields(self)]
+        for array, field in zip(arrays, fields(self), strict=True):
+            array[places] = getattr(other, field.name)
+        return Estimate(*arrays)
+
     @property
     def turned(self) -> Estimate:
         """The estimate with lines and outputs exchanged."""
         return Estimate(*(getattr(self, field.name).T for field in fields(self)))
 
 
-def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estimate:
+def first_difference(sample: Sample, rounding: Rounding | None = None, *, tight: bool = False) -> Estimate:
     """The first derivative along every line.
 
     Central differences over a geometric row of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation of
     F'(x) and F'(x) F''(x)"). The bound adds truncation, from successive columns, rounding, from `rounding_of`, and the
     jump between the one-sided slopes, where f(x) shows one. `rounding` is that of the sample, if it is known already.
+    With `tight`, only an estimate whose bound is tight counts as conclusive.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample
@@ -64,11 +78,20 @@ def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estima
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
         errors = rounding.values / rounding.steps
-        return _estimate(rounding.slopes, errors, _jump(rounding, sample.stencil.ratio), rounding, sample.stencil)
+        jump = _jump(rounding, sample.stencil.ratio)
+        share = min(TIGHT * sample.eps, COARSE) if tight else np.inf
+        return _estimate(rounding.slopes, errors, jump, rounding, sample.stencil, share=share)
 
 
 def _estimate(
-    column: Array, errors: Array, jump: Array | float, rounding: Rounding, stencil: Stencil, *, order: int = 1
+    column: Array,
+    errors: Array,
+    jump: Array | float,
+    rounding: Rounding,
+    stencil: Stencil,
+    *,
+    order: int = 1,
+    share: float = np.inf,
 ) -> Estimate:
     """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
 
@@ -80,11 +103,12 @@ def _estimate(
     lines, outputs = np.ogrid[: valid.shape[0], : valid.shape[1]]
     radius = np.where(valid, rounding.steps[widest, lines, 0], 0.0)
     inside = (INSIDE * rounding.spans)[:, :, None] <= radius[:, None]
-    noise = np.where(inside, rounding.level, 0.0).max(axis=1) - rounding.values[finest_step, lines, outputs]
-    noise = order**2 * np.maximum(noise, 0.0) / rounding.steps[finest_step, lines, 0] ** order
+    seen = np.where(inside, rounding.level, 0.0).max(axis=1, initial=0.0)
+    noise = np.maximum(seen - rounding.values[finest_step, lines, outputs], 0.0)
+    noise = order**2 * noise / rounding.steps[finest_step, lines, 0] ** order
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
-    small = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
-    conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= small))
+    small = min(ABSOLUTE, share) * rounding.sizes[widest, lines, outputs] / radius**order
+    conclusive = valid & ((bound <= min(RELATIVE, share) * np.abs(value)) | (bound <= small))
     return Estimate(value, bound, conclusive, radius)
 
 
@@ -102,6 +126,18 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     shown = finest(rounding.resolved)[2:, :, None] & (limits > blurred)
     smallest = np.min(limits, axis=0, where=shown, initial=np.inf) / ((cube - 1) * (ratio - 1))
     return np.asarray(np.where(shown.any(axis=0), smallest, 0.0))
+
+
+def orderly_part(sample: Sample) -> Array:
+    """By how much smaller than the row's the widest step is up to which every output is orderly, shape (k,); 0: none.
+
+    At steps that are orderly the differences change as those of a series in the square of the step do.
+    """
+    with np.errstate(all="ignore"):
+        rounding = rounding_of(sample)
+        errors = rounding.values / rounding.steps
+        within = orderly(rounding.slopes, errors, rounding.resolved[:, :, None], sample.stencil).all(axis=2)
+        return np.asarray(np.where(within, sample.stencil.steps[:, None], 0.0).max(axis=0))
 
 
 def second_difference(sample: Sample, first: Estimate | None = None, rounding: Rounding | None = None) -> Estimate:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import RELATIVE, Estimate
+from gradcheck.numerics.difference import COARSE, RELATIVE, TIGHT, Estimate
 from gradcheck.numerics.rounding import RESOLVED, SIGN_CHANGES, rounding_of, value_noise
 from gradcheck.numerics.sampling import Sample
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
@@ -17,11 +17,8 @@ Array = np.ndarray[Any, Any]
 INTO = 0.7
 """A closer row starts at this part of the narrowest step that is known to lie beyond the reach."""
 
-POOR = 1e-11
-"""A bound of a larger part of the value may gain from a closer row,"""
-
 WORTH = 30.0
-"""if it is this many times the rounding of the widest difference within the reach."""
+"""A bound that is not tight may gain from a closer row if it is so many times the rounding of the differences there."""
 
 GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
@@ -43,7 +40,8 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
         errors = rounding.promised / rounding.steps
         inside = orderly(rounding.slopes, errors, rounding.resolved[:, :, None], stencil)
         least = np.min(errors, axis=0, where=inside, initial=np.inf)
-        gains = ~estimate.conclusive | (estimate.bound > np.maximum(POOR * np.abs(estimate.value), WORTH * least))
+        tight = np.maximum(min(TIGHT * sample.eps, COARSE) * np.abs(estimate.value), WORTH * least)
+        gains = ~(estimate.conclusive & (estimate.bound <= tight))
     steps = np.broadcast_to(rounding.steps, inside.shape)
     beyond = np.min(steps, axis=0, where=~inside, initial=np.inf)
     start = INTO * np.max(np.where(gains & np.isfinite(beyond), beyond, 0.0), axis=1)
@@ -75,10 +73,8 @@ def nearer(wide: Estimate, close: Estimate) -> Estimate:
     gap = np.abs(close.value - wide.value)
     apart = wide.conclusive & close.conclusive & (gap > wide.bound + close.bound)
     better = close.conclusive & (~wide.conclusive | (close.bound < wide.bound))
-    taken = Estimate(
-        *(np.where(better | apart, getattr(close, x.name), getattr(wide, x.name)) for x in fields(Estimate))
-    )
+    names = [field.name for field in fields(Estimate)]
+    taken = Estimate(*(np.where(better | apart, getattr(close, name), getattr(wide, name)) for name in names))
     bound = np.where(apart, gap + wide.bound, taken.bound)
-    return replace(
-        taken, bound=bound, conclusive=taken.conclusive & (~apart | (bound <= RELATIVE * np.abs(taken.value)))
-    )
+    conclusive = taken.conclusive & (~apart | (bound <= RELATIVE * np.abs(taken.value)))
+    return replace(taken, bound=bound, conclusive=conclusive)

@@ -47,6 +47,8 @@ def value_noise(sample: Sample) -> Array:
     A spacing counts where the estimates of its differences of order 4, 5 and 6 agree within a factor of 4 (ECNoise,
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
     """
+    if not sample.stencil.noise_spacings:
+        return np.zeros((len(sample.values), 0, sample.values.shape[2]))
     count = sample.stencil.noise_points
     lengths = np.array([count - order for order in ORDERS])
     squares = (differences(count) @ (sample.noise - sample.values[:, None, None, 0])) ** 2
@@ -71,7 +73,7 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
         curves = np.diff(rows, n=2, axis=2)
         stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES
         counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
-    return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
+    return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1, initial=0.0)))
 
 
 PROMISE = 4.0
@@ -95,17 +97,18 @@ class Rounding:
 
     `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `seconds` (count, k, m)
     the second differences f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a
-    step, `centre` (count, k, m) that of f(x), by the slope at that step, `promised` (count, k, m) what of the former is
-    no noise. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest
-    normal. `level` (k, spacings, m) is the noise at each spacing, whose samples reach as far as `spans` (k, spacings).
+    step, `promised` (count, k, m) what of that is no noise, `centre` (count, k, m) the error of f(x), by the slope at
+    that step. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest
+    |f| up to each step, at least `ZERO` times the smallest normal. `level` (k, spacings, m) is the noise at each
+    spacing, whose samples reach as far as `spans` (k, spacings).
     """
 
     steps: Array
     slopes: Array
     seconds: Array
     values: Array
-    centre: Array
     promised: Array
+    centre: Array
     resolved: Array
     sizes: Array
     level: Array

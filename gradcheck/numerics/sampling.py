@@ -17,10 +17,10 @@ EPS64 = 2.0**-53
 
 @dataclass(frozen=True)
 class Stencil:
-    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and two equidistant rows for the noise.
+    """A row of `count` steps 1, 1/ratio, 1/ratio**2, … on both sides, and equidistant rows for the noise.
 
-    All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are two (or more)
-    multiples of the largest step; `noise_points` equidistant points around 0 are sampled at each.
+    All offsets are multiples of a largest step that is chosen for each line. `noise_spacings` are multiples of the
+    largest step, none or at least two; `noise_points` equidistant points around 0 are sampled at each.
     """
 
     ratio: float
@@ -41,8 +41,12 @@ class Stencil:
         return np.concatenate([[0.0], self.steps, -self.steps, *noise])
 
 
+QUICK = Stencil(ratio=4.0, count=8, noise_spacings=(), noise_points=0)
+"""The tableau of a first look, where only tight agreement counts: the wide steps of `FIRST`, 17 evaluations on a line.
+"""
+
 FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16), noise_points=9)
-"""The tableau that every check takes: 47 evaluations on a line."""
+"""The tableau of a close look: 47 evaluations on a line."""
 
 CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013), noise_points=9)
 """The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
