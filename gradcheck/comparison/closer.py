@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gradcheck.comparison.lines import Lines
-from gradcheck.numerics.difference import Estimate
+from gradcheck.comparison.lines import Lines, curvature_estimate, slope_estimate
+from gradcheck.numerics.difference import ABSOLUTE, Estimate
 from gradcheck.numerics.reach import closer_steps, erratic, nearer
 from gradcheck.numerics.sampling import Sample, Stencil, largest_steps
 
@@ -23,22 +22,26 @@ def closer_look(
     lines: Lines,
     sample: Sample,
     estimate: Estimate,
-    estimated: Callable[[Sample], Estimate],
     stencil: Stencil | None = None,
+    *,
+    order: int = 1,
     rounds: int = ROUNDS,
 ) -> Estimate:
     """The estimate of a sample's lines, better where a row inside the reach of the differences makes it so.
 
-    `estimated` makes an estimate of a sample; the new rows have the `stencil` of the sample, or else this one. Lost
-    digits that show around the point are granted to the values of a closer row, too, which may lie on a single stair.
+    The new rows have the `stencil` of the sample, or else another one: then they are trusted over the sample, and only
+    agreement with them counts. Lost digits that show around the point are granted to the values of a closer row, too,
+    which may lie on a single stair. `order` is that of the derivative.
     """
     steps = closer_steps(sample, estimate) if rounds else np.array([])
     chosen = np.flatnonzero(np.isfinite(steps))
     if not chosen.size:
         return estimate
-    lines, problem, stencil = lines.some(chosen), lines.problem, stencil or sample.stencil
-    usual = largest_steps(problem.point, lines.directions, stencil, eps=problem.roundoff)
+    lines, problem, taken = lines.some(chosen), lines.problem, stencil or sample.stencil
     floor = np.maximum(erratic(sample), sample.floor)[chosen]
-    row = replace(lines.sample(stencil, shrink=steps[chosen] / usual), floor=floor)
-    found = nearer(estimate.lines(chosen), estimated(row))
-    return estimate.replaced(chosen, closer_look(lines, row, found, estimated, stencil, rounds - 1))
+    usual = largest_steps(problem.point, lines.directions, taken, eps=problem.roundoff)
+    row = replace(lines.sample(taken, shrink=steps[chosen] / usual), floor=floor)
+    least = ABSOLUTE * np.abs(row.values[:, 0]) / usual[:, None] ** order
+    found = slope_estimate(row) if order == 1 else curvature_estimate(row)
+    found = nearer(estimate.lines(chosen), found, least, trusting=stencil is not None)
+    return estimate.replaced(chosen, closer_look(lines, row, found, stencil, order=order, rounds=rounds - 1))

@@ -38,6 +38,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.reach import swings
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -154,10 +155,15 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a much finer row contradicts the estimate, the usual row has aliased the function."""
+    """Where a much finer row contradicts the estimate, the usual row has aliased the function.
+
+    So may it where that row shows none of what the usual row takes for noise, and does not exclude autodiff's value.
+    """
     finer = evidence.estimate(evidence.finer)
     apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
-    return comparison.excused(apart & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
+    allows = np.abs(finer.value - comparison.autodiff) <= EXCLUSION * finer.bound
+    aliased = apart | (allows & swings(evidence.samples[0], evidence.finer))
+    return comparison.excused(aliased & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

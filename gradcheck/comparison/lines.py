@@ -12,8 +12,9 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference
 from gradcheck.numerics.one_sided import constant
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -113,6 +114,12 @@ def quick_estimate(sampled: Callable[[Array, Array], Sample], lines: int) -> Est
 def slope_estimate(sample: Sample) -> Estimate:
     """The first difference of a sample, constants included."""
     return with_constants(first_difference(sample), sample)
+
+
+def curvature_estimate(values: Sample) -> Estimate:
+    """The second difference of a sample."""
+    rounding = rounding_of(values)
+    return second_difference(values, first_difference(values, rounding), rounding)
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:

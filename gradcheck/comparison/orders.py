@@ -11,10 +11,11 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.filters import Evidence, filtered, residue
+from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
     along,
+    curvature_estimate,
     measured_rounding,
     quick_estimate,
     slope_estimate,
@@ -25,10 +26,9 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
-from gradcheck.numerics.one_sided import Smoothness, classify
+from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference
+from gradcheck.numerics.one_sided import ROUGH, Smoothness, classify, confirm
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
@@ -69,7 +69,7 @@ def compare_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    estimate = closer_look(lines, sample, with_constants(estimate, sample), slope_estimate, CONFIRM)
+    estimate = closer_look(lines, sample, with_constants(estimate, sample), CONFIRM)
     comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
@@ -100,9 +100,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (
-        evidence.compare(closer_look(lines, each, slope_estimate(each), slope_estimate)) for each in samples
-    )
+    first, second = (evidence.compare(closer_look(lines, each, slope_estimate(each))) for each in samples)
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
@@ -122,12 +120,6 @@ def compare_second(
     return compare_products(lines, products, gradients, values, estimates, output)
 
 
-def curvature_estimate(values: Sample) -> Estimate:
-    """The second difference of a sample."""
-    rounding = rounding_of(values)
-    return second_difference(values, first_difference(values, rounding), rounding)
-
-
 def compare_products(
     lines: Lines,
     products: Gradients,
@@ -143,11 +135,11 @@ def compare_products(
     """
     problem, directions, autodiff = lines.problem, lines.directions, products.values
     estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, problem)
-    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, slope_estimate, CONFIRM)
+    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, CONFIRM)
     entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     twice = np.sum(autodiff * directions, axis=1, keepdims=True)
     diagonal = compare(twice, estimates[1], Tolerance(), ulp_rounding(twice, problem.precision), factor=EXCLUSION)
-    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
+    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
@@ -199,13 +191,10 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         for one, other in zip(both_gradients, both_values, strict=True)
     )
     entries = (
-        beside_gradients.compare(closer_look(of_gradients, one, wide, slope_estimate))
+        beside_gradients.compare(closer_look(of_gradients, one, wide))
         for one, wide in zip(both_gradients, slopes_of, strict=True)
     )
-    diagonal = (
-        beside_values.compare(closer_look(lines, one, curvature_estimate(one), curvature_estimate))
-        for one in both_values
-    )
+    diagonal = (beside_values.compare(closer_look(lines, one, curvature_estimate(one), order=2)) for one in both_values)
     return (
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
@@ -231,14 +220,26 @@ def _triangulated(entries: Comparison, diagonal: Comparison, directions: Array) 
     return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
 
 
-def _rough(gradients: Sample, values: Sample) -> Array:
+def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
     """Where the function is not twice differentiable along a line, (k, 1).
 
-    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there.
+    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
+    finer row shows to be smooth lies beside the point.
     """
-    unsmooth = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
-    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1, keepdims=True)
-    return np.asarray(kinked | np.isin(classify(values).kind, unsmooth).any(axis=1, keepdims=True))
+    unsmooth = (*ROUGH, Smoothness.CURVATURE_JUMP)
+    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1)
+    rough = np.asarray(kinked | np.isin(classify(values).kind, unsmooth).any(axis=1))
+    suspects = np.flatnonzero(rough)
+    if suspects.size:
+        lines = lines.some(suspects)
+        finer, sides = classify(lines.sample(shrink=FINER)), classify(values.lines(suspects))
+        of_gradients = (
+            classify(gradients.lines(suspects)),
+            classify(replace(lines, gradients=True).sample(shrink=FINER)),
+        )
+        rough[suspects] = np.isin(confirm(sides, finer).kind, unsmooth).any(axis=1)
+        rough[suspects] |= (confirm(*of_gradients).kind == Smoothness.KINK).any(axis=1)
+    return rough[:, None]
 
 
 def _scaled_by_values(estimate: Estimate, values: Sample, problem: Problem) -> Estimate:

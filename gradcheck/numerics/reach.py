@@ -23,6 +23,9 @@ WORTH = 30.0
 GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
 
+FADED = 8.0
+"""Noise that falls by this factor from one row to a closer one is a part of the function."""
+
 CLEAR = 0.1
 """Second differences of this part of the largest one are a feature of the function, or else lost digits."""
 
@@ -68,13 +71,25 @@ def erratic(sample: Sample) -> Array:
     return np.asarray(level.max(axis=1))
 
 
-def nearer(wide: Estimate, close: Estimate) -> Estimate:
-    """The better one of two estimates, entry by entry; where they exclude one another, what contains both."""
+def swings(wide: Sample, close: Sample) -> Array:
+    """Where the noise of a sample is above its rounding and gone from a closer one: the function swings, (k, m)."""
+    with np.errstate(all="ignore"):
+        seen, rest = (rounding_of(sample).level.max(axis=1) for sample in (wide, close))
+        return np.asarray(seen > np.maximum(rounding_of(wide).promised[-1], FADED * rest))
+
+
+def nearer(wide: Estimate, close: Estimate, least: Array, *, trusting: bool) -> Estimate:
+    """The better one of two estimates, entry by entry.
+
+    A closer row has a small radius, beside which every bound is small; a bound of `least` (k, m) is for derivatives
+    near zero. Where the two exclude one another, the closer one counts for those who are `trusting`, else what
+    contains both, for the closer row may lie on a single stair.
+    """
+    sharp = close.conclusive & (close.bound <= np.maximum(RELATIVE * np.abs(close.value), least))
     gap = np.abs(close.value - wide.value)
-    apart = wide.conclusive & close.conclusive & (gap > wide.bound + close.bound)
-    better = close.conclusive & (~wide.conclusive | (close.bound < wide.bound))
+    apart = wide.conclusive & sharp & (gap > wide.bound + close.bound)
+    better = apart | (sharp & (~wide.conclusive | (close.bound < wide.bound)))
+    bound = np.where(apart & ~np.array(trusting), gap + wide.bound, close.bound)
+    held = replace(close, bound=bound, conclusive=(bound == close.bound) | (bound <= RELATIVE * np.abs(close.value)))
     names = [field.name for field in fields(Estimate)]
-    taken = Estimate(*(np.where(better | apart, getattr(close, name), getattr(wide, name)) for name in names))
-    bound = np.where(apart, gap + wide.bound, taken.bound)
-    conclusive = taken.conclusive & (~apart | (bound <= RELATIVE * np.abs(taken.value)))
-    return replace(taken, bound=bound, conclusive=conclusive)
+    return Estimate(*(np.where(better, getattr(held, name), getattr(wide, name)) for name in names))
