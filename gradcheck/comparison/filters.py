@@ -59,6 +59,14 @@ CLOSER = 2.0**-14
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
+TREND = 1e-3
+SHIFTS = 10
+APART = 0.1
+SWINGS = 5
+"""Of neighbours at so many distances, of which two, at the ends, have nothing to be held against, so many do not lie
+on a smooth curve by a tenth of the gap; where values change on both sides, up to four do not.
+"""
+
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
@@ -164,6 +172,34 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     allows = np.abs(finer.value - comparison.autodiff) <= EXCLUSION * finer.bound
     aliased = apart | (allows & swings(evidence.samples[0], evidence.finer))
     return comparison.excused(aliased & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
+
+
+def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where autodiff's values swing from neighbour to neighbour, they follow a term that the differences do not show.
+
+    What oscillates between the steps and is small beside other terms, as sin(x) in sin(x) + x**2 at 2e7, is rounding
+    for the row. Values that are wrong by a formula, everywhere, on one side or alone, keep their distance to it.
+    """
+    suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
+    if not suspects.any():
+        return comparison
+    sample, problem, moving = evidence.samples[0], evidence.lines.problem, suspects.any(axis=1)
+    radius = evidence.estimate(sample).radius / sample.step[:, None]
+    gap = comparison.autodiff - comparison.difference
+    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
+    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
+    reach = (radius * (TREND * np.abs(gap) / size) ** 0.25).min(where=suspects, initial=1.0)
+    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
+    rng, lines = np.random.default_rng(2), np.count_nonzero(moving)
+    weights = rng.uniform(0.5, 1.0, lines) * rng.choice([-1.0, 1.0], lines) / lines
+    move = (weights * sample.step[moving]) @ evidence.lines.directions[moving]
+    both = [[evidence.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts]
+    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
+    between = (means[:-2] * (squares[1:-1] - squares[2:]) + means[2:] * (squares[:-2] - squares[1:-1])) / (
+        squares[:-2] - squares[2:]
+    )
+    swings = np.sum(np.abs(means[1:-1] - between) > APART * np.abs(gap), axis=0)
+    return comparison.excused(swings >= SWINGS, Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -318,6 +354,7 @@ FIRST_ORDER = (
     Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
+    Filter("hidden swing", hidden_swing),
     Filter("smooth on finer rows", smooth_on_finer_rows, on=None, nonsmooth=True),
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
@@ -331,6 +368,7 @@ GRADIENT_DIFFERENCES = (
     Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
+    Filter("hidden swing", hidden_swing),
     Filter("staircase", staircase),
     Filter("unresolved slope", unresolved_slope),
 )
@@ -338,6 +376,7 @@ GRADIENT_DIFFERENCES = (
 
 VALUE_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
+    Filter("hidden swing", hidden_swing),
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
 )

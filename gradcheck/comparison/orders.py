@@ -183,6 +183,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         samples=both_values,
         estimate=curvature_estimate,
         autodiff=np.sum(autodiff * directions, axis=1, keepdims=True),
+        derivative=lambda other, point: np.sum(derivative(other, point) * directions, axis=1, keepdims=True),
         rounding=np.sum(beside_gradients.rounding * np.abs(directions), axis=1, keepdims=True),
         residue=residue(problem, both_values[1], weight, step**2),
     )
