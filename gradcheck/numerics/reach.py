@@ -23,9 +23,6 @@ WORTH = 30.0
 GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
 
-FADED = 8.0
-"""Noise that falls by this factor from one row to a closer one is a part of the function."""
-
 CLEAR = 0.1
 """Second differences of this part of the largest one are a feature of the function, or else lost digits."""
 
@@ -69,13 +66,6 @@ def erratic(sample: Sample) -> Array:
             last = np.where(sign == 0, last, sign)
         level = np.where(changes >= SIGN_CHANGES, value_noise(sample), 0.0)
     return np.asarray(level.max(axis=1))
-
-
-def swings(wide: Sample, close: Sample) -> Array:
-    """Where the noise of a sample is above its rounding and gone from a closer one: the function swings, (k, m)."""
-    with np.errstate(all="ignore"):
-        seen, rest = (rounding_of(sample).level.max(axis=1) for sample in (wide, close))
-        return np.asarray(seen > np.maximum(rounding_of(wide).promised[-1], FADED * rest))
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array, *, trusting: bool) -> Estimate:
