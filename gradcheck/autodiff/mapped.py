@@ -1,4 +1,4 @@
-"""A computation at many points: one call a point, or mapped over the points in a graph where that pays and is trusted.
+"""A computation at many points: one call a point, of a graph where that pays and is trusted, or one graph for all.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
 few. Nothing under test is computed here, only what it is compared with.
@@ -13,18 +13,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.perturbation import perturbing
+
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
-TRACE_SECONDS, TRACE_CALLS = 0.05, 15.0
+TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured)."""
+
+GRAPH_SECONDS = 1e-4
+"""One call of a graph costs at least this."""
+
+MANY = 600
+"""From so many points on they are mapped in the graph: that takes away most of what a run costs, but the loop costs as
+much as the trace without it, in large models twice as much (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
 
 ULPS = 64.0
-"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest."""
+"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
+
+SPREAD = 16.0
+"""or by so many times as much as eager values change when the inputs are rounded otherwise."""
 
 RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 """One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
@@ -33,10 +45,10 @@ RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured. Where those made and to be made cost more than twice a trace, `compute` is
-    traced (without autograph) and mapped, if it can be, and if its values at the first, middle and last point are
-    those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made inside
-    therefore mean eager calls, as does an exception at any point.
+    Eager calls come first and are measured. Where those to be made cost more than a trace, or those made as well more
+    than two, `compute` is traced (without autograph), and mapped over `MANY` points, if it can be, and if its values at
+    the first, middle and last point are those of eager calls. Python code that looks at values, NumPy, hidden state and
+    variables that are made inside therefore mean eager calls, as does an exception at any point.
     """
 
     def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
@@ -44,17 +56,19 @@ class Mapped:
         self._calls, self._seconds = 0, float("inf")
         self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
-        self._traced = False
-        self._rows = self._most = 16
+        self._traced = self._looped = False
+        self._rows = self._most = 1
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
+        if perturbing():
+            return self._eagerly(points, shared)
         early = []
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
             points = [array[MEASURED:] for array in points]
-        if len(points[0]) and not self._traced and self._pays(len(points[0])):
-            self._traced = True
+        if len(points[0]) and self._wanted(len(points[0])):
+            self._traced, self._looped = True, len(points[0]) >= MANY
             self._trace(points, shared)
         if self._graph is not None:
             try:
@@ -63,8 +77,15 @@ class Mapped:
                 self._graph = None
         return early + self._eagerly(points, shared)
 
+    def _wanted(self, count: int) -> bool:
+        """Whether a trace is wanted for so many points: the first one, or one that loops over them."""
+        if self._traced:
+            return self._graph is not None and not self._looped and count >= MANY
+        return self._pays(count)
+
     def _pays(self, count: int) -> bool:
-        return self._seconds * (self._calls + count) > 2.0 * (TRACE_SECONDS + TRACE_CALLS * self._seconds)
+        saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
+        return saved > TRACE_SECONDS + TRACE_CALLS * self._seconds
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
@@ -86,8 +107,9 @@ class Mapped:
             return
         batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-        self._rows = min(self._rows, self._most)
+        if self._looped:
+            self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
+            self._rows = min(16, self._most)
         few = [array[[0, len(array) // 2, -1]] for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
@@ -97,12 +119,24 @@ class Mapped:
             values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
             values = []
-        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
-        same = list(map(self._same, values, self._eagerly(few, shared)))
-        if not (same and all(same)):
+        if not self._trusted(values, few, shared):
             self._graph = None
 
+    def _trusted(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
+        """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
+        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
+        eager = self._eagerly(points, shared)
+        apart = _apart(traced, eager)
+        if apart <= ULPS * self._precision:
+            return True
+        signs = np.random.default_rng(0)
+        moves = [1 + 2 * self._precision * signs.choice([-1.0, 1.0], size=array.shape) for array in points]
+        beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
+        return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
+
     def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        if not self._looped:
+            return [tf.expand_dims(value, 0) for value in self._compute([batch[0] for batch in batches], *shared)]
         count = tf.shape(batches[0])[0]
         arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
 
@@ -126,15 +160,21 @@ class Mapped:
             self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
         return values
 
-    def _same(self, traced: Values, eager: Values) -> bool:
-        if traced is None or eager is None:
-            return False
-        largest = max((float(np.max(np.abs(value), initial=0.0)) for value in eager), default=0.0)
-        slack = ULPS * self._precision * largest
-        return all(
-            np.allclose(one.astype(other.dtype), other, rtol=0.0, atol=slack, equal_nan=True)
-            for one, other in zip(traced, eager, strict=True)
-        )
+
+def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
+    """The largest difference beside the largest value at its point; infinite where a value is missing."""
+    worst = 0.0 if len(ones) == len(others) else np.inf
+    for one, other in zip(ones, others, strict=False):
+        if one is None or other is None:
+            return np.inf
+        first, second = (np.concatenate([np.zeros(1), *map(np.ravel, arrays)]) for arrays in (one, other))
+        with np.errstate(invalid="ignore"):
+            same = (first == second) | (np.isnan(first) & np.isnan(second))
+            error = np.max(np.abs(first - second), where=~same, initial=0.0)
+            largest = np.max(np.abs(second), where=np.isfinite(second), initial=0.0)
+        if error > 0:
+            worst = max(worst, float(error / largest) if largest > 0 else np.inf)
+    return worst
 
 
 def as_array(tensor: Any) -> Array:

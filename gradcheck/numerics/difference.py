@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,8 @@ RELATIVE = 0.1
 ABSOLUTE = 1e-6
 """and so is one of this part of max |f| / radius**order, for derivatives near zero."""
 
-TIGHT = 2.0**20
-"""A bound of at most so many roundings of the value, or of max |f| / radius, is as good as a close look makes it,"""
-
-COARSE = 1e-3
-"""in low precision if it is at most this part of them, too."""
+TIGHT = 2.0**13
+"""A bound of so many roundings of f and of x f', over the radius, is as good as more values would make it."""
 
 INSIDE = 4.0
 """Noise samples lie well inside the radius if they reach to its fourth part."""
@@ -61,13 +58,12 @@ class Estimate:
         return Estimate(*(getattr(self, field.name).T for field in fields(self)))
 
 
-def first_difference(sample: Sample, rounding: Rounding | None = None, *, tight: bool = False) -> Estimate:
+def first_difference(sample: Sample, rounding: Rounding | None = None) -> Estimate:
     """The first derivative along every line.
 
     Central differences over a geometric row of steps, extrapolated (Romberg; Ridders 1982, "Accurate computation of
     F'(x) and F'(x) F''(x)"). The bound adds truncation, from successive columns, rounding, from `rounding_of`, and the
     jump between the one-sided slopes, where f(x) shows one. `rounding` is that of the sample, if it is known already.
-    With `tight`, only an estimate whose bound is tight counts as conclusive.
 
     >>> import numpy as np
     >>> from gradcheck.numerics.sampling import sample
@@ -78,20 +74,11 @@ def first_difference(sample: Sample, rounding: Rounding | None = None, *, tight:
     with np.errstate(all="ignore"):
         rounding = rounding or rounding_of(sample)
         errors = rounding.values / rounding.steps
-        jump = _jump(rounding, sample.stencil.ratio)
-        share = min(TIGHT * sample.eps, COARSE) if tight else np.inf
-        return _estimate(rounding.slopes, errors, jump, rounding, sample.stencil, share=share)
+        return _estimate(rounding.slopes, errors, _jump(rounding, sample.stencil.ratio), rounding, sample.stencil)
 
 
 def _estimate(
-    column: Array,
-    errors: Array,
-    jump: Array | float,
-    rounding: Rounding,
-    stencil: Stencil,
-    *,
-    order: int = 1,
-    share: float = np.inf,
+    column: Array, errors: Array, jump: Array | float, rounding: Rounding, stencil: Stencil, *, order: int = 1
 ) -> Estimate:
     """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
 
@@ -107,8 +94,8 @@ def _estimate(
     noise = np.maximum(seen - rounding.values[finest_step, lines, outputs], 0.0)
     noise = order**2 * noise / rounding.steps[finest_step, lines, 0] ** order
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
-    small = min(ABSOLUTE, share) * rounding.sizes[widest, lines, outputs] / radius**order
-    conclusive = valid & ((bound <= min(RELATIVE, share) * np.abs(value)) | (bound <= small))
+    small = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
+    conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= small))
     return Estimate(value, bound, conclusive, radius)
 
 
@@ -126,6 +113,20 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     shown = finest(rounding.resolved)[2:, :, None] & (limits > blurred)
     smallest = np.min(limits, axis=0, where=shown, initial=np.inf) / ((cube - 1) * (ratio - 1))
     return np.asarray(np.where(shown.any(axis=0), smallest, 0.0))
+
+
+def tight(estimate: Estimate, sample: Sample) -> Estimate:
+    """The first difference of a sample, conclusive only where nothing but rounding limits it.
+
+    There the bound is at most `TIGHT` eps (|f| + |x f'|) / L, with the largest |f| within the radius L.
+    """
+    offsets = np.abs(sample.stencil.offsets) * sample.step[:, None]
+    with np.errstate(invalid="ignore"):
+        within = offsets[:, :, None] <= estimate.radius[:, None, :]
+        size = np.max(np.abs(sample.values), axis=1, where=within, initial=0.0)
+        size += sample.magnitude[:, None] * np.abs(estimate.value)
+        limited = estimate.bound * estimate.radius <= TIGHT * sample.eps * size
+    return replace(estimate, conclusive=estimate.conclusive & limited)
 
 
 def orderly_part(sample: Sample) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradcheck.numerics.difference import tight
 from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Stencil
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -58,16 +59,16 @@ def test_tight_estimates_are_as_good_as_those_of_a_close_look(accuracy: Any) -> 
     for function in accuracy.SMOOTH:
         x = function.draw(rng, POINTS)
         light, close = (accuracy.sampled(function, x, stencil) for stencil in (QUICK, FIRST))
-        estimate = accuracy.first_difference(light, tight=True)
-        tight = estimate.conclusive
+        estimate = accuracy.first_difference(light)
+        certain = tight(estimate, light).conclusive
         error = np.abs(estimate.value[:, 0] - function.derivatives(x)[0])
-        outside += [function.name for wrong in tight[:, 0] & ~(error <= estimate.bound[:, 0]) if wrong]
-        ratios.append((estimate.bound / accuracy.first_difference(close).bound)[tight])
+        outside += [function.name for wrong in certain[:, 0] & ~(error <= estimate.bound[:, 0]) if wrong]
+        ratios.append((estimate.bound / accuracy.first_difference(close).bound)[certain])
     assert outside == []
     everything = np.concatenate(ratios)
-    assert everything.size >= 0.8 * POINTS * len(accuracy.SMOOTH)
-    assert np.quantile(everything, 0.75) <= 1.01
-    assert np.quantile(everything, 0.9) <= 30
+    assert everything.size >= 0.7 * POINTS * len(accuracy.SMOOTH)
+    assert np.quantile(everything, 0.95) <= 1.01
+    assert np.max(everything) <= 10
 
 
 def test_cancelling_class_is_mostly_inside(accuracy: Any) -> None:
