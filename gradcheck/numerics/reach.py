@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import COARSE, RELATIVE, TIGHT, Estimate
+from gradcheck.numerics.difference import RELATIVE, Estimate
 from gradcheck.numerics.rounding import RESOLVED, SIGN_CHANGES, rounding_of, value_noise
 from gradcheck.numerics.sampling import Sample
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
@@ -17,8 +17,11 @@ Array = np.ndarray[Any, Any]
 INTO = 0.7
 """A closer row starts at this part of the narrowest step that is known to lie beyond the reach."""
 
+POOR = 2.0**20
+"""A bound of more than so many roundings of the value may gain from a closer row,"""
+
 WORTH = 30.0
-"""A bound that is not tight may gain from a closer row if it is so many times the rounding of the differences there."""
+"""if it is so many times the rounding of the differences there."""
 
 GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
@@ -40,8 +43,8 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
         errors = rounding.promised / rounding.steps
         inside = orderly(rounding.slopes, errors, rounding.resolved[:, :, None], stencil)
         least = np.min(errors, axis=0, where=inside, initial=np.inf)
-        tight = np.maximum(min(TIGHT * sample.eps, COARSE) * np.abs(estimate.value), WORTH * least)
-        gains = ~(estimate.conclusive & (estimate.bound <= tight))
+        enough = np.maximum(POOR * sample.eps * np.abs(estimate.value), WORTH * least)
+        gains = ~(estimate.conclusive & (estimate.bound <= enough))
     steps = np.broadcast_to(rounding.steps, inside.shape)
     beyond = np.min(steps, axis=0, where=~inside, initial=np.inf)
     start = INTO * np.max(np.where(gains & np.isfinite(beyond), beyond, 0.0), axis=1)
