@@ -1,12 +1,12 @@
 """Points near kinks, poles, edges and branches: what a check says there, and how far it is from the derivative.
 
-    python tests/benchmarks/nonsmooth.py [NAME ...] [--second] [--planted] [--vectors]
+    python tests/benchmarks/nonsmooth.py [NAME ...] [--order N] [--planted] [--vectors]
 
-For every function and every distance to the place where it is not smooth, one character and one number: `=` agree, `?`
-inconclusive, `!` mismatch, and the bound of the estimate over the true derivative (from mpmath, in 50 digits).
-A lower-case x marks a true derivative outside of the bound of a conclusive estimate. `--second` is about second
-derivatives, `--planted` counts planted wrong gradients that are found, and `--vectors` has inputs of many coordinates of
-which one or many are near.
+For every function and every distance to the place where it is not smooth, a sign and a number: `=` agree, `?`
+inconclusive, `!` mismatch, and the bound of the estimate over the true derivative (from mpmath, in 50 digits). An x
+marks a true derivative outside of the bound of a conclusive estimate, a k a point that counts as a kink. `--planted`
+does the same with gradients that are wrong by 1e-5 of themselves. `--vectors` has inputs of many coordinates, one or
+many of which are near something: entries compared of all, and the relative resolution.
 """
 
 from __future__ import annotations
