@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
@@ -59,7 +60,7 @@ class Mapped:
         self._graph: Callable[..., Any] | None = None
         self._loop: Callable[..., Any] | None = None
         self._traced = False
-        self._rows = 16
+        self._rows = 1
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
@@ -88,6 +89,7 @@ class Mapped:
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
         for point in zip(*points, strict=True):
+            counted(1)
             began = time.process_time()
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
@@ -134,8 +136,11 @@ class Mapped:
 
     def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         assert self._graph is not None
-        tensors, others = (list(map(tf.constant, point)) for point in zip(*points, strict=True)), list(shared)
-        return [list(map(as_array, self._graph(one, others))) for one in tensors]
+        values: list[Values] = []
+        for point in zip(*points, strict=True):
+            counted(1)
+            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), list(shared)))))
+        return values
 
     def _in_loop(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         """The same in few runs of bounded memory and time."""
@@ -145,12 +150,14 @@ class Mapped:
             self._loop = tf.function(self._looped, autograph=False).get_concrete_function(
                 batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
             )
+            self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
         most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
         values: list[Values] = []
         while len(values) < len(points[0]):
             self._rows = min(self._rows, most)
             rows = slice(len(values), len(values) + self._rows)
+            counted(len(points[0][rows]))
             began = time.perf_counter()
             batches = self._loop([tf.constant(array[rows]) for array in points], list(shared))
             values += map(list, zip(*map(as_array, batches), strict=True))
