@@ -12,9 +12,10 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +58,11 @@ class Lines:
     gradients: bool = False
     left: Array | None = None
 
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `values`."""
+        return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
+
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
@@ -96,8 +102,7 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        eps = self.problem.slope_roundoff if self.gradients else None
-        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=eps)
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=self.roundoff)
         return taken if self.left is None or not self.gradients else replace(taken, floor=self._rounding_of_sums())
 
     def _rounding_of_sums(self) -> Array:
@@ -107,7 +112,7 @@ class Lines:
         """
         assert self.left is not None
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.problem.slope_roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
 
 def sample_values(
@@ -155,6 +160,12 @@ def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate
 def slope_estimate(sample: Sample) -> Estimate:
     """The first difference of a sample, constants included."""
     return with_constants(first_difference(sample), sample)
+
+
+def curvature_estimate(values: Sample) -> Estimate:
+    """The second difference of a sample."""
+    rounding = rounding_of(values)
+    return second_difference(values, first_difference(values, rounding), rounding)
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
