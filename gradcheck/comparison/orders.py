@@ -13,11 +13,10 @@ from gradcheck.comparison import filters
 from gradcheck.comparison.filters import Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
+    OwnRounding,
     along,
-    measured_rounding,
     slope_estimate,
     slope_rounding,
-    slopes,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
@@ -66,16 +65,13 @@ def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estima
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=rounding,
-        derivative=slopes(lines.cotangents, lines.directions),
+        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
@@ -154,9 +150,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=measured_rounding(problem, autodiff, derivative),
-        derivative=derivative,
+        own=OwnRounding(problem, derivative, autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * magnitudes(problem.point)),
         values=both_values,
         everywhere=(lines, gradients),
@@ -166,8 +160,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        autodiff=np.sum(autodiff * directions, axis=1, keepdims=True),
-        rounding=np.sum(beside_gradients.rounding * np.abs(directions), axis=1, keepdims=True),
+        own=beside_gradients.own.along(directions),
         residue=residue(problem, both_values[1], weight, step**2),
     )
     entries = (
