@@ -39,6 +39,9 @@ SPREAD = 2.0
 LITTLE = 64.0
 """A change by so many units in the last place of what is computed may be rounding alone."""
 
+FINEST = 3
+"""On so many of the finest steps a value that stands alone at the point keeps its distance."""
+
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
@@ -80,7 +83,8 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        return with_limits(taken) if self.gradients else taken
 
 
 def sample_values(
@@ -95,6 +99,26 @@ def sample_values(
     point, eps = problem.point, problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
+
+
+def with_limits(gradients: Sample) -> Sample:
+    """The sample with its limit at the point where a gradient at the point stands alone.
+
+    No derivative has a removable discontinuity (Darboux), so that such a gradient is wrong: that is for the first order
+    to find, and says nothing about differences between other points. Beside a kink, the means of both sides approach
+    the value at the point; here they keep away from it.
+    """
+    centre = gradients.values[:, :1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = (gradients.left[:, -FINEST:] + gradients.right[:, -FINEST:]) / 2 - centre
+        sizes, noise = np.abs(gaps), LITTLE * gradients.eps * np.abs(centre[:, 0])
+        alone = (np.abs(np.sign(gaps).sum(axis=1)) == FINEST) & (sizes.min(axis=1) > noise)
+        alone &= sizes.min(axis=1) > sizes.max(axis=1) / 2
+    if not alone.any():
+        return gradients
+    values = gradients.values.copy()
+    values[:, gradients.stencil.offsets == 0] += np.where(alone, gaps[:, -1], 0.0)[:, None]
+    return replace(gradients, values=values)
 
 
 def slope_estimate(sample: Sample) -> Estimate:
@@ -169,7 +193,7 @@ class OwnRounding:
             if not excused.any():
                 return np.asarray(rounding)
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
-            return np.maximum(self.granted, np.fmin(rounding, missed))
+            return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
 
     def along(self, directions: Array) -> OwnRounding:
         """The same for the sums over a line, weighted by its direction (k, c); shape (k, 1)."""

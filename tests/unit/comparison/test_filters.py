@@ -46,9 +46,9 @@ def stairs(x: Any, width: float) -> Any:
     return tf.floor(x / width) * width
 
 
-def special(right: Any) -> Any:
-    """A derivative that vanishes at 1, as a formula may that was not thought through there."""
-    return lambda x: tf.where(x == 1.0, 0.0 * x, right(x))
+def rough(right: Any) -> Any:
+    """A derivative that has lost all its digits: it scatters from one input to the next."""
+    return lambda x: right(x) * (1.0 + 0.5 * tf.sin(1e18 * x))
 
 
 def saddle(x: Any) -> Any:
@@ -70,7 +70,7 @@ class Case:
 ILL = (Reason.ILL_CONDITIONED,)
 CASES = {
     ("FIRST_ORDER", "vacuous agreement"): Case(
-        given(lambda x: x**2, special(lambda x: 2 * x), lambda x: 2 + 0 * x), 1.0, MISMATCH, (), AGREE
+        given(lambda x: x**2, rough(lambda x: 2 * x), lambda x: 2 + 0 * x), 1.0, INCONCLUSIVE, ILL, AGREE
     ),
     ("FIRST_ORDER", "cancelled terms"): Case(
         lambda x: tf.math.imag(tf.signal.rfft2d(x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
@@ -88,7 +88,7 @@ CASES = {
         *(0.5, INCONCLUSIVE, (Reason.NOT_FINITE,), INCONCLUSIVE, (Reason.JUMP,)),
     ),
     ("GRADIENT_DIFFERENCES", "vacuous agreement"): Case(
-        given(lambda x: x**3, lambda x: 3 * x**2, special(lambda x: 6 * x)), 1.0, MISMATCH, (), AGREE
+        given(lambda x: x**3, lambda x: 3 * x**2, rough(lambda x: 6 * x)), 1.0, INCONCLUSIVE, ILL, AGREE
     ),
     ("GRADIENT_DIFFERENCES", "cancelled terms"): Case(
         given(lambda x: 1e6 + 0 * x, tf.zeros_like, lambda x: 1e-12 + 0 * x), 1.0, AGREE, (), MISMATCH
