@@ -80,8 +80,11 @@ class Function(Problem):
 
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
+        function = self.wide or self
+        if points.nbytes > CACHED_BYTES:
+            return function._values(points)
         # Second order asks for the points of first order again, once for every cotangent.
-        key, function = hashlib.blake2b(np.ascontiguousarray(points).data).digest(), self.wide or self
+        key = hashlib.blake2b(np.ascontiguousarray(points).data).digest()
         if key not in self._latest:
             while sum(table.nbytes for table in self._latest.values()) > CACHED_BYTES:
                 del self._latest[next(iter(self._latest))]
@@ -100,12 +103,8 @@ class Function(Problem):
         inside = [row for row, point in enumerate(points) if self.contains(point)]
         if not inside:
             return
-        columns = [
-            np.stack([source.at(point) for point in points[inside, part]]).astype(
-                tf.as_dtype(source.dtype).as_numpy_dtype
-            )
-            for part, source in zip(self.parts, self.sources, strict=True)
-        ]
+        kept = points if len(inside) == len(points) else points[inside]
+        columns = [source.stacked(kept[:, part]) for part, source in zip(self.parts, self.sources, strict=True)]
         for row, values in zip(inside, mapped(columns, shared), strict=True):
             if values is not None:
                 yield row, values

@@ -24,7 +24,10 @@ MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
 
 ULPS = 64.0
-"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest."""
+"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
+
+SPREAD = 16.0
+"""or by so many times as much as eager values change when the inputs are rounded otherwise."""
 
 RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 """One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
@@ -97,10 +100,20 @@ class Mapped:
             values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
             values = []
-        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
-        same = list(map(self._same, values, self._eagerly(few, shared)))
-        if not (same and all(same)):
+        if not self._trusted(values, few, shared):
             self._graph = None
+
+    def _trusted(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
+        """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
+        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
+        eager = self._eagerly(points, shared)
+        apart = _apart(traced, eager)
+        if apart <= ULPS * self._precision:
+            return True
+        signs = np.random.default_rng(0)
+        moves = [1 + 2 * self._precision * signs.choice([-1.0, 1.0], size=array.shape) for array in points]
+        beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
+        return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
 
     def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
         count = tf.shape(batches[0])[0]
@@ -126,15 +139,21 @@ class Mapped:
             self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
         return values
 
-    def _same(self, traced: Values, eager: Values) -> bool:
-        if traced is None or eager is None:
-            return False
-        largest = max((float(np.max(np.abs(value), initial=0.0)) for value in eager), default=0.0)
-        slack = ULPS * self._precision * largest
-        return all(
-            np.allclose(one.astype(other.dtype), other, rtol=0.0, atol=slack, equal_nan=True)
-            for one, other in zip(traced, eager, strict=True)
-        )
+
+def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
+    """The largest difference beside the largest value at its point; infinite where a value is missing."""
+    worst = 0.0 if len(ones) == len(others) else np.inf
+    for one, other in zip(ones, others, strict=False):
+        if one is None or other is None:
+            return np.inf
+        first, second = (np.concatenate([np.zeros(1), *map(np.ravel, arrays)]) for arrays in (one, other))
+        with np.errstate(invalid="ignore"):
+            same = (first == second) | (np.isnan(first) & np.isnan(second))
+            error = np.max(np.abs(first - second), where=~same, initial=0.0)
+            largest = np.max(np.abs(second), where=np.isfinite(second), initial=0.0)
+        if error > 0:
+            worst = max(worst, float(error / largest) if largest > 0 else np.inf)
+    return worst
 
 
 def as_array(tensor: Any) -> Array:

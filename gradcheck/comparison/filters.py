@@ -68,8 +68,9 @@ class Evidence:
 
     `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
     values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may leave of
-    a derivative. `values` are the samples of the function itself. `everywhere` has all directions of the check, not
-    only those in doubt, and a sample of each.
+    a derivative. `values` are the samples of the function itself. `everywhere` has all directions that were looked at
+    closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
+    coordinate.
     """
 
     lines: Lines
@@ -79,6 +80,7 @@ class Evidence:
     residue: Array
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
+    moving: Array
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Autodiff beside an estimate."""
@@ -211,10 +213,9 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     directions = lines.directions
     columns = np.flatnonzero(comparison.where(Verdict.MISMATCH).any(axis=0))
     rough = np.isin(classify(sample).kind, ROUGH).any(axis=1)
-    moving = ~np.any(directions[rough] != 0, axis=0) & np.any(directions != 0, axis=0)
-    if moving.sum() < 2:
+    scale = np.where(np.any(directions[rough] != 0, axis=0), 0.0, evidence.moving)
+    if np.sum(scale != 0) < 2:
         return comparison
-    scale = np.max(np.abs(directions), axis=0) * moving
     oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
     values = replace(lines, cotangents=lines.cotangents[columns]).values
     kinds = classify(sample_values(lines.problem, oblique, values)).kind

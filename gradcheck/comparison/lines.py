@@ -13,7 +13,7 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import EXCLUSION, Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
@@ -78,8 +78,8 @@ class Lines:
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
         return product
 
-    def sample(self, stencil: Stencil = FIRST, *, shrink: float = 1.0) -> Sample:
-        """The values on all lines; `shrink` makes all steps smaller than usual."""
+    def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
+        """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
@@ -93,7 +93,7 @@ def sample_values(
     evaluate: Callable[[Array], Array] | None = None,
     stencil: Stencil = FIRST,
     *,
-    shrink: float = 1.0,
+    shrink: Array | float = 1.0,
 ) -> Sample:
     """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
     point, eps = problem.point, problem.roundoff
@@ -119,6 +119,30 @@ def with_limits(gradients: Sample) -> Sample:
     values = gradients.values.copy()
     values[:, gradients.stencil.offsets == 0] += np.where(alone, gaps[:, -1], 0.0)[:, None]
     return replace(gradients, values=values)
+
+
+Sampled = Callable[[Array, Array], Sample]
+"""Samples the lines at some places with a light stencil, their steps smaller than usual by a factor each."""
+
+
+def quick_estimate(sampled: Sampled, lines: int) -> Estimate:
+    """The first differences from few values, conclusive only where they are tight.
+
+    Lines that only finer steps show to be smooth are sampled a second time within these.
+    """
+    sample = sampled(np.arange(lines), np.ones(lines))
+    estimate = with_constants(tight(first_difference(sample), sample), sample)
+    shrink = orderly_part(sample)
+    return taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan))
+
+
+def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:
+    """The estimate with smaller steps on the lines that are not tight, where `shrink` (k,) is not NaN."""
+    places = np.flatnonzero(~estimate.conclusive.all(axis=1) & np.isfinite(shrink))
+    if not len(places):
+        return estimate
+    sample = sampled(places, shrink[places])
+    return estimate.replaced(places, tight(first_difference(sample), sample))
 
 
 def slope_estimate(sample: Sample) -> Estimate:

@@ -15,6 +15,7 @@ from gradcheck.comparison.lines import (
     Lines,
     OwnRounding,
     along,
+    quick_estimate,
     slope_estimate,
     slope_rounding,
     ulp_rounding,
@@ -26,7 +27,7 @@ from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, 
 from gradcheck.numerics.one_sided import Smoothness, classify
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import CONFIRM, Sample
+from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -35,18 +36,33 @@ Array = np.ndarray[Any, Any]
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
     """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
-    `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
+    Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
+    closely. `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
-    sample = lines.sample()
-    return compare_gradients(lines, gradients, sample, first_difference(sample))
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(directions, gradients.values)
+    estimate = quick_estimate(lambda places, shrink: lines.some(places).sample(QUICK, shrink=shrink), len(directions))
+    rounding = ulp_rounding(autodiff, problem.precision)
+    comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
+    doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
+    if not doubtful.any():
+        return comparison
+    close = lines.some(doubtful)
+    sample = close.sample()
+    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
+    place = np.cumsum(doubtful) - 1
+    return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
 
 
-def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate) -> Comparison:
+def compare_gradients(
+    lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
+) -> Comparison:
     """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
 
     Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
+    `moving` (n,) says how far the lines of the check, of which these may be a part, move each coordinate.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
@@ -57,12 +73,13 @@ def compare_gradients(lines: Lines, gradients: Gradients, sample: Sample, estima
         return comparison
     doubtful = doubt.any(axis=1)
     place = np.cumsum(doubtful) - 1  # of a line among the doubtful ones
-    closer = _first_closely(lines, autodiff, sample, np.flatnonzero(doubtful))
+    moving = _moving(lines.directions) if moving is None else moving
+    closer = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
     missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
     return comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
 
 
-def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful: Array) -> Comparison:
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
     samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
@@ -75,6 +92,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, doubtful:
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
+        moving=moving,
     )
     first, second = (evidence.compare(slope_estimate(each)) for each in samples)
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
@@ -154,6 +172,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         residue=residue(problem, both_values[1], weight, step * magnitudes(problem.point)),
         values=both_values,
         everywhere=(lines, gradients),
+        moving=_moving(directions),
     )
     beside_values = replace(
         beside_gradients,
@@ -172,6 +191,11 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
     )
+
+
+def _moving(directions: Array) -> Array:
+    """How far some lines move each coordinate, (n,)."""
+    return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
 
 
 def _triangulated(entries: Comparison, diagonal: Comparison, directions: Array) -> tuple[Comparison, str | None]:

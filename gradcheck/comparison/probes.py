@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import Lines, sample_values, slope_rounding, ulp_rounding
+from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
 from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
+from gradcheck.numerics.sampling import FIRST, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +29,10 @@ DIRECTIONS = 4
 """Second derivatives are taken along all axes, of all outputs, up to these numbers; else along so many directions."""
 
 ROWS = 64
-SPLITS = 256
+SPLITS, SPLIT_VALUES = 256, 2**26
+"""Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
+"""
+
 ROUNDING = 0.01
 SEARCHES = 4
 
@@ -42,15 +46,19 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     if n <= SMALL and m <= SMALL:
         return [_one_by_one(problem, tolerance, range(n), range(m))]
     rng = np.random.default_rng(0)
+    columns: tuple[int | None, ...] = tuple(range(n)) if n <= SMALL else (None,) * probes
+    directions = np.eye(n) if n <= SMALL else probe_directions(rng, probes, magnitudes(problem.point))
+    probing = _Probing(problem, tolerance, directions, columns, np.ones(n, bool), probes, rng)
+    if table := probing.quickly():
+        return [table]
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
     if not finite.any():
         return apart
-    columns: tuple[int | None, ...] = (None,) * probes
-    directions = probe_directions(rng, probes, magnitudes(problem.point)) * finite
     if n <= SMALL:
-        columns, directions = tuple(map(int, np.flatnonzero(finite))), np.eye(n)[finite]
-    return apart + _Probing(problem, tolerance, directions, columns, finite, probes, rng).tables()
+        columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
+    directions = directions * finite
+    return apart + replace(probing, directions=directions, columns=columns, finite=finite).tables()
 
 
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
@@ -103,10 +111,26 @@ class _Probing:
     probes: int
     rng: np.random.Generator
 
+    def quickly(self) -> Comparison | None:
+        """The probes beside tight estimates from few values, if all agree within them."""
+
+        def sampled(lines: Array, shrink: Array) -> Sample:
+            return sample_values(self.problem, self.directions[lines], stencil=QUICK, shrink=shrink)
+
+        estimate = quick_estimate(sampled, len(self.directions))
+        # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
+        beyond = QUICK.ratio**-QUICK.count
+        estimate = taken_again(sampled, estimate, np.full(len(self.directions), beyond))
+        if not estimate.conclusive.all():
+            return None
+        table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)
+        agrees = wrong is None and table.where(Verdict.AGREE).all()
+        return table if agrees and (table.excess() <= 1 / EXCLUSION).all() else None
+
     def tables(self) -> list[Comparison]:
         sample = sample_values(self.problem, self.directions)
         estimate = first_difference(sample)
-        left = np.eye(self.problem.outputs) if self.problem.outputs <= SMALL else self._left(estimate)
+        left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
         rounding: Array = np.zeros((len(self.directions), len(left)))
         table, wrong = self._test(estimate, left, rough, rounding)
@@ -133,6 +157,8 @@ class _Probing:
         return [table, *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
 
     def _left(self, estimate: Estimate) -> Array:
+        if self.problem.outputs <= SMALL:
+            return np.eye(self.problem.outputs)
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
 
@@ -140,7 +166,7 @@ class _Probing:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
 
     def _test(
-        self, estimate: Estimate, left: Array, rough: Array, rounding: Array
+        self, estimate: Estimate, left: Array, rough: Array, rounding: Array | float
     ) -> tuple[Comparison, tuple[int, int] | None]:
         """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
         weights = left * ~rough
@@ -196,7 +222,8 @@ class _Probing:
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
-        while waiting and tests < SPLITS:
+        most = min(SPLITS, max(1, SPLIT_VALUES // (n * len(FIRST.offsets))))
+        while waiting and tests < most:
             part, still = waiting.pop(0)
             if len(part) == 1:
                 single[part] = True

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.rounding import Rounding, finest, rounding_of
 from gradcheck.numerics.sampling import Sample, Stencil
-from gradcheck.numerics.tableau import choose
+from gradcheck.numerics.tableau import choose, orderly
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +19,9 @@ RELATIVE = 0.1
 
 ABSOLUTE = 1e-6
 """and so is one of this part of max |f| / radius**order, for derivatives near zero."""
+
+TIGHT = 2.0**13
+"""A bound of so many roundings of f and of x f', over the radius, is as good as more values would make it."""
 
 INSIDE = 4.0
 """Noise samples lie well inside the radius if they reach to its fourth part."""
@@ -41,6 +44,13 @@ class Estimate:
     def lines(self, chosen: Array | slice) -> Estimate:
         """The estimate on some of its lines."""
         return Estimate(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    def replaced(self, places: Array, other: Estimate) -> Estimate:
+        """The estimate with the lines of another one at some places."""
+        arrays = [np.array(getattr(self, field.name)) for field in fields(self)]
+        for array, field in zip(arrays, fields(self), strict=True):
+            array[places] = getattr(other, field.name)
+        return Estimate(*arrays)
 
     @property
     def turned(self) -> Estimate:
@@ -80,8 +90,9 @@ def _estimate(
     lines, outputs = np.ogrid[: valid.shape[0], : valid.shape[1]]
     radius = np.where(valid, rounding.steps[widest, lines, 0], 0.0)
     inside = (INSIDE * rounding.spans)[:, :, None] <= radius[:, None]
-    noise = np.where(inside, rounding.level, 0.0).max(axis=1) - rounding.values[finest_step, lines, outputs]
-    noise = order**2 * np.maximum(noise, 0.0) / rounding.steps[finest_step, lines, 0] ** order
+    seen = np.where(inside, rounding.level, 0.0).max(axis=1, initial=0.0)
+    noise = np.maximum(seen - rounding.values[finest_step, lines, outputs], 0.0)
+    noise = order**2 * noise / rounding.steps[finest_step, lines, 0] ** order
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)
     small = ABSOLUTE * rounding.sizes[widest, lines, outputs] / radius**order
     conclusive = valid & ((bound <= RELATIVE * np.abs(value)) | (bound <= small))
@@ -102,6 +113,32 @@ def _jump(rounding: Rounding, ratio: float) -> Array:
     shown = finest(rounding.resolved)[2:, :, None] & (limits > blurred)
     smallest = np.min(limits, axis=0, where=shown, initial=np.inf) / ((cube - 1) * (ratio - 1))
     return np.asarray(np.where(shown.any(axis=0), smallest, 0.0))
+
+
+def tight(estimate: Estimate, sample: Sample) -> Estimate:
+    """The first difference of a sample, conclusive only where nothing but rounding limits it.
+
+    There the bound is at most `TIGHT` eps (|f| + |x f'|) / L, with the largest |f| within the radius L.
+    """
+    offsets = np.abs(sample.stencil.offsets) * sample.step[:, None]
+    with np.errstate(invalid="ignore"):
+        within = offsets[:, :, None] <= estimate.radius[:, None, :]
+        size = np.max(np.abs(sample.values), axis=1, where=within, initial=0.0)
+        size += sample.magnitude[:, None] * np.abs(estimate.value)
+        limited = estimate.bound * estimate.radius <= TIGHT * sample.eps * size
+    return replace(estimate, conclusive=estimate.conclusive & limited)
+
+
+def orderly_part(sample: Sample) -> Array:
+    """By how much smaller than the row's the widest step is up to which every output is orderly, shape (k,); 0: none.
+
+    At steps that are orderly the differences change as those of a series in the square of the step do.
+    """
+    with np.errstate(all="ignore"):
+        rounding = rounding_of(sample)
+        errors = rounding.values / rounding.steps
+        within = orderly(rounding.slopes, errors, rounding.resolved[:, :, None], sample.stencil).all(axis=2)
+        return np.asarray(np.where(within, sample.stencil.steps[:, None], 0.0).max(axis=0))
 
 
 def second_difference(sample: Sample, first: Estimate | None = None, rounding: Rounding | None = None) -> Estimate:

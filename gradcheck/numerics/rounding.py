@@ -47,6 +47,8 @@ def value_noise(sample: Sample) -> Array:
     A spacing counts where the estimates of its differences of order 4, 5 and 6 agree within a factor of 4 (ECNoise,
     section 3); elsewhere the differences are not noise but the function, and the estimate is 0.
     """
+    if not sample.stencil.noise_spacings:
+        return np.zeros((len(sample.values), 0, sample.values.shape[2]))
     count = sample.stencil.noise_points
     lengths = np.array([count - order for order in ORDERS])
     squares = (differences(count) @ (sample.noise - sample.values[:, None, None, 0])) ** 2
@@ -71,7 +73,7 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
         curves = np.diff(rows, n=2, axis=2)
         stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES
         counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
-    return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1)))
+    return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1, initial=0.0)))
 
 
 PROMISE = 4.0

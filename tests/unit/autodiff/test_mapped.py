@@ -162,3 +162,12 @@ def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatc
     whole._seconds = 1e-2
     assert whole._pays(1000)
     assert not whole._pays(30)
+
+
+def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
+    def otherwise_traced(error: float, scale: float) -> Callable[[Any], Any]:
+        return lambda x: tf.sin(scale * x) + (0.0 if tf.executing_eagerly() else error)
+
+    for error, scale, trusted in ((1e-12, 1e5, True), (1e-12, 1.0, False), (1e-8, 1e5, False), (1e-7, 1e12, False)):
+        whole, _ = taken(otherwise_traced(error, scale))
+        assert (whole._graph is not None) == trusted, (error, scale)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil
+from gradcheck.numerics.difference import tight
+from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Stencil
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 POINTS = 16
@@ -51,6 +52,23 @@ def test_inconclusive_at_first_order_is_rare(measured: list[Any]) -> None:
 def test_bounds_are_tight(measured: list[Any]) -> None:
     assert [str(item[0]) for item in measured if item[0].tightness > 3000] == []
     assert np.median([item[1].relative_bound for item in measured]) <= 1e-8
+
+
+def test_tight_estimates_are_as_good_as_those_of_a_close_look(accuracy: Any) -> None:
+    rng, ratios, outside = np.random.default_rng(14), [], []
+    for function in accuracy.SMOOTH:
+        x = function.draw(rng, POINTS)
+        light, close = (accuracy.sampled(function, x, stencil) for stencil in (QUICK, FIRST))
+        estimate = accuracy.first_difference(light)
+        certain = tight(estimate, light).conclusive
+        error = np.abs(estimate.value[:, 0] - function.derivatives(x)[0])
+        outside += [function.name for wrong in certain[:, 0] & ~(error <= estimate.bound[:, 0]) if wrong]
+        ratios.append((estimate.bound / accuracy.first_difference(close).bound)[certain])
+    assert outside == []
+    everything = np.concatenate(ratios)
+    assert everything.size >= 0.7 * POINTS * len(accuracy.SMOOTH)
+    assert np.quantile(everything, 0.95) <= 1.01
+    assert np.max(everything) <= 10
 
 
 def test_cancelling_class_is_mostly_inside(accuracy: Any) -> None:

@@ -1,0 +1,109 @@
+"""The first look: few values where autodiff agrees with a tight estimate, all that a verdict needs elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.autodiff.function import Function
+from gradcheck.numerics.sampling import FIRST, QUICK
+from gradcheck.result import Kind, Verdict
+
+QUICKLY, CLOSELY = len(QUICK.offsets), len(FIRST.offsets)
+
+
+@pytest.fixture
+def points(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many points were asked for, call by call, the point itself left out."""
+    counts: list[int] = []
+    values = Function._values
+
+    def counted(function: Function, table: Any) -> Any:
+        counts.append(len(table) - 1)
+        return values(function, table)
+
+    monkeypatch.setattr(Function, "_values", counted)
+    return counts
+
+
+def scaled(factor: float) -> Callable[[Any], Any]:
+    """The sine, with a gradient that is wrong by a factor."""
+
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) * tf.constant(factor, x.dtype)
+
+    return f
+
+
+def test_agreement_takes_the_light_stencil_only(points: list[int]) -> None:
+    assert check(tf.sin, [0.7, 0.3]).verdict == Verdict.AGREE
+    assert points == [2 * (QUICKLY - 1)]
+
+
+def test_so_do_probes(points: list[int]) -> None:
+    assert check(lambda x: tf.sin(x) * x, np.linspace(0.2, 1.4, 100)).verdict == Verdict.AGREE
+    assert points == [8 * (QUICKLY - 1)]
+
+
+def test_the_light_stencil_is_a_part_of_the_close_one() -> None:
+    assert set(QUICK.offsets) < set(FIRST.offsets)
+    assert QUICKLY * 2 < CLOSELY
+
+
+def test_a_short_scale_is_found_by_a_second_row(points: list[int]) -> None:
+    result = check(lambda x: tf.sin(300.0 * x), [0.7])
+    assert result.verdict == Verdict.AGREE
+    assert points == [QUICKLY - 1, QUICKLY - 1]
+    assert result.orders[1].relative_resolution < 1e-8
+
+
+def test_only_lines_in_doubt_are_looked_at_closely(points: list[int]) -> None:
+    result = check(lambda x: tf.sin(x) * [1.0, 1.0, 0.0] + tf.abs(x) * [0.0, 0.0, 1.0], [0.7, 0.3, 0.0])
+    assert result.verdict == Verdict.AGREE
+    assert points[:2] == [3 * (QUICKLY - 1), CLOSELY - 1]
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-9, 0.5, 0.0, -1.0])
+@pytest.mark.parametrize("size", [1, 20, 100])
+def test_what_a_close_look_sees_is_seen(factor: float, size: int) -> None:
+    x = np.linspace(0.2, 1.4, size)
+    result = check(scaled(factor), x)
+    assert {finding.kind for finding in result.findings} == {Kind.WRONG_VALUE}
+    assert check(scaled(1.0), x).verdict == Verdict.AGREE
+
+
+@pytest.mark.parametrize("slope", [0.5, 1.0, 0.0])
+def test_the_mean_slope_at_a_kink_is_not_agreed_to_quickly(slope: float, points: list[int]) -> None:
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return tf.nn.relu(x), lambda upstream: slope * upstream
+
+    result = check(f, 0.0)
+    assert result.verdict == Verdict.AGREE
+    assert "1 of 1 entries lie at a kink" in result.orders[1].notes[0]
+    assert points[1] == CLOSELY - 1
+
+
+def test_a_gradient_that_loses_what_oscillates_is_not_agreed_to(points: list[int]) -> None:
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return x + 1e-5 * tf.sin(1e5 * x), lambda upstream: upstream
+
+    result = check(f, 0.71)
+    assert result.verdict == Verdict.MISMATCH
+    assert max(points) >= CLOSELY - 1
+
+
+def test_probes_find_the_scale_of_many_near_kinks(points: list[int]) -> None:
+    x = np.random.default_rng(0).normal(size=2000)
+    result = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * x), x)
+    assert result.verdict == Verdict.AGREE
+    assert sum(points) <= 3 * 8 * (QUICKLY - 1)
+    wrong = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * tf.stop_gradient(x)), x)
+    assert wrong.verdict == Verdict.MISMATCH
