@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradcheck.autodiff.state import seeded
 from gradcheck.check import raise_unless_good, refuse_mode
 from gradcheck.result import Result
 from gradcheck.training.runner import StepRunner, prepare
@@ -56,7 +57,7 @@ def assert_step(
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
     tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
-    with runner.mode():
+    with runner.mode(), seeded():
         result = StepCheck(runner, prepare(runner, variables), tolerance, learning_rate).result()
     name = getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__
     raise_unless_good(str(name), result, "given", inconclusive)

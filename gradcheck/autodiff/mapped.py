@@ -1,4 +1,4 @@
-"""A computation at many points: one call a point, or mapped over the points in a graph where that pays and is trusted.
+"""A computation at many points: one call a point, of a graph where that pays and is trusted, or one graph for all.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
 few. Nothing under test is computed here, only what it is compared with.
@@ -13,12 +13,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.perturbation import perturbing
+
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
-TRACE_SECONDS, TRACE_CALLS = 0.05, 15.0
+TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured)."""
+
+GRAPH_SECONDS = 1e-4
+"""One call of a graph costs at least this."""
+
+MANY = 600
+"""From so many points on they are mapped in the graph: that takes away most of what a run costs, but the loop costs as
+much as the trace without it, in large models twice as much (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
@@ -36,10 +45,10 @@ RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured. Where those made and to be made cost more than twice a trace, `compute` is
-    traced (without autograph) and mapped, if it can be, and if its values at the first, middle and last point are
-    those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made inside
-    therefore mean eager calls, as does an exception at any point.
+    Eager calls come first and are measured. Where those to be made cost more than a trace, or those made as well more
+    than two, `compute` is traced (without autograph), and mapped over `MANY` points, if it can be, and if its values at
+    the first, middle and last point are those of eager calls. Python code that looks at values, NumPy, hidden state and
+    variables that are made inside therefore mean eager calls, as does an exception at any point.
     """
 
     def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
@@ -47,17 +56,19 @@ class Mapped:
         self._calls, self._seconds = 0, float("inf")
         self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
-        self._traced = False
-        self._rows = self._most = 16
+        self._traced = self._looped = False
+        self._rows = self._most = 1
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
+        if perturbing():
+            return self._eagerly(points, shared)
         early = []
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
             points = [array[MEASURED:] for array in points]
-        if len(points[0]) and not self._traced and self._pays(len(points[0])):
-            self._traced = True
+        if len(points[0]) and self._wanted(len(points[0])):
+            self._traced, self._looped = True, len(points[0]) >= MANY
             self._trace(points, shared)
         if self._graph is not None:
             try:
@@ -66,8 +77,15 @@ class Mapped:
                 self._graph = None
         return early + self._eagerly(points, shared)
 
+    def _wanted(self, count: int) -> bool:
+        """Whether a trace is wanted for so many points: the first one, or one that loops over them."""
+        if self._traced:
+            return self._graph is not None and not self._looped and count >= MANY
+        return self._pays(count)
+
     def _pays(self, count: int) -> bool:
-        return self._seconds * (self._calls + count) > 2.0 * (TRACE_SECONDS + TRACE_CALLS * self._seconds)
+        saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
+        return saved > TRACE_SECONDS + TRACE_CALLS * self._seconds
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
@@ -89,8 +107,9 @@ class Mapped:
             return
         batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-        self._rows = min(self._rows, self._most)
+        if self._looped:
+            self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
+            self._rows = min(16, self._most)
         few = [array[[0, len(array) // 2, -1]] for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
@@ -116,6 +135,8 @@ class Mapped:
         return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
 
     def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        if not self._looped:
+            return [tf.expand_dims(value, 0) for value in self._compute([batch[0] for batch in batches], *shared)]
         count = tf.shape(batches[0])[0]
         arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
 

@@ -15,6 +15,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import EXCLUSION, Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
 from gradcheck.numerics.one_sided import constant
+from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +53,8 @@ NEIGHBOURS = 6
 class Lines:
     """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
 
-    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w.
+    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w; all of it,
+    or, along a single direction, its products with the vectors `left` (c, n), of which the last is that direction.
     """
 
     problem: Problem
@@ -60,23 +62,41 @@ class Lines:
     cotangents: Array
     tolerance: Tolerance
     gradients: bool = False
+    left: Array | None = None
 
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
 
     def values(self, points: Array, problem: Problem | None = None) -> Array:
-        """The values (p, l) of <w, f> at points (p, n), or its gradients (p, n), maybe of a perturbed problem.
+        """The values (p, l) of <w, f> at points (p, n), or what is seen of its gradient, maybe of a perturbed problem.
 
         Outputs of weight zero do not count, not even when they are not finite.
         """
         problem = problem or self.problem
         if self.gradients:
-            return problem.gradients_at(self.cotangents[0], points)
+            return self.seen(problem.gradients_at(self.cotangents[0], points))
         used = np.any(self.cotangents != 0, axis=0)
         with np.errstate(invalid="ignore", over="ignore"):
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
         return product
+
+    def seen(self, gradients: Array) -> Array:
+        """Gradients (p, n), or their products with the left vectors (p, c)."""
+        return gradients if self.left is None else along(self.left, gradients).T
+
+    def twice(self, entries: Array, *, bounds: bool = False) -> Array:
+        """The second derivatives (k, 1) along each direction twice, or their bounds, of those that are seen (k, c)."""
+        if self.left is not None:
+            return entries[:, -1:]
+        weights = np.abs(self.directions) if bounds else self.directions
+        return np.asarray(np.sum(entries * weights, axis=1, keepdims=True))
+
+    @property
+    def lengths(self) -> Array:
+        """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
+        sizes = magnitudes(self.problem.point)
+        return sizes if self.left is None else 1.0 / np.max(np.abs(self.left) / sizes, axis=1)
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
@@ -84,7 +104,18 @@ class Lines:
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
         taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
-        return with_limits(taken) if self.gradients else taken
+        if not self.gradients:
+            return taken
+        return with_limits(taken if self.left is None else replace(taken, floor=self._rounding_of_sums()))
+
+    def _rounding_of_sums(self) -> Array:
+        """The rounding (c,) that the entries of a gradient bring into its products with the left vectors.
+
+        Their roundings are taken to be as independent as their number makes them look.
+        """
+        assert self.left is not None
+        gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
+        return np.asarray(ULPS * self.problem.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
 
 def sample_values(
@@ -219,14 +250,10 @@ class OwnRounding:
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
             return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
 
-    def along(self, directions: Array) -> OwnRounding:
-        """The same for the sums over a line, weighted by its direction (k, c); shape (k, 1)."""
-
-        def summed(values: Array) -> Array:
-            return np.asarray(np.sum(values * directions, axis=-1, keepdims=True))
-
-        granted = np.sum(self.granted * np.abs(directions), axis=-1, keepdims=True)
-        return OwnRounding(self.problem, lambda *at: summed(self.derivative(*at)), summed(self.autodiff), granted)
+    def twice(self, lines: Lines) -> OwnRounding:
+        """The same for the second derivatives along each direction twice."""
+        autodiff, granted = lines.twice(self.autodiff), lines.twice(self.granted, bounds=True)
+        return OwnRounding(self.problem, lambda *at: lines.twice(self.derivative(*at)), autodiff, granted)
 
     def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
         """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
@@ -273,7 +300,7 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
             with perturbed_gradients(draw):
                 changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
-    return tuple(replace(sample, floor=floor) for sample in samples)
+    return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
 
 
 def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array:
