@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
@@ -90,6 +91,7 @@ class Mapped:
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
         for point in zip(*points, strict=True):
+            counted(1)
             began = time.process_time()
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
@@ -109,7 +111,7 @@ class Mapped:
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
         if self._looped:
             self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-            self._rows = min(16, self._most)
+            self._rows = min(max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16))), self._most)
         few = [array[[0, len(array) // 2, -1]] for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
@@ -153,6 +155,7 @@ class Mapped:
         values: list[Values] = []
         while len(values) < len(points[0]):
             rows = slice(len(values), len(values) + self._rows)
+            counted(len(points[0][rows]))
             began = time.perf_counter()
             batches = self._graph([tf.constant(array[rows]) for array in points], list(shared))
             values += map(list, zip(*map(as_array, batches), strict=True))

@@ -13,9 +13,10 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import EXCLUSION, Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -179,6 +180,12 @@ def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate
 def slope_estimate(sample: Sample) -> Estimate:
     """The first difference of a sample, constants included."""
     return with_constants(first_difference(sample), sample)
+
+
+def curvature_estimate(values: Sample) -> Estimate:
+    """The second difference of a sample."""
+    rounding = rounding_of(values)
+    return second_difference(values, first_difference(values, rounding), rounding)
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:

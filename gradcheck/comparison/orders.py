@@ -10,11 +10,13 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.filters import Evidence, filtered, residue
+from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
     OwnRounding,
     along,
+    curvature_estimate,
     quick_estimate,
     slope_estimate,
     slope_rounding,
@@ -23,9 +25,8 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference, second_difference
-from gradcheck.numerics.one_sided import Smoothness, classify
-from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
+from gradcheck.numerics.one_sided import Smoothness, classify, confirm
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
@@ -74,7 +75,8 @@ def compare_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    comparison = compare(autodiff, with_constants(estimate, sample), lines.tolerance, rounding, factor=1.0)
+    estimate = closer_look(lines, sample, with_constants(estimate, sample), CONFIRM)
+    comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
@@ -101,7 +103,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (evidence.compare(slope_estimate(each)) for each in samples)
+    first, second = (evidence.compare(closer_look(lines, each, slope_estimate(each))) for each in samples)
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
@@ -193,12 +195,6 @@ def _table(
     return replace(table, columns=columns, directions=lines.directions)
 
 
-def curvature_estimate(values: Sample) -> Estimate:
-    """The second difference of a sample."""
-    rounding = rounding_of(values)
-    return second_difference(values, first_difference(values, rounding), rounding)
-
-
 def compare_products(
     lines: Lines,
     products: Gradients,
@@ -214,9 +210,10 @@ def compare_products(
     """
     problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
     estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
+    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, CONFIRM)
     entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     diagonal = _diagonal(lines, autodiff, estimates[1])
-    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
+    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
@@ -261,11 +258,15 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         own=beside_gradients.own.twice(lines),
         residue=residue(problem, both_values[1], weight, step**2),
     )
-    entries = (
-        beside_gradients.compare(_scaled_by_values(slope_estimate(one), other, lines))
+    slopes_of = (
+        _scaled_by_values(slope_estimate(one), other, lines)
         for one, other in zip(both_gradients, both_values, strict=True)
     )
-    diagonal = (beside_values.compare(curvature_estimate(one)) for one in both_values)
+    entries = (
+        beside_gradients.compare(closer_look(of_gradients, one, wide))
+        for one, wide in zip(both_gradients, slopes_of, strict=True)
+    )
+    diagonal = (beside_values.compare(closer_look(lines, one, curvature_estimate(one), order=2)) for one in both_values)
     return (
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
@@ -290,13 +291,24 @@ def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tu
     return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
 
 
-def _rough(gradients: Sample, values: Sample) -> Array:
+def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
     """Where the function is not twice differentiable along a line, (k, 1).
 
-    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there.
+    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
+    finer row shows to be smooth lies beside the point.
     """
-    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1, keepdims=True)
-    return np.asarray(kinked | np.isin(classify(values).kind, UNSMOOTH).any(axis=1, keepdims=True))
+    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1)
+    rough = np.asarray(kinked | np.isin(classify(values).kind, UNSMOOTH).any(axis=1))
+    suspects = np.flatnonzero(rough)
+    if suspects.size:
+        lines = lines.some(suspects)
+        of_values, of_gradients = (
+            confirm(classify(sample.lines(suspects)), classify(one.sample(shrink=FINER)))
+            for sample, one in ((values, lines), (gradients, replace(lines, gradients=True)))
+        )
+        rough[suspects] = np.isin(of_values.kind, UNSMOOTH).any(axis=1)
+        rough[suspects] |= (of_gradients.kind == Smoothness.KINK).any(axis=1)
+    return rough[:, None]
 
 
 def _scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
