@@ -14,14 +14,12 @@ from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
+    OwnRounding,
     along,
     curvature_estimate,
-    measured_rounding,
     quick_estimate,
     slope_estimate,
     slope_rounding,
-    slopes,
-    taken_again,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
@@ -41,8 +39,8 @@ CHUNK = 4096
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
 
-MANY, CLOSER = 0.5, QUICK.ratio**-4
-"""Where so many entries of a column are in doubt, a row is tried that starts so much closer."""
+MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
+"""Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
@@ -100,16 +98,13 @@ def compare_gradients(
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=rounding,
-        derivative=slopes(lines.cotangents, lines.directions),
+        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
@@ -177,9 +172,12 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
 
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
     estimate = quick_estimate(sampled, len(lines.directions))
-    # In a network with thousands of kinks some are near, and a gradient that jumps there is seen from closer only.
-    closer = np.where(np.mean(~estimate.conclusive, axis=1) > MANY, CLOSER, np.nan)
-    estimate = _scaled_by_values(taken_again(sampled, estimate, closer), values, lines, TIGHT * values.eps)
+    # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
+    rough = np.flatnonzero(np.mean(~estimate.conclusive, axis=1) > MOST)
+    if len(rough):
+        closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
+        estimate = estimate.replaced(rough, closer)
+    estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
@@ -261,9 +259,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=measured_rounding(problem, autodiff, derivative),
-        derivative=derivative,
+        own=OwnRounding(problem, derivative, autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
@@ -274,9 +270,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        autodiff=lines.twice(autodiff),
-        derivative=lambda other, point: lines.twice(derivative(other, point)),
-        rounding=lines.twice(beside_gradients.rounding, bounds=True),
+        own=beside_gradients.own.twice(lines),
         residue=residue(problem, both_values[1], weight, step**2),
     )
     slopes_of = (
