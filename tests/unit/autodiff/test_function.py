@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff import function as functions
 from gradcheck.autodiff.function import Function, open_function, with_float64_form
+from gradcheck.autodiff.perturbation import perturbed_gradients
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
@@ -106,3 +107,17 @@ def test_the_gap_to_the_float64_form() -> None:
     assert function.gap(np.ones((1, 1)), function.point) is None
     gap = with_float64_form(function).gap(np.ones((1, 1)), function.point)
     np.testing.assert_array_equal(gap, [[1.0]])
+
+
+def test_perturbed_values_are_no_kept_ones() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.sin(x)
+        return tape.gradient(value, x)
+
+    problem, points = open_function(f, (3.0,), None), np.linspace(1.0, 2.0, 8)[:, None]
+    plain = problem.values(points)
+    with perturbed_gradients(0):
+        assert np.any(problem.values(points) != plain)
+    np.testing.assert_array_equal(problem.values(points), plain)

@@ -121,3 +121,18 @@ def test_a_column_is_done_with_after_few_gradients(monkeypatch: pytest.MonkeyPat
     taken.clear()
     assert check(planted(matrix), x, order=2, probes=16).verdict == "agree"
     assert len(taken) == 4
+
+
+def test_a_network_with_kinks_nearby_is_seen_from_closer() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(3000, 30)), rng.normal(size=(9, 3000))
+    x = rng.normal(size=30)
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(tf.linalg.matvec(second, tf.nn.relu(tf.linalg.matvec(first, x))) / 3000)
+
+    result = check(f, x, order=2).orders[2]
+    assert (result.verdict, result.inconclusive) == ("agree", 0)
+    assert result.relative_resolution < 1e-4
+    wrong = check(lambda x: f(x) + planted(second[:, :30], (3, 7, 9, 1.0))(x), x, order=2)
+    assert [finding.element for finding in wrong.findings] == ["x[9]"]
