@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.closer import closer_look, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
@@ -59,7 +59,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if not doubtful.any():
         return comparison
     close = lines.some(doubtful)
-    sample = close.sample()
+    sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
     place = np.cumsum(doubtful) - 1
     return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
@@ -93,7 +93,9 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
     rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
-    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    samples = with_inner_rounding(lines, sample_here, confirming)
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
