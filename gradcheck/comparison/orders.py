@@ -14,13 +14,12 @@ from gradcheck.comparison.closer import closer_look, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
+    OwnRounding,
     along,
     curvature_estimate,
-    measured_rounding,
     quick_estimate,
     slope_estimate,
     slope_rounding,
-    slopes,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
@@ -92,7 +91,6 @@ def compare_gradients(
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     sample_here = sample.lines(doubtful)
     confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
     samples = with_inner_rounding(lines, sample_here, confirming)
@@ -101,9 +99,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=rounding,
-        derivative=slopes(lines.cotangents, lines.directions),
+        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
@@ -250,9 +246,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=measured_rounding(problem, autodiff, derivative),
-        derivative=derivative,
+        own=OwnRounding(problem, derivative, autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
@@ -263,9 +257,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        autodiff=lines.twice(autodiff),
-        derivative=lambda other, point: lines.twice(derivative(other, point)),
-        rounding=lines.twice(beside_gradients.rounding, bounds=True),
+        own=beside_gradients.own.twice(lines),
         residue=residue(problem, both_values[1], weight, step**2),
     )
     slopes_of = (

@@ -198,7 +198,8 @@ class _Probing:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
             # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
-            measured = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+            own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
+            measured = own.beside(table.difference - table.bound, table.difference + table.bound)
             rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
             table, wrong = self._test(estimate, left, rough, rounding)
         searched: list[Comparison] = []

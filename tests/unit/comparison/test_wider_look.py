@@ -1,4 +1,4 @@
-"""In low precision a coordinate far smaller than the others is looked at on wider rows, if nothing is seen otherwise."""
+"""In low precision coordinates far smaller than the others are looked at on wider rows, if nothing else shows them."""
 
 from __future__ import annotations
 
