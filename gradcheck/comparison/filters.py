@@ -162,6 +162,12 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
+def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
+    rows = replace(evidence.lines, gradients=False, left=None).sample(shrink=FINER)
+    return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
+
+
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where only the curvature jumps, the one-sided slopes are the better estimate of the first derivative."""
     side, sample = evidence.sides[0], evidence.samples[0]
@@ -337,6 +343,7 @@ FIRST_ORDER = (
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
@@ -348,6 +355,7 @@ GRADIENT_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
     Filter("hidden swing", hidden_swing),
 )

@@ -65,6 +65,11 @@ class Lines:
     gradients: bool = False
     left: Array | None = None
 
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `values`."""
+        return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
+
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
@@ -104,7 +109,7 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=self.roundoff)
         if not self.gradients:
             return taken
         return with_limits(taken if self.left is None else replace(taken, floor=self._rounding_of_sums()))
@@ -116,7 +121,7 @@ class Lines:
         """
         assert self.left is not None
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.problem.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
 
 def sample_values(
@@ -126,9 +131,13 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
+    eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
-    point, eps = problem.point, problem.roundoff
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+
+    `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
+    """
+    point, eps = problem.point, eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 

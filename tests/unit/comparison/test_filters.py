@@ -46,6 +46,11 @@ def stairs(x: Any, width: float) -> Any:
     return tf.floor(x / width) * width
 
 
+def small_stairs(x: Any) -> Any:
+    """It jumps by a part in 310,000 at 0.31, where 1e6 x is a whole number."""
+    return x * tf.floor(1e6 * x)
+
+
 def rough(right: Any) -> Any:
     """A derivative that has lost all its digits: it scatters from one input to the next."""
     return lambda x: right(x) * (1.0 + 0.5 * tf.sin(1e18 * x))
@@ -96,6 +101,7 @@ CASES = {
     ("FIRST_ORDER", "staircase"): Case(
         given(tf.round, tf.ones_like, tf.zeros_like), 0.3, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH
     ),
+    ("FIRST_ORDER", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), MISMATCH),
     ("FIRST_ORDER", "hidden kink"): Case(saddle, [0.0, 0.0], INCONCLUSIVE, (Reason.COMPOSED_KINK,), MISMATCH),
     ("FIRST_ORDER", "edge of the domain"): Case(
         lambda x: tf.where(x == 0.5, x, tf.sqrt(-x * x)),
@@ -115,6 +121,7 @@ CASES = {
         given(tf.math.expm1, lambda x: tf.math.expm1(x) + 1.0, lambda x: tf.math.expm1(x) + 1.0),
         *(-35.0, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH),
     ),
+    ("GRADIENT_DIFFERENCES", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), MISMATCH),
     ("GRADIENT_DIFFERENCES", "unresolved slope"): Case(
         given(lambda x: tf.sin(x) + tf.sin(1e14 * x), tf.cos, tf.sin), 1.0, INCONCLUSIVE, ILL, MISMATCH
     ),
