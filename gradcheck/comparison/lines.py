@@ -76,7 +76,8 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        eps = self.problem.gradient_roundoff if self.gradients else self.problem.roundoff
+        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=eps)
 
 
 def sample_values(
@@ -86,9 +87,13 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
+    eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
-    point, eps = problem.point, problem.roundoff
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+
+    `eps` is the unit roundoff of what is sampled, by default that of the outputs.
+    """
+    point, eps = problem.point, problem.roundoff if eps is None else eps
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
@@ -149,7 +154,32 @@ def measured_rounding(problem: Problem, autodiff: Array, derivative: Derivative)
     with np.errstate(invalid="ignore", over="ignore"):
         change = np.abs(perturbed_derivatives(problem, derivative) - autodiff)
     spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
+    spread = np.maximum(spread, low_precision_rounding(problem, derivative))
     return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+
+
+def low_precision_rounding(problem: Problem, derivative: Derivative) -> Array | float:
+    """How much of a derivative a low precision may lose, by two measures; zero where there is no float64 form.
+
+    The gap to the float64 form varies around the point: rounding changes from point to point even where an ulp does not
+    show it (1 - cos(x)**2 near 0); a wrong formula is wrong by as much at the neighbours. And the float64 form itself
+    moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
+    (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
+    """
+    form = problem.in_float64
+    if form is None:
+        return 0.0
+    rng, size = np.random.default_rng(0), problem.point.size
+    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
+    points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = np.stack([derivative(problem, point) - derivative(form, point) for point in points])
+            moved = np.stack([derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
+            changes = np.abs([*(gaps - gaps[0]), *(moved - derivative(form, form.point))])
+    except (DerivativeRaisedError, WrongShapeError):
+        return 0.0
+    return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
 
 
 def perturbed_derivatives(problem: Problem, derivative: Derivative, *, inner: bool = True) -> Array:
@@ -172,9 +202,8 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
 
 
 def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> Array:
-    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions, by both measures."""
-    measured = measured_rounding(problem, autodiff, slopes(cotangents, directions))
-    return np.asarray(np.maximum(measured, erratic_gap(problem, cotangents, directions)))
+    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
+    return measured_rounding(problem, autodiff, slopes(cotangents, directions))
 
 
 def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
@@ -192,22 +221,3 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
                 changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
     return tuple(replace(sample, floor=floor) for sample in samples)
-
-
-def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array:
-    """How much the gap between a low-precision derivative and its float64 form varies around the point, (k, l).
-
-    Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
-    wrong by as much at the neighbours. Zero where there is no float64 form.
-    """
-    rng, quiet = np.random.default_rng(0), np.zeros((len(directions), len(cotangents)))
-    size = problem.point.size
-    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
-    try:
-        gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
-    except (DerivativeRaisedError, WrongShapeError):
-        return quiet
-    slopes = np.stack([along(directions, gap) for gap in gaps if gap is not None] or [quiet])
-    with np.errstate(invalid="ignore", over="ignore"):
-        spread = np.max(np.abs(slopes - slopes[0]), axis=0)
-    return np.where(np.isfinite(spread), spread, 0.0)

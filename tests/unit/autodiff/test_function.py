@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff import function as functions
-from gradcheck.autodiff.function import Function, open_function, with_float64_form
+from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.function import Function, open_function
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
