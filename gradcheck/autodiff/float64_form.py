@@ -19,7 +19,6 @@ from tensorflow.python.framework import op_callbacks, op_def_registry
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.function import Function, specs_of
 from gradcheck.autodiff.retraced import Retraced
-from gradcheck.autodiff.reverse import pullbacks
 from gradcheck.autodiff.sources import Arguments, Source
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +26,10 @@ Array = np.ndarray[Any, Any]
 FLOAT64 = ROUNDOFF["float64"]
 
 ROUNDINGS, MOST = 1e3, 0.1
-"""Values that differ by so many roundings, but no more than by so much, are those of one function."""
+"""Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""
+
+DRAWS, SPREAD = 8, 10.0
+"""or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
 
 BESIDE = 2.0**-6
 """How far beside the point, relatively, the values are compared as well."""
@@ -42,21 +44,20 @@ def with_float64_form(function: Function) -> Function:
     inner = _inner_roundoff(function)
     if max(function.precision, inner) <= FLOAT64:
         return function
+    retracing = _Retracing(function)
     copied = _copied(function)
-    if copied is not None and _same(function, copied) and _inner_roundoff(copied) <= FLOAT64:
-        return replace(function, wide=replace(copied, noisy=_Retracing(function).noisy(wide=True)))
-    function = replace(function, inner=inner)
+    if copied is not None:
+        copied = replace(copied, noisy=retracing.noisy)
+        if _same(function, copied) and _inner_roundoff(copied) <= FLOAT64:
+            return replace(function, wide=copied)
     try:
-        retracing = _Retracing(function)
-        wide, narrow = retracing.wide
-        if max(function.precision, narrow) <= FLOAT64 or narrow == 0.0:
-            return replace(function, inner=0.0)
-        function = replace(function, inner=narrow)
-        if _same(function, wide) and _differentiable(wide):
-            return replace(function, wide=replace(wide, noisy=retracing.noisy(wide=True)))
+        wide, inner = retracing.wide
+        if max(function.precision, inner) <= FLOAT64:
+            return function  # what it does in less does not matter
+        function = replace(function, inner=inner)
+        return replace(function, wide=wide) if _same(function, wide) else function
     except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
-        return function
-    return function
+        return replace(function, inner=inner)
 
 
 def _inner_roundoff(function: Function) -> float:
@@ -64,7 +65,7 @@ def _inner_roundoff(function: Function) -> float:
     found = {0.0}
 
     def note(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
-        found.update(ROUNDOFF.get(output.dtype.name, 0.0) for output in outputs)
+        found.update(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in (*inputs, *outputs))
         kind = name.decode() if isinstance(name, bytes) else name
         if op_def_registry.get(kind) is None:
             found.update(_types_in(kind))
@@ -110,21 +111,20 @@ def _copied(function: Function) -> Function | None:
 def _same(function: Function, wide: Function) -> bool:
     """Whether both have the same values but for rounding, at the point and at one beside it."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
-    for point in (function.point, function.point * (1 + BESIDE * signs)):
-        rounded = function.rounded(point)
-        if not function.contains(rounded):
-            continue
-        low, high = function.value(rounded), wide.value(rounded)
-        slack = min(ROUNDINGS * function.precision, MOST) * max(1.0, float(np.max(np.abs(high), initial=0.0)))
-        if low.shape != high.shape or not np.all(np.abs(low - high) <= slack):
-            return False
-    return True
+    points = map(function.rounded, (function.point, function.point * (1 + BESIDE * signs)))
+    return all(_same_at(function, wide, point) for point in points if function.contains(point))
 
 
-def _differentiable(wide: Function) -> bool:
-    """Whether the form has a gradient at all: some kernels' gradients do not exist in float64, or run in XLA only."""
-    pullbacks(wide.call, wide.tensors(wide.point), [wide.cotangent(np.ones(wide.outputs))])
-    return True
+def _same_at(function: Function, wide: Function, point: Array) -> bool:
+    low, high = function.value(point), wide.value(point)
+    if low.shape != high.shape:
+        return False
+    apart = np.abs(low - high)
+    slack = min(ROUNDINGS * function.precision, MOST) * float(np.max(np.abs(high), initial=0.0))
+    if np.all(apart <= slack):
+        return True
+    moved = [np.abs(wide.perturbed(draw).value(point) - high) for draw in range(DRAWS)]
+    return bool(np.all(apart <= slack + SPREAD * np.max(moved, axis=0)))
 
 
 @dataclass(frozen=True)
@@ -144,35 +144,35 @@ class _Retracing:
         return tf.function(compute, autograph=False).get_concrete_function(*specs).graph
 
     @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources in float64."""
+        return tuple(map(_widened, self.function.sources))
+
+    @cached_property
     def wide(self) -> tuple[Function, float]:
         """The float64 form, and the coarsest roundoff that was left out."""
         retraced = Retraced(wide=True)
-        sources = tuple(map(_widened, self.function.sources))
-        form = _built(sources, lambda *tensors: retraced.outputs(self.graph, tensors))
-        return _function_of(sources, form), retraced.narrow
+        form = _built(self.sources, lambda *tensors: retraced.outputs(self.graph, tensors))
+        return replace(_function_of(self.sources, form), noisy=self.noisy), retraced.narrow
 
-    def noisy(self, *, wide: bool) -> Callable[[int], Function]:
-        """The function for a number that chooses the perturbation of inner values; as it is where it is not traced."""
-        sources = tuple(map(_widened, self.function.sources))
-        seed = Source("seed", np.zeros(2, np.int32))
-        built: list[Any] = []
+    @cached_property
+    def _rounded(self) -> Callable[..., Any] | None:
+        """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
 
-        def chosen(draw: int) -> Function:
-            if not built:
-                try:
-                    built.append(
-                        _built(
-                            (*sources, seed),
-                            lambda *tensors: Retraced(wide=wide, seed=tensors[-1]).outputs(self.graph, tensors[:-1]),
-                        )
-                    )
-                except Exception:
-                    built.append(None)
-            if built[0] is None:
-                return self.wide[0]
-            return _function_of(sources, lambda *tensors: built[0](*tensors, tf.constant([draw, 0])))
+        def compute(*tensors: Any) -> Any:
+            return Retraced(wide=True, seed=tensors[-1]).outputs(self.graph, tensors[:-1])
 
-        return chosen
+        try:
+            return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)
+        except Exception:
+            return None
+
+    def noisy(self, draw: int) -> Function:
+        """The float64 form with perturbed inner values; with none where it is not to be had."""
+        compute = self._rounded
+        if compute is None:
+            return self.wide[0]
+        return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])))
 
 
 def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:

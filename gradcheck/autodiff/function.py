@@ -16,7 +16,15 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, as_array
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Gradients,
+    Tensors,
+    WrongShapeError,
+    gradient_matrix,
+    pullbacks,
+    second_pullbacks,
+)
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
 
@@ -78,6 +86,21 @@ class Function(Problem):
     @property
     def roundoff(self) -> float:
         return (self.wide or self).precision
+
+    @property
+    def gradient_roundoff(self) -> float:
+        return self._for_gradients.precision
+
+    @cached_property
+    def _for_gradients(self) -> Function:
+        """The float64 form, unless it has no gradient: some kernels' gradients run compiled only."""
+        if self.wide is None:
+            return self
+        try:
+            self.wide.gradients(np.ones((1, self.outputs)))
+        except (DerivativeRaisedError, WrongShapeError):
+            return self
+        return self.wide
 
     @property
     def in_float64(self) -> Function | None:
@@ -170,8 +193,8 @@ class Function(Problem):
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        if self.wide is not None:
-            return self.wide.gradients_at(cotangent, points)
+        if self._for_gradients is not self:
+            return self._for_gradients.gradients_at(cotangent, points)
         table = np.full(points.shape, np.nan)
         for row, parts in self._taken_at(points, self._mapped_gradients, self.cotangent(cotangent)):
             pairs = zip(parts, self.sources, strict=True)

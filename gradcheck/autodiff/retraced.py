@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.ops import control_flow_util_v2
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.kernels import IN_FLOAT64
+from gradcheck.autodiff.perturbation import SELECTING
 
 WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
 ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
@@ -51,6 +53,7 @@ EXACT = frozenset(
             "PadV2",
         ),
         *("Max", "Min", "Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Select", "SelectV2", "ZerosLike"),
+        *SELECTING,
     )
 )
 """Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
@@ -60,6 +63,11 @@ READING = ("ReadVariableOp", "ResourceGather")
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS = ("While", "StatelessWhile")
 BRANCHES = {"If": ("then_branch", "else_branch"), "Case": ("branches",)}
+
+
+MARK = "rounded_by_gradcheck"
+GRADIENT = "CustomGradient-of-rounded"
+"""The name of the gradient of operations whose results are perturbed."""
 
 
 class CannotRetraceError(Exception):
@@ -121,14 +129,17 @@ class Retraced:
             return self._branches(op, inputs)
         # The elements of a list that is made empty depend on the inputs by and by.
         moved = op.type.startswith(("TensorList", "EmptyTensorList")) or any(one.moved for one in inputs)
-        if moved:
+        if moved and any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in op.inputs):
             self.narrow = max([self.narrow, *(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in op.outputs)])
-        values = self._widely(op, inputs) if moved and self._wide else _created(op, [one.value for one in inputs])
-        if moved and self._seed is not None and op.type not in EXACT:
-            values = [self._perturbed(value, tensor.dtype) for value, tensor in zip(values, op.outputs, strict=True)]
+        rounds = moved and self._seed is not None and op.type not in EXACT
+        values = (
+            self._widely(op, inputs, rounds) if moved and self._wide else _created(op, [one.value for one in inputs])
+        )
+        if rounds:
+            values = [self._rounded(value, tensor.dtype) for value, tensor in zip(values, op.outputs, strict=True)]
         return [Known(value, moved) for value in values]
 
-    def _widely(self, op: Any, inputs: list[Known]) -> list[Any]:
+    def _widely(self, op: Any, inputs: list[Known], rounds: bool) -> list[Any]:
         definition = op_def_registry.get(op.type)
         if op.type in BITWISE or definition is None or definition.is_stateful:
             raise CannotRetraceError(op.type)
@@ -140,7 +151,7 @@ class Retraced:
         if op.type in IN_FLOAT64:
             return IN_FLOAT64[op.type](op, [one.wide for one in inputs])
         pairs = zip(inputs, fixed, strict=True)
-        values = _created(op, [one.value if narrow else one.wide for one, narrow in pairs], wide=True)
+        values = _created(op, [one.value if narrow else one.wide for one, narrow in pairs], wide=True, rounds=rounds)
         if any(value.dtype in WIDER for value in values):
             raise CannotRetraceError(op.type)
         return values
@@ -213,12 +224,45 @@ class Retraced:
         self._inside -= 1
         return [Known(value, moved=True) for value in tf.nest.flatten(results)]
 
-    def _perturbed(self, value: Any, traced: Any) -> Any:
-        if traced not in WIDER or self._seed is None:
+    def _rounded(self, value: Any, traced: Any) -> Any:
+        """A value up or down by a unit in the last place of its dtype in the trace."""
+        if traced not in WIDER or value is None:
             return value
         self._draws += 1
         signs = tf.sign(tf.random.stateless_uniform(tf.shape(value), self._seed + self._draws, -1.0, 1.0))
-        return value * tf.cast(1 + 2 * ROUNDOFF[traced.name] * tf.cast(signs, tf.float64), value.dtype)
+        factor = 1 + 2 * ROUNDOFF[traced.name] * tf.cast(signs, tf.float64)
+        return tf.multiply(value, tf.cast(factor, value.dtype), name=MARK)
+
+
+class _Rounded:
+    """An operation whose results are the rounded ones, for its gradient function: it may read them, as y * (1 - y)."""
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [
+            next((user.outputs[0] for user in output.consumers() if MARK in user.name), output)
+            for output in self._op.outputs
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._op, name)
+
+
+def _gradient_of_rounded(op: Any, *cotangents: Any) -> Any:
+    return ops.gradient_registry.lookup(op.type)(_Rounded(op), *cotangents)
+
+
+ops.RegisterGradient(GRADIENT)(_gradient_of_rounded)
+
+
+def _has_gradient(kind: str) -> bool:
+    try:
+        return ops.gradient_registry.lookup(kind) is not None
+    except LookupError:
+        return False
 
 
 def _needed(graph: Any) -> list[Any]:
@@ -251,9 +295,11 @@ def _fixed(op: Any, definition: Any) -> list[bool]:
     return fixed
 
 
-def _created(op: Any, values: Sequence[Any], *, wide: bool = False) -> list[Any]:
+def _created(op: Any, values: Sequence[Any], *, wide: bool = False, rounds: bool = False) -> list[Any]:
     """The results of the same operation on other inputs; a custom gradient is left behind."""
     attributes = {}
+    if rounds and _has_gradient(op.type):
+        attributes["_gradient_op_type"] = attr_value_pb2.AttrValue(s=GRADIENT.encode())
     for name, given in op.node_def.attr.items():
         if name.startswith("_"):
             continue

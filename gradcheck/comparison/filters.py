@@ -6,7 +6,7 @@ First derivatives have a list, and second derivatives two, beside differences of
 values. The order within a list:
 
 1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
-   what cancelled terms leave.
+   what cancelled terms leave, and a low precision (for first derivatives later: a tie that it makes is a kink).
 2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
@@ -24,7 +24,15 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import LITTLE, Derivative, Lines, perturbed_derivatives, sample_values, ulp_rounding
+from gradcheck.comparison.lines import (
+    LITTLE,
+    Derivative,
+    Lines,
+    low_precision_rounding,
+    perturbed_derivatives,
+    sample_values,
+    ulp_rounding,
+)
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
@@ -88,6 +96,21 @@ class Evidence:
         return compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
 
     @cached_property
+    def low_precision(self) -> Array:
+        """What a low precision may have lost of each derivative."""
+        lost = np.asarray(low_precision_rounding(self.lines.problem, self.derivative))
+        if lost.ndim and lost.shape != self.autodiff.shape:  # along the lines' own directions
+            lost = np.sum(lost * np.abs(self.lines.directions), axis=1, keepdims=True)
+        return np.broadcast_to(lost, self.autodiff.shape)
+
+    def little(self, difference: Array) -> Array:
+        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        problem, sample = self.lines.problem, self.samples[0]
+        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+        scale = np.maximum(LITTLE * problem.precision * sizes, self.residue)
+        return np.asarray(np.maximum(VACUOUS * np.abs(difference), scale))
+
+    @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step."""
         return self.lines.sample(shrink=FINER)
@@ -125,12 +148,14 @@ def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
     between, which cannot change a right one.
     """
-    problem, sample = evidence.lines.problem, evidence.samples[0]
+    problem = evidence.lines.problem
     autodiff, difference = comparison.autodiff, comparison.difference
     tight = EXCLUSION * (comparison.bound + ulp_rounding(autodiff, problem.precision))
-    sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
-    vacuous = comparison.where(Verdict.AGREE) & (np.abs(autodiff - difference) > tight) & (evidence.rounding > little)
+    vacuous = (
+        comparison.where(Verdict.AGREE)
+        & (np.abs(autodiff - difference) > tight)
+        & (evidence.rounding > evidence.little(difference))
+    )
     if not vacuous.any():
         return comparison
     beside = perturbed_derivatives(problem, evidence.derivative)
@@ -151,6 +176,19 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
     return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
+
+
+def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What a low precision loses of a right derivative is seen against its float64 form."""
+    if evidence.lines.problem.in_float64 is None:
+        return comparison
+    lost = evidence.low_precision
+    allowed = comparison.allowed + EXCLUSION * lost
+    covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
+    vacuous = covered & (lost > evidence.little(comparison.difference))
+    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed))
+    comparison = comparison.marked(covered, Verdict.AGREE)
+    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -316,6 +354,7 @@ FIRST_ORDER = (
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
+    Filter("low precision", low_precision),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
 )
@@ -324,6 +363,7 @@ FIRST_ORDER = (
 GRADIENT_DIFFERENCES = (
     Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
     Filter("unresolved slope", unresolved_slope),
@@ -332,6 +372,7 @@ GRADIENT_DIFFERENCES = (
 
 VALUE_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
 )

@@ -17,7 +17,6 @@ from gradcheck.comparison.lines import (
     measured_rounding,
     quick_estimate,
     slope_estimate,
-    slope_rounding,
     slopes,
     ulp_rounding,
     with_constants,
@@ -83,7 +82,7 @@ def compare_gradients(
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
+    derivative = slopes(lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
@@ -91,8 +90,8 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         samples=samples,
         estimate=slope_estimate,
         autodiff=autodiff,
-        rounding=rounding,
-        derivative=slopes(lines.cotangents, lines.directions),
+        rounding=measured_rounding(problem, autodiff, derivative),
+        derivative=derivative,
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
