@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from gradcheck.autodiff.state import (
     UNCHANGED,
     ChangedState,
     generators,
+    hidden_state,
     seeded,
     state_restored,
-    stateful_operations,
     variables_restored,
 )
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
@@ -28,9 +29,11 @@ from gradcheck.comparison.probes import first_order, second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
+from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
+ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
 
 
@@ -70,6 +73,7 @@ def check(
         )
     orders = range(1, order + 1)
     with ExitStack() as stack:
+        stack.enter_context(shown(name_of(f)))
         snapshot = stack.enter_context(state_restored())
         before = generators()
         function = open_function(f, inputs, variables)
@@ -78,20 +82,24 @@ def check(
         if function.point.size == 0 or function.outputs == 0:
             return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
         used = tuple(generator for generator in before if generator.used)
-        function = replace(function, held=ChangedState(snapshot.changed(), used).besides(moved))
+        changed = ChangedState(snapshot.changed(), used)
+        function = replace(function, held=changed.besides(moved))
         unconnected = _unconnected(function, gradient)
-        if _apart(function):
+        if apart := _apart(function):
             stack.enter_context(seeded())
             function = replace(function, held=replace(function.held, generators=(*used, generators()[-1])))
-        if apart := _apart(function):
-            note = f"two calls at the same inputs differ by {apart:.3g}; {_hidden_state(function)}"
+            apart = _apart(function)
+        if apart:
+            why = hidden_state(partial(function.value, function.point))
+            note = f"two calls at the same inputs differ by {apart:.3g}; {why}"
             return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
         problem = function = with_float64_form(function)
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
+        notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
-            notes.append(f"put back before every call of f, so that randomness was held fixed: {function.held}")
+            notes.append(function.held.note)
         diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
         return Result({n: _checked(problem, diagnoses[n], tolerance, probes, tuple(notes)) for n in orders})
 
@@ -103,22 +111,12 @@ def _apart(function: Function) -> float:
     return 0.0 if np.all(np.abs(first - second) <= slack) else float(np.max(np.abs(first - second)))
 
 
-def _hidden_state(function: Function) -> str:
-    """What may make calls differ although variables and generators are put back, and what to do about it."""
-    operations = stateful_operations(lambda: function.value(function.point))
-    if operations:
-        return (
-            f"it runs {', '.join(operations)}, whose state cannot be put back; give f its random numbers as inputs, or "
-            "use tf.random.Generator or tf.random.stateless_uniform and the like"
-        )
-    return "it depends on something that is no variable and no random generator, such as the time, a counter or a file"
-
-
 def _checked(
     problem: Function, diagnosis: CheckDiagnosis, tolerance: Tolerance, probes: int, notes: tuple[str, ...]
 ) -> OrderResult:
     """The result of the order that `diagnosis` is for; the notes are about the first."""
     sources, order = problem.sources, diagnosis.order
+    at(f"order {order}")
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
@@ -183,7 +181,12 @@ def assert_close(
     refuse_mode(inconclusive)
     result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
     label = "autodiff" if gradient is None else "given"
-    raise_unless_good(getattr(f, "__name__", type(f).__name__), result, label, inconclusive)
+    raise_unless_good(name_of(f), result, label, inconclusive)
+
+
+def name_of(f: Any) -> str:
+    """What a message calls somebody's function."""
+    return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)
 
 
 def refuse_mode(inconclusive: str | None) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import tensorflow as tf
 
 from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, paths, variable_of
-from gradcheck.autodiff.state import state_restored
-from gradcheck.check import tolerance_from
+from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
+from gradcheck.check import name_of, tolerance_from
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
+from gradcheck.progress import at, shown
 from gradcheck.result import Result
+
+EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
 
 
 def explain(
@@ -59,22 +63,39 @@ def explain(
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
     listed = _listed(variables)
-    with state_restored():
-        parameters = parameter_names(f)
-        given = as_tensors(inputs, parameters)
-        record, names = recorded(f, given), None
-        error = record.error
-        if error is not None and not any(error is call.error for call in record.derivatives):
-            raise RuntimeError(
-                f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
-            ) from error
-        if not record.derivatives:
-            record, names = _differentiated(record, listed, parameters)
-        record, disagreement = as_traced(record)
+    with ExitStack() as stack:
+        stack.enter_context(shown(name_of(f)))
+        stack.enter_context(state_restored())
+        record, names = _recorded(f, inputs, listed)
+        disagreement, notes = None, []
+        if record.draws:
+            stack.enter_context(seeded())
+            record, names = _recorded(f, inputs, listed)
+            notes += [f"{', '.join(record.draws)}: {EAGERLY}"] if record.calls_functions else []
+        else:
+            record, disagreement = as_traced(record)
+        notes += [] if record.held == UNCHANGED else [record.held.note]
         calls = record.derivatives if names is None else record.derivatives[-1:]
-        found = [explained_call(record, call, tolerance, probes, names) for call in calls]
+        found = []
+        for number, call in enumerate(calls, 1):
+            at(f"derivative {number} of {len(calls)}")
+            found.append(explained_call(record, call, tolerance, probes, names))
     found += [] if disagreement is None else [disagreement]
-    return merged([one.orders[1] for one in found], (source for one in found for source in one.sources))
+    return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
+
+
+def _recorded(
+    f: Callable[..., Any], inputs: tuple[Any, ...], variables: Sequence[Any]
+) -> tuple[CodeRecord, list[str] | None]:
+    """The record of the code, and the names of the sources where the derivative is not its own. Raises RuntimeError."""
+    parameters = parameter_names(f)
+    record = recorded(f, as_tensors(inputs, parameters))
+    error = record.error
+    if error is not None and not any(error is call.error for call in record.derivatives):
+        raise RuntimeError(
+            f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
+        ) from error
+    return (record, None) if record.derivatives else _differentiated(record, variables, parameters)
 
 
 def _listed(variables: Any) -> list[Any]:

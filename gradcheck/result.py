@@ -231,7 +231,10 @@ class Result:
         return {number: order.resolution for number, order in self.orders.items()}
 
     def __str__(self) -> str:
-        parts = _by_call(self.sources) if self.sources else map(str, self.orders.values())
+        parts = list(map(str, self.orders.values()))
+        if self.sources:
+            notes = [f"note: {note}" for order in self.orders.values() for note in order.notes]
+            parts = [*_by_call(self.sources), *notes]
         return "\n".join([f"gradcheck: {self.verdict}", *parts])
 
 

@@ -27,6 +27,7 @@ from gradcheck.autodiff.reverse import (
 )
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
+from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 
@@ -114,8 +115,11 @@ class Function(Problem):
 
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
+        function = self.wide or self
+        if points.nbytes > CACHED_BYTES:
+            return function._values(points)
         # Second order asks for the points of first order again, once for every cotangent.
-        key, function = hashlib.blake2b(np.ascontiguousarray(points).data).digest(), self.wide or self
+        key = hashlib.blake2b(np.ascontiguousarray(points).data).digest()
         if key not in self._latest:
             while sum(table.nbytes for table in self._latest.values()) > CACHED_BYTES:
                 del self._latest[next(iter(self._latest))]
@@ -134,12 +138,8 @@ class Function(Problem):
         inside = [row for row, point in enumerate(points) if self.contains(point)]
         if not inside:
             return
-        columns = [
-            np.stack([source.at(point) for point in points[inside, part]]).astype(
-                tf.as_dtype(source.dtype).as_numpy_dtype
-            )
-            for part, source in zip(self.parts, self.sources, strict=True)
-        ]
+        kept = points if len(inside) == len(points) else points[inside]
+        columns = [source.stacked(kept[:, part]) for part, source in zip(self.parts, self.sources, strict=True)]
         for row, values in zip(inside, mapped(columns, shared), strict=True):
             if values is not None:
                 yield row, values
@@ -218,6 +218,7 @@ class Function(Problem):
         outside = Gradients.undefined(count, self.point.size)
         if point is not None and not self.contains(point):
             return outside
+        counted(count)
         try:
             taken = rows(self.tensors(self.point if point is None else point))
         except Exception:

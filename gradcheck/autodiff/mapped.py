@@ -1,4 +1,4 @@
-"""A computation at many points: one call a point, or mapped over the points in a graph where that pays and is trusted.
+"""A computation at many points: a call for each, eager or of a graph where that pays and is trusted, or a loop of it.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
 few. Nothing under test is computed here, only what it is compared with.
@@ -7,24 +7,38 @@ few. Nothing under test is computed here, only what it is compared with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.progress import counted
+
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
-TRACE_SECONDS, TRACE_CALLS = 0.05, 15.0
+TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured)."""
+
+GRAPH_SECONDS = 1e-4
+"""One call of a graph costs at least this."""
+
+MANY = 200
+"""From so many points on a graph loops over them: that takes away most of what a run costs, but to make the loop costs
+about as much as two hundred runs (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
 
 ULPS = 64.0
-"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest."""
+"""A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
+
+SPREAD = 16.0
+"""or by so many times as much as eager values change when the inputs are rounded otherwise."""
 
 RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 """One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
@@ -33,10 +47,10 @@ RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured. Where those made and to be made cost more than twice a trace, `compute` is
-    traced (without autograph) and mapped, if it can be, and if its values at the first, middle and last point are
-    those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made inside
-    therefore mean eager calls, as does an exception at any point.
+    Eager calls come first and are measured. Where those to be made cost more than a trace, or those made as well more
+    than two, `compute` is traced (without autograph), if it can be, and if its values at the first, middle and last
+    point are those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made
+    inside therefore mean eager calls, as does an exception at any point.
     """
 
     def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
@@ -44,11 +58,14 @@ class Mapped:
         self._calls, self._seconds = 0, float("inf")
         self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
+        self._loop: Callable[..., Any] | None = None
         self._traced = False
-        self._rows = self._most = 16
+        self._rows = 1
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
+        if perturbing():
+            return self._eagerly(points, shared)
         early = []
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
@@ -58,17 +75,21 @@ class Mapped:
             self._trace(points, shared)
         if self._graph is not None:
             try:
-                return early + self._in_graph(points, shared)
-            except Exception:  # a graph throws for all points what the computation throws at one
+                with graphs_as_traced():
+                    taken = self._in_loop if len(points[0]) >= MANY else self._in_graph
+                    return early + taken(points, shared)
+            except Exception:  # a loop throws for all points what the computation throws at one
                 self._graph = None
         return early + self._eagerly(points, shared)
 
     def _pays(self, count: int) -> bool:
-        return self._seconds * (self._calls + count) > 2.0 * (TRACE_SECONDS + TRACE_CALLS * self._seconds)
+        saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
+        return saved > TRACE_SECONDS + TRACE_CALLS * self._seconds
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
         for point in zip(*points, strict=True):
+            counted(1)
             began = time.process_time()
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
@@ -84,57 +105,106 @@ class Mapped:
         """Make the graph, unless that cannot be done or it does not give the eager values."""
         if self._outputs is None:
             return
-        batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
-        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-        self._rows = min(self._rows, self._most)
         few = [array[[0, len(array) // 2, -1]] for array in points]
+        specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-            self._graph = tf.function(self._mapped, autograph=False).get_concrete_function(
-                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+            self._graph = tf.function(self._compute_flat, autograph=False).get_concrete_function(
+                specs, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
             )
-            values = self._in_graph(few, shared)
+            with graphs_as_traced():
+                values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
             values = []
-        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
-        same = list(map(self._same, values, self._eagerly(few, shared)))
-        if not (same and all(same)):
+        if not self._trusted(values, few, shared):
             self._graph = None
 
-    def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
-        count = tf.shape(batches[0])[0]
-        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
+    def _trusted(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
+        """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
+        # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
+        eager = self._eagerly(points, shared)
+        apart = _apart(traced, eager)
+        if apart <= ULPS * self._precision:
+            return True
+        signs = np.random.default_rng(0)
+        moves = [1 + 2 * self._precision * signs.choice([-1.0, 1.0], size=array.shape) for array in points]
+        beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
+        return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
 
-        def body(row: Any, *arrays: Any) -> list[Any]:
-            values = self._compute([batch[row] for batch in batches], *shared)
-            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
-
-        # Not tf.map_fn, which leaves a caching device in the user's variable scope when `compute` raises.
-        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
-        return [array.stack() for array in arrays]
+    def _compute_flat(self, tensors: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        return self._compute(tensors, *shared)
 
     def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         assert self._graph is not None
         values: list[Values] = []
-        while len(values) < len(points[0]):
-            rows = slice(len(values), len(values) + self._rows)
-            began = time.perf_counter()
-            batches = self._graph([tf.constant(array[rows]) for array in points], list(shared))
-            values += map(list, zip(*map(as_array, batches), strict=True))
-            quick = time.perf_counter() - began < RUN_SECONDS / 2
-            self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
+        for point in zip(*points, strict=True):
+            counted(1)
+            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), list(shared)))))
         return values
 
-    def _same(self, traced: Values, eager: Values) -> bool:
-        if traced is None or eager is None:
-            return False
-        largest = max((float(np.max(np.abs(value), initial=0.0)) for value in eager), default=0.0)
-        slack = ULPS * self._precision * largest
-        return all(
-            np.allclose(one.astype(other.dtype), other, rtol=0.0, atol=slack, equal_nan=True)
-            for one, other in zip(traced, eager, strict=True)
-        )
+    def _in_loop(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+        """The same in few runs of bounded memory and time."""
+        assert self._outputs is not None
+        if self._loop is None:
+            batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
+            self._loop = tf.function(self._looped, autograph=False).get_concrete_function(
+                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+            )
+            self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
+        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
+        most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
+        values: list[Values] = []
+        while len(values) < len(points[0]):
+            self._rows = min(self._rows, most)
+            rows = slice(len(values), len(values) + self._rows)
+            counted(len(points[0][rows]))
+            began = time.perf_counter()
+            batches = self._loop([tf.constant(array[rows]) for array in points], list(shared))
+            values += map(list, zip(*map(as_array, batches), strict=True))
+            quick = time.perf_counter() - began < RUN_SECONDS / 2
+            self._rows = 2 * self._rows if quick else max(1, self._rows // 2)
+        return values
+
+    def _looped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        assert self._graph is not None
+        graph, count = self._graph, tf.shape(batches[0])[0]
+        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
+
+        def body(row: Any, *arrays: Any) -> list[Any]:
+            values = graph([batch[row] for batch in batches], list(shared))
+            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
+
+        # Not tf.map_fn, which leaves a caching device in the user's variable scope when it raises.
+        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
+        return [array.stack() for array in arrays]
+
+
+@contextmanager
+def graphs_as_traced() -> Iterator[None]:
+    """Run graphs without Grappler, which takes longer than their trace and rounds otherwise than the eager kernels."""
+    option = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options().get(option, False)
+    tf.config.optimizer.set_experimental_options({option: True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({option: before})
+
+
+def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
+    """The largest difference beside the largest value at its point; infinite where a value is missing."""
+    worst = 0.0 if len(ones) == len(others) else np.inf
+    for one, other in zip(ones, others, strict=False):
+        if one is None or other is None:
+            return np.inf
+        first, second = (np.concatenate([np.zeros(1), *map(np.ravel, arrays)]) for arrays in (one, other))
+        with np.errstate(invalid="ignore"):
+            same = (first == second) | (np.isnan(first) & np.isnan(second))
+            error = np.max(np.abs(first - second), where=~same, initial=0.0)
+            largest = np.max(np.abs(second), where=np.isfinite(second), initial=0.0)
+        if error > 0:
+            worst = max(worst, float(error / largest) if largest > 0 else np.inf)
+    return worst
 
 
 def as_array(tensor: Any) -> Array:

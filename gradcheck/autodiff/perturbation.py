@@ -35,6 +35,14 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) ->
     return value * tf.constant(1 + unit * signs, value.dtype)
 
 
+_active: list[int] = []
+
+
+def perturbing() -> bool:
+    """Whether gradient functions are perturbed at the moment, which a graph that was traced before does not show."""
+    return bool(_active)
+
+
 @contextmanager
 def perturbed_gradients(seed: int) -> Iterator[None]:
     """Perturb the operands and the results of every gradient function that runs in the block.
@@ -49,9 +57,11 @@ def perturbed_gradients(seed: int) -> Iterator[None]:
     for name, function in kept.items():
         if function is not None:
             registry[name]["type"] = _perturbed_gradient(function, generator, selecting=name in SELECTING)
+    _active.append(seed)
     try:
         yield
     finally:
+        _active.remove(seed)
         for name, function in kept.items():
             registry[name]["type"] = function
 

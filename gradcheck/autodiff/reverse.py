@@ -156,6 +156,10 @@ class Gradients:
         """NaN for `count` gradients where the function is not defined."""
         return Gradients(np.full((count, size), np.nan), np.ones((count, size), bool))
 
+    def some(self, rows: Array) -> Gradients:
+        """Some of the rows."""
+        return Gradients(self.values[rows], self.connected[rows])
+
     def scaled(self, factors: Array) -> Gradients:
         """The rows multiplied by factors (k,)."""
         return Gradients(self.values * factors[:, None], self.connected)

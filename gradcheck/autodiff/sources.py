@@ -63,6 +63,13 @@ class Source:
             return self._array(point)
         return self._start + self.displacement(point - self.coordinates(self._start))
 
+    def stacked(self, points: Array) -> Array:
+        """The arrays with coordinates (p, count), in the source's dtype and stacked along a leading dimension."""
+        dtype = self.value.dtype
+        if not self.constrained:
+            return from_coordinates(points, self.shape, dtype)
+        return np.stack([self.at(point) for point in points]).astype(dtype)
+
     def displacement(self, step: Array) -> Array:
         """How the array moves for a step of its coordinates (count,)."""
         padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))

@@ -20,6 +20,9 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import op_callbacks, op_def_registry, ops
 from tensorflow.python.ops import resource_variable_ops, stateful_random_ops
 
+SEEDS = {"seed", "alg", "algorithm"}
+"""The inputs by which an operation is given what it draws random numbers from."""
+
 VARIABLE = resource_variable_ops.BaseResourceVariable
 FUNCTION = concrete_function.ConcreteFunction
 
@@ -47,6 +50,10 @@ class VariableSnapshot:
         with tf.init_scope():
             handle = variable.handle
             return self._held[handle._id][1] if handle._id in self._held else variable.value()
+
+    def accessed(self) -> tuple[tuple[Any, Any], ...]:
+        """The handles of all of them, and their values from before."""
+        return tuple(self._held.values())
 
     def changed(self) -> tuple[tuple[Any, Any], ...]:
         """The handles, and the values from before, of the variables that have another value by now."""
@@ -164,6 +171,10 @@ class ChangedState:
     variables: tuple[tuple[Any, Any], ...] = ()
     generators: tuple[Generator, ...] = ()
 
+    def holds(self, variable: Any) -> bool:
+        """Whether a variable, if it is one, is among them."""
+        return variable is not None and any(handle is variable.handle for handle, _ in self.variables)
+
     def besides(self, variables: Sequence[Any]) -> ChangedState:
         """The same without some variables."""
         left_out = {variable.handle._id for variable in variables}
@@ -181,6 +192,11 @@ class ChangedState:
         named = [f"{count} variable{'s' * (count != 1)}"] if count else []
         return " and ".join([*named, *(f"the generator of {one.name}" for one in self.generators)])
 
+    @property
+    def note(self) -> str:
+        """What a result says of it."""
+        return f"put back before every call, so that randomness was held fixed: {self}"
+
 
 UNCHANGED = ChangedState()
 
@@ -193,35 +209,72 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
         context.context().clear_kernel_cache()
 
 
-def stateful_operations(run: Callable[[], Any]) -> list[str]:
-    """The operations with a state that is no variable's, such as random ones without a seed, that `run` executes.
-
-    >>> stateful_operations(lambda: tf.random.uniform([]) + tf.Variable(1.0))
-    ['RandomUniform']
-    """
+def executed_operations(run: Callable[[], Any]) -> set[str]:
+    """The names of the operations that `run` executes, those inside of functions included."""
     names: set[str] = set()
 
     def note(name: Any, *_: Any, **__: Any) -> None:
-        _note_stateful(name.decode() if isinstance(name, bytes) else name, names)
+        _note_operations(name.decode() if isinstance(name, bytes) else name, names)
 
     op_callbacks.add_op_callback(note)
     try:
         run()
     finally:
         op_callbacks.remove_op_callback(note)
-    return sorted(names)
+    return names
 
 
-def _note_stateful(name: str, names: set[str]) -> None:
+def _note_operations(name: str, names: set[str]) -> None:
     """Add an operation, or those of a function that TensorFlow knows by this name."""
-    definition = op_def_registry.get(name)
-    if definition is None:
-        for node in context.context().get_function_def(name).node_def:
-            called = [value.func.name for value in node.attr.values() if value.HasField("func")]
-            for inner in called or [node.op]:
-                _note_stateful(inner, names)
-    elif definition.is_stateful and not _holds_resource(definition):
+    if op_def_registry.get(name) is not None:
         names.add(name)
+        return
+    for node in context.context().get_function_def(name).node_def:
+        called = [value.func.name for value in node.attr.values() if value.HasField("func")]
+        for inner in called or [node.op]:
+            _note_operations(inner, names)
+
+
+def stateful_operations(run: Callable[[], Any]) -> list[str]:
+    """The operations with a state that is no variable's, such as random ones without a seed, that `run` executes.
+
+    >>> stateful_operations(lambda: tf.random.uniform([]) + tf.Variable(1.0))
+    ['RandomUniform']
+    """
+    definitions = {name: op_def_registry.get(name) for name in executed_operations(run)}
+    return sorted(name for name, one in definitions.items() if one.is_stateful and not _holds_resource(one))
+
+
+def hidden_state(run: Callable[[], Any]) -> str:
+    """What may make calls of `run` differ although variables and generators are put back, and what to do about it."""
+    operations = stateful_operations(run)
+    if operations:
+        return (
+            f"it runs {', '.join(operations)}, whose state cannot be put back; give it its random numbers as inputs, "
+            "or use tf.random.Generator or tf.random.stateless_uniform and the like"
+        )
+    return "it depends on something that is no variable and no random generator, such as the time, a counter or a file"
+
+
+def draws_at_random(name: str) -> bool:
+    """Whether an operation draws random numbers from a state of its own, begun by two seeds.
+
+    >>> draws_at_random("RandomUniform"), draws_at_random("StatelessRandomUniformV2")
+    (True, False)
+    """
+    definition = op_def_registry.get(name)
+    return definition is not None and any(attribute.name == "seed2" for attribute in definition.attr)
+
+
+def is_random(name: str) -> bool:
+    """Whether an operation draws random numbers from any state: its own, a generator's variable, or a seed given to it.
+
+    >>> is_random("RandomUniform"), is_random("StatelessRandomUniformV2"), is_random("StatelessIf")
+    (True, True, False)
+    """
+    definition = op_def_registry.get(name)
+    inputs = () if definition is None else (argument.name for argument in definition.input_arg)
+    return draws_at_random(name) or bool(SEEDS.intersection(inputs))
 
 
 def _holds_resource(definition: Any) -> bool:

@@ -10,8 +10,8 @@ values. The order within a list:
 2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
-4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show.
-   Last, the edge of the domain names the reason of what is inconclusive by then.
+4. Searches that are expensive, for the mismatches that are left: staircases, kinks that only oblique directions show,
+   terms that only autodiff shows. Last, the edge of the domain names the reason of what is inconclusive by then.
 """
 
 from __future__ import annotations
@@ -66,6 +66,14 @@ CLOSER = 2.0**-14
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
+TREND = 1e-3
+SHIFTS = 12
+APART = 0.05
+SWINGS = 5
+"""Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
+value changes on both sides, up to four do.
+"""
+
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
@@ -99,8 +107,8 @@ class Evidence:
     def low_precision(self) -> Array:
         """What a low precision may have lost of each derivative."""
         lost = np.asarray(low_precision_rounding(self.lines.problem, self.derivative))
-        if lost.ndim and lost.shape != self.autodiff.shape:  # along the lines' own directions
-            lost = np.sum(lost * np.abs(self.lines.directions), axis=1, keepdims=True)
+        if lost.ndim and lost.shape != self.autodiff.shape:  # beside values: along each direction twice
+            lost = self.lines.twice(lost, bounds=True)
         return np.broadcast_to(lost, self.autodiff.shape)
 
     def little(self, difference: Array) -> Array:
@@ -279,6 +287,33 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     return comparison.excused(excused, Reason.COMPOSED_KINK)
 
 
+def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where autodiff's values swing from neighbour to neighbour, they follow a term that the differences do not show.
+
+    What oscillates between the steps and is small beside other terms, as sin(x) in sin(x) + x**2 at 2e7, is rounding
+    for the row. Values that are wrong by a formula, everywhere, on one side or alone, keep their distance to it.
+    """
+    suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
+    if not suspects.any():
+        return comparison
+    sample, lines, problem = evidence.samples[0], suspects.any(axis=1), evidence.lines.problem
+    radius = evidence.estimate(sample).radius / sample.step[:, None]
+    gap = np.abs(comparison.autodiff - comparison.difference)
+    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
+    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
+    reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
+    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
+    rng, count = np.random.default_rng(2), np.count_nonzero(lines)
+    weights = rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)
+    move = (weights * sample.step[lines]) @ evidence.lines.directions[lines]
+    both = [[evidence.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts]
+    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
+    share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
+    parabola = share * means[:-2] + (1 - share) * means[2:]
+    swings = np.sum(np.abs(means[1:-1] - parabola) > APART * gap, axis=0)
+    return comparison.excused(swings >= SWINGS, Reason.ILL_CONDITIONED)
+
+
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where the function is not finite on the finest steps of either side, that is why nothing could be said."""
     sample = evidence.samples[0]
@@ -356,6 +391,7 @@ FIRST_ORDER = (
     Filter("staircase", staircase),
     Filter("low precision", low_precision),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
+    Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
 )
 """For first derivatives."""
@@ -367,6 +403,7 @@ GRADIENT_DIFFERENCES = (
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
     Filter("unresolved slope", unresolved_slope),
+    Filter("hidden swing", hidden_swing),
 )
 """For second derivatives beside differences of gradients."""
 
@@ -375,6 +412,7 @@ VALUE_DIFFERENCES = (
     Filter("low precision", low_precision),
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
+    Filter("hidden swing", hidden_swing),
 )
 """For second derivatives beside second differences of values."""
 

@@ -12,8 +12,10 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, tight
+from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
 from gradcheck.numerics.one_sided import constant
+from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -45,7 +47,8 @@ NEIGHBOURS = 6
 class Lines:
     """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
 
-    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w.
+    `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w; all of it,
+    or, along a single direction, its products with the vectors `left` (c, n), of which the last is that direction.
     """
 
     problem: Problem
@@ -53,23 +56,41 @@ class Lines:
     cotangents: Array
     tolerance: Tolerance
     gradients: bool = False
+    left: Array | None = None
 
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
 
     def values(self, points: Array, problem: Problem | None = None) -> Array:
-        """The values (p, l) of <w, f> at points (p, n), or its gradients (p, n), maybe of a perturbed problem.
+        """The values (p, l) of <w, f> at points (p, n), or what is seen of its gradient, maybe of a perturbed problem.
 
         Outputs of weight zero do not count, not even when they are not finite.
         """
         problem = problem or self.problem
         if self.gradients:
-            return problem.gradients_at(self.cotangents[0], points)
+            return self.seen(problem.gradients_at(self.cotangents[0], points))
         used = np.any(self.cotangents != 0, axis=0)
         with np.errstate(invalid="ignore", over="ignore"):
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
         return product
+
+    def seen(self, gradients: Array) -> Array:
+        """Gradients (p, n), or their products with the left vectors (p, c)."""
+        return gradients if self.left is None else along(self.left, gradients).T
+
+    def twice(self, entries: Array, *, bounds: bool = False) -> Array:
+        """The second derivatives (k, 1) along each direction twice, or their bounds, of those that are seen (k, c)."""
+        if self.left is not None:
+            return entries[:, -1:]
+        weights = np.abs(self.directions) if bounds else self.directions
+        return np.asarray(np.sum(entries * weights, axis=1, keepdims=True))
+
+    @property
+    def lengths(self) -> Array:
+        """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
+        sizes = magnitudes(self.problem.point)
+        return sizes if self.left is None else 1.0 / np.max(np.abs(self.left) / sizes, axis=1)
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
@@ -77,7 +98,19 @@ class Lines:
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
         eps = self.problem.gradient_roundoff if self.gradients else self.problem.roundoff
-        return sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=eps)
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=eps)
+        return taken if self.left is None or not self.gradients else replace(taken, floor=self._rounding_of_sums())
+
+    def _rounding_of_sums(self) -> Array:
+        """The rounding (c,) that the entries of a gradient bring into its products with the left vectors.
+
+        Their roundings are taken to be as independent as their number makes them look.
+        """
+        assert self.left is not None
+        gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
+        return np.asarray(
+            ULPS * self.problem.gradient_roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2)
+        )
 
 
 def sample_values(
@@ -98,26 +131,39 @@ def sample_values(
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
 
-def quick_estimate(sampled: Callable[[Array, Array], Sample], lines: int) -> Estimate:
-    """The first differences on some lines of a light stencil, conclusive only where they are tight.
+Sampled = Callable[[Array, Array], Sample]
+"""Samples the lines at some places with a light stencil, their steps smaller than usual by a factor each."""
 
-    `sampled` takes the places of lines and how much smaller than usual their steps are to be. Lines that only finer
-    steps show to be smooth are sampled a second time within these.
+
+def quick_estimate(sampled: Sampled, lines: int) -> Estimate:
+    """The first differences from few values, conclusive only where they are tight.
+
+    Lines that only finer steps show to be smooth are sampled a second time within these.
     """
-    every = np.arange(lines)
-    sample = sampled(every, np.ones(lines))
+    sample = sampled(np.arange(lines), np.ones(lines))
     estimate = with_constants(tight(first_difference(sample), sample), sample)
     shrink = orderly_part(sample)
-    again = np.flatnonzero(~estimate.conclusive.all(axis=1) & (shrink < 1) & (shrink > 0))
-    if not len(again):
+    return taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan))
+
+
+def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:
+    """The estimate with smaller steps on the lines that are not tight, where `shrink` (k,) is not NaN."""
+    places = np.flatnonzero(~estimate.conclusive.all(axis=1) & np.isfinite(shrink))
+    if not len(places):
         return estimate
-    sample = sampled(again, shrink[again])
-    return estimate.replaced(again, tight(first_difference(sample), sample))
+    sample = sampled(places, shrink[places])
+    return estimate.replaced(places, tight(first_difference(sample), sample))
 
 
 def slope_estimate(sample: Sample) -> Estimate:
     """The first difference of a sample, constants included."""
     return with_constants(first_difference(sample), sample)
+
+
+def curvature_estimate(values: Sample) -> Estimate:
+    """The second difference of a sample."""
+    rounding = rounding_of(values)
+    return second_difference(values, first_difference(values, rounding), rounding)
 
 
 def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
@@ -222,4 +268,4 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
             with perturbed_gradients(draw):
                 changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
-    return tuple(replace(sample, floor=floor) for sample in samples)
+    return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)

@@ -10,10 +10,12 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.filters import Evidence, filtered, residue
+from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
     along,
+    curvature_estimate,
     measured_rounding,
     quick_estimate,
     slope_estimate,
@@ -23,14 +25,20 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference, second_difference
-from gradcheck.numerics.one_sided import Smoothness, classify
-from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
+from gradcheck.numerics.one_sided import Smoothness, classify, confirm
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
+
+CHUNK = 4096
+"""The estimates of so many coordinates are made at a time."""
+
+UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
+"""What a function that is not twice differentiable looks like along a line."""
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
@@ -67,7 +75,8 @@ def compare_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    comparison = compare(autodiff, with_constants(estimate, sample), lines.tolerance, rounding, factor=1.0)
+    estimate = closer_look(lines, sample, with_constants(estimate, sample), CONFIRM)
+    comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
@@ -97,30 +106,96 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (evidence.compare(slope_estimate(each)) for each in samples)
+    first, second = (evidence.compare(closer_look(lines, each, slope_estimate(each))) for each in samples)
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
 def compare_second(
-    problem: Problem, directions: Array, cotangent: Array, tolerance: Tolerance, output: int | None = None
+    problem: Problem,
+    directions: Array,
+    cotangent: Array,
+    tolerance: Tolerance,
+    output: int | None = None,
+    left: Array | None = None,
 ) -> list[Comparison]:
     """Compare the second derivative of <w, f> along directions (k, n), for one cotangent w (m,), with two estimates.
 
-    `output` is that behind the cotangent, if it is a single one. The first comparison has a line a coordinate and a
-    column a direction; a second one, of one line, is there where only the second differences of values contradict.
-    Raises DerivativeRaisedError and WrongShapeError.
+    `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
+    coordinate, or, with a single direction, one for each of the vectors `left` (c, n), the last of which is that
+    direction. Directions along which everything agrees with tight estimates from few values are done with; the others
+    are looked at closely. Of these a second comparison, of one line, is there where only the second differences of
+    values contradict. Raises DerivativeRaisedError and WrongShapeError.
     """
-    lines = Lines(problem, directions, cotangent[None, :], tolerance)
+    lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    gradients, values = replace(lines, gradients=True).sample(), lines.sample()
+    entries, agrees = _second_quickly(lines, products)
+    tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+    if agrees.all():
+        return tables
+    close = lines.some(~agrees)
+    gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
-    return compare_products(lines, products, gradients, values, estimates, output)
+    return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
 
 
-def curvature_estimate(values: Sample) -> Estimate:
-    """The second difference of a sample."""
-    rounding = rounding_of(values)
-    return second_difference(values, first_difference(values, rounding), rounding)
+def worst_coordinates(problem: Problem, direction: Array, cotangent: Array, count: int) -> Array:
+    """The coordinates where autodiff's second derivative of <w, f> along a direction (n,) misses its estimate most."""
+    lines = Lines(problem, direction[None, :], cotangent[None, :], Tolerance(), gradients=True)
+    (autodiff,) = problem.products(cotangent, lines.directions).values
+    sample = lines.sample(QUICK)
+    excess = np.empty(direction.size)
+    for start in range(0, direction.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        estimate = first_difference(replace(sample, values=sample.values[:, :, part]))
+        error = np.abs(autodiff[part] - estimate.value[0])
+        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], problem.precision) + TINY)
+    excess[~np.isfinite(autodiff)] = np.inf
+    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:count]
+
+
+def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
+    """The entries of the directions (k,) along which all agree with tight estimates, and which directions these are.
+
+    Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
+    misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
+    passed over.
+    """
+
+    def sampled(places: Array, shrink: Array) -> Sample:
+        return replace(lines.some(places), gradients=True).sample(QUICK, shrink=shrink)
+
+    autodiff, values = lines.seen(products.values), lines.sample(QUICK)
+    estimate = _scaled_by_values(quick_estimate(sampled, len(lines.directions)), values, lines, TIGHT * values.eps)
+    rounding = ulp_rounding(autodiff, lines.problem.precision)
+    entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
+    agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
+    diagonal = _diagonal(lines, autodiff, curvature_estimate(values)).where(Verdict.AGREE)[:, 0]
+    unclear = np.flatnonzero(agrees & ~diagonal)
+    if len(unclear):
+        some = lines.some(unclear)
+        values = some.sample()
+        wrong = _diagonal(some, autodiff[unclear], curvature_estimate(values)).where(Verdict.MISMATCH)
+        agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
+    return combined(lambda array: array[agrees], entries), agrees
+
+
+def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate) -> Comparison:
+    """The second derivatives along each direction twice beside the second differences of values."""
+    twice = lines.twice(autodiff)
+    return compare(twice, curvature, Tolerance(), ulp_rounding(twice, lines.problem.precision), factor=EXCLUSION)
+
+
+def _table(
+    lines: Lines, entries: Comparison, products: Gradients, output: int | None, alone: str | None = None
+) -> Comparison:
+    """Entries (directions, coordinates) as a comparison with a line a coordinate or left vector."""
+    columns: tuple[int | None, ...] = tuple(range(lines.directions.shape[1]))
+    table = replace(combined(np.transpose, entries), rows=(output,) * len(lines.directions), alone=alone)
+    if lines.left is not None:
+        columns = tuple(int(np.argmax(vector != 0)) if np.sum(vector != 0) == 1 else None for vector in lines.left)
+        largest = np.max(np.abs(lines.left * np.nan_to_num(products.values)), axis=1, keepdims=True)
+        table = replace(table, contribution=largest)
+    return replace(table, columns=columns, directions=lines.directions)
 
 
 def compare_products(
@@ -136,24 +211,25 @@ def compare_products(
     Triangulation: autodiff of autodiff is wrong only if no independent estimate supports it. Cheap while everything
     agrees.
     """
-    problem, directions, autodiff = lines.problem, lines.directions, products.values
-    estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, problem)
+    problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
+    estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
+    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, CONFIRM)
     entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
-    twice = np.sum(autodiff * directions, axis=1, keepdims=True)
-    diagonal = compare(twice, estimates[1], Tolerance(), ulp_rounding(twice, problem.precision), factor=EXCLUSION)
-    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(gradients, values)
+    diagonal = _diagonal(lines, autodiff, estimates[1])
+    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
-        entries, alone = _triangulated(entries, diagonal, directions)
+        entries, alone = _triangulated(entries, diagonal, lines)
         # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
-        entries, diagonal = entries.named(~products.connected), diagonal.named()
-    # A line a coordinate, a column a direction.
-    found = [replace(combined(np.transpose, entries), columns=tuple(range(directions.shape[1])))]
+        connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
+        entries, diagonal = entries.named(~connected), diagonal.named()
+    found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
-        found.append(replace(combined(np.transpose, diagonal), columns=(None,)))
-    return [replace(table, rows=(output,) * len(directions), directions=directions, alone=alone) for table in found]
+        one = replace(found[0], columns=(None,), contribution=None)
+        found.append(combined(lambda _, others: np.transpose(others), one, diagonal))
+    return found
 
 
 def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
@@ -164,7 +240,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
     both_gradients = with_inner_rounding(of_gradients, gradients, of_gradients.sample(CONFIRM))
 
     def derivative(other: Problem, point: Array) -> Array:
-        return other.products(cotangent, directions, point).values
+        return lines.seen(other.products(cotangent, directions, point).values)
 
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), both_values[1].step[:, None]
     beside_gradients = Evidence(
@@ -174,7 +250,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         autodiff=autodiff,
         rounding=measured_rounding(problem, autodiff, derivative),
         derivative=derivative,
-        residue=residue(problem, both_values[1], weight, step * magnitudes(problem.point)),
+        residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
         moving=_moving(directions),
@@ -184,15 +260,20 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        autodiff=np.sum(autodiff * directions, axis=1, keepdims=True),
-        rounding=np.sum(beside_gradients.rounding * np.abs(directions), axis=1, keepdims=True),
+        autodiff=lines.twice(autodiff),
+        derivative=lambda other, point: lines.twice(derivative(other, point)),
+        rounding=lines.twice(beside_gradients.rounding, bounds=True),
         residue=residue(problem, both_values[1], weight, step**2),
     )
-    entries = (
-        beside_gradients.compare(_scaled_by_values(slope_estimate(one), other, problem))
+    slopes_of = (
+        _scaled_by_values(slope_estimate(one), other, lines)
         for one, other in zip(both_gradients, both_values, strict=True)
     )
-    diagonal = (beside_values.compare(curvature_estimate(one)) for one in both_values)
+    entries = (
+        beside_gradients.compare(closer_look(of_gradients, one, wide))
+        for one, wide in zip(both_gradients, slopes_of, strict=True)
+    )
+    diagonal = (beside_values.compare(closer_look(lines, one, curvature_estimate(one), order=2)) for one in both_values)
     return (
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
@@ -204,40 +285,48 @@ def _moving(directions: Array) -> Array:
     return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
 
 
-def _triangulated(entries: Comparison, diagonal: Comparison, directions: Array) -> tuple[Comparison, str | None]:
+def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:
     """The entries, and the name of the one of the three estimates that contradicts the two others."""
     if not entries.any(Verdict.MISMATCH):
         return entries, "differences of function values" if diagonal.any(Verdict.MISMATCH) else None
-    differences = np.sum(np.where(np.isfinite(entries.difference), entries.difference, 0) * directions, axis=1)
-    bounds = np.sum(entries.bound * np.abs(directions), axis=1)
-    gap = np.abs(differences - diagonal.difference[:, 0])
-    apart = gap > EXCLUSION * (bounds + diagonal.bound[:, 0])
-    if not (diagonal.where(Verdict.AGREE)[:, 0] & apart).all():
+    differences = lines.twice(np.where(np.isfinite(entries.difference), entries.difference, 0.0))
+    bounds = lines.twice(entries.bound, bounds=True) + diagonal.bound
+    apart = np.abs(differences - diagonal.difference) > EXCLUSION * bounds
+    if not (diagonal.where(Verdict.AGREE) & apart).all():
         return entries, "autodiff of autodiff"
     # The first derivative is wrong near the point, and not this one; that is for the first order to find.
     return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
 
 
-def _rough(gradients: Sample, values: Sample) -> Array:
+def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
     """Where the function is not twice differentiable along a line, (k, 1).
 
-    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there.
+    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
+    finer row shows to be smooth lies beside the point.
     """
-    unsmooth = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
-    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1, keepdims=True)
-    return np.asarray(kinked | np.isin(classify(values).kind, unsmooth).any(axis=1, keepdims=True))
+    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1)
+    rough = np.asarray(kinked | np.isin(classify(values).kind, UNSMOOTH).any(axis=1))
+    suspects = np.flatnonzero(rough)
+    if suspects.size:
+        lines = lines.some(suspects)
+        of_values, of_gradients = (
+            confirm(classify(sample.lines(suspects)), classify(one.sample(shrink=FINER)))
+            for sample, one in ((values, lines), (gradients, replace(lines, gradients=True)))
+        )
+        rough[suspects] = np.isin(of_values.kind, UNSMOOTH).any(axis=1)
+        rough[suspects] |= (of_gradients.kind == Smoothness.KINK).any(axis=1)
+    return rough[:, None]
 
 
-def _scaled_by_values(estimate: Estimate, values: Sample, problem: Problem) -> Estimate:
-    """Conclusive also where the bound is small beside the function's own size over the product of the two steps.
+def _scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
+    """Conclusive also where the bound is such a share of the function's own size over the product of the two steps.
 
     A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
     """
-    lengths = magnitudes(problem.point)
     offsets = np.abs(values.stencil.offsets)[None, :] * values.step[:, None]
     sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))[:, :, 0]
     inside = offsets[:, :, None] <= estimate.radius[:, None, :]
     size = np.max(np.where(inside, sizes[:, :, None], 0.0), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        small = estimate.bound <= ABSOLUTE * size / (estimate.radius * lengths[None, :])
+        small = estimate.bound <= share * size / (estimate.radius * lines.lengths)
     return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))

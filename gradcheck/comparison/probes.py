@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, ulp_rounding
-from gradcheck.comparison.orders import compare_first, compare_second
+from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
+from gradcheck.comparison.orders import compare_first, compare_second, worst_coordinates
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
-from gradcheck.numerics.sampling import QUICK, Sample
+from gradcheck.numerics.sampling import FIRST, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -25,11 +25,30 @@ SMALL = 24
 
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4
-DIRECTIONS = 4
-"""Second derivatives are taken along all axes, of all outputs, up to these numbers; else along so many directions."""
+"""Second derivatives are taken along all axes, of all outputs, up to these numbers."""
+
+PAIRS = 2
+"""Beyond them so many random cotangents w are taken, each along random directions v of its own (or all axes).
+
+One such pair compares the whole column H_w v, of every output's Hessian at once. An entry that is wrong by e is wrong
+there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most r with a
+probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2 and the
+signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that happens
+once in 1e8 times, and with both pairs never. More pairs would add nothing but their cost.
+"""
+
+WIDE = 4096
+LEFT = 8
+"""Beyond so many coordinates a column is compared by its products with so many random left vectors."""
+
+SUSPECTS = 8
+"""So many coordinates are looked at behind products that are wrong."""
 
 ROWS = 64
-SPLITS = 256
+SPLITS, SPLIT_VALUES = 256, 2**26
+"""Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
+"""
+
 ROUNDING = 0.01
 SEARCHES = 4
 
@@ -61,19 +80,63 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
     """The comparisons of second derivatives, a line a coordinate.
 
-    Every direction compares a whole column of the Hessian, so half as many directions as first-order probes do. Raises
-    DerivativeRaisedError and WrongShapeError.
+    All axes and outputs while they are few, else `PAIRS` of random directions and cotangents, or more where more probes
+    are asked for. Of few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)
-    n, m = problem.point.size, problem.outputs
-    count = max(DIRECTIONS, probes // 2)
-    directions = np.eye(n) if n <= FEW_INPUTS else probe_directions(rng, count, magnitudes(problem.point))
-    rows = np.eye(m) if m <= FEW_OUTPUTS else cotangents(rng, FEW_OUTPUTS, np.ones(m))
-    found = []
-    for place, row in enumerate(rows):
-        output = place if 1 < m <= FEW_OUTPUTS else None
-        found += compare_second(problem, directions, row, tolerance, output)
-    return found
+    n, m, pairs = problem.point.size, problem.outputs, max(PAIRS, probes // 4)
+    few = n <= FEW_INPUTS
+
+    def compared(weight: Array, count: int, output: int | None = None) -> list[Comparison]:
+        directions = np.eye(n) if few else probe_directions(rng, count, magnitudes(problem.point))
+        if n <= WIDE:
+            return compare_second(problem, directions, weight, tolerance, output)
+        return [table for line in directions for table in _projected(problem, line, weight, tolerance, rng, output)]
+
+    if m == 1:
+        return compared(np.ones(1), pairs)
+    each: list[Comparison] = []
+    if m > FEW_OUTPUTS or not few:
+        random = [table for weight in cotangents(rng, pairs, np.ones(m)) for table in compared(weight, 1)]
+        if m > FEW_OUTPUTS or not _wrong(random):
+            return random
+        each = random
+    single = [table for output, weight in enumerate(np.eye(m)) for table in compared(weight, pairs, output)]
+    return single if _wrong(single) or not each else each
+
+
+def _wrong(tables: Iterable[Comparison]) -> bool:
+    return any(table.any(Verdict.MISMATCH) for table in tables)
+
+
+def _projected(
+    problem: Problem,
+    direction: Array,
+    cotangent: Array,
+    tolerance: Tolerance,
+    rng: np.random.Generator,
+    output: int | None,
+) -> list[Comparison]:
+    """The second derivative along a direction by its products with random left vectors.
+
+    Where these are wrong, the coordinates at which the whole column looks worst are compared by themselves.
+    """
+    line, n = direction[None, :], direction.size
+
+    def compared(left: Array) -> list[Comparison]:
+        return compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
+
+    tables = compared(probe_directions(rng, LEFT, magnitudes(problem.point)))
+    if not _wrong(tables):
+        return tables
+    suspects = compared(axes(worst_coordinates(problem, direction, cotangent, SUSPECTS), n))
+    if not _wrong(suspects):
+        return [table.excused(True, Reason.ILL_CONDITIONED) for table in tables] + suspects
+    (found, *rest) = (replace(table, searched=True) for table in suspects)
+    whole = np.array([[column is None] for column in found.columns])
+    if (found.where(Verdict.MISMATCH) & ~whole).any():
+        found = found.excused(whole, Reason.ILL_CONDITIONED)  # the direction itself shows what a coordinate does
+    return [found, *rest]
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
@@ -115,6 +178,9 @@ class _Probing:
             return sample_values(self.problem, self.directions[lines], stencil=QUICK, shrink=shrink)
 
         estimate = quick_estimate(sampled, len(self.directions))
+        # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
+        beyond = QUICK.ratio**-QUICK.count
+        estimate = taken_again(sampled, estimate, np.full(len(self.directions), beyond))
         if not estimate.conclusive.all():
             return None
         table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)
@@ -215,7 +281,8 @@ class _Probing:
         pulled = self._pulled(rows)
         n, tests, tables = direction.size, 0, []
         waiting, single = [(np.arange(n), np.arange(len(rows)))], np.zeros(n, bool)
-        while waiting and tests < SPLITS:
+        most = min(SPLITS, max(1, SPLIT_VALUES // (n * len(FIRST.offsets))))
+        while waiting and tests < most:
             part, still = waiting.pop(0)
             if len(part) == 1:
                 single[part] = True

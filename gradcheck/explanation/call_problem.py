@@ -11,9 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.mapped import Mapped, as_array
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
@@ -26,6 +28,10 @@ Array = np.ndarray[Any, Any]
 
 FEW = 3
 """So many random directions do while the coordinates are few: errors cancel along all of them by rare accident."""
+
+
+class UntraceableError(Exception):
+    """A replay has no value, or cannot be traced."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,30 @@ class CallProblem(Problem):
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
-        return np.stack([self._value(point) for point in points])
+        moves = [np.stack(deltas) for deltas in zip(*map(self._deltas, points), strict=True)]
+        table = np.full((len(points), self.outputs), np.nan)
+        with state_restored():
+            for row, targets in enumerate(self._replays(moves)):
+                value = None if targets is None else target_value(targets, self.call)
+                table[row] = value if value is not None and value.shape == table[row].shape else np.nan
+        return table
+
+    @cached_property
+    def _replays(self) -> Mapped:
+        """The targets of replays, from how far each source is moved."""
+
+        def targets(deltas: Sequence[Any]) -> list[Any]:
+            moves = list(zip(self.taken, deltas, strict=True))
+            if not tf.inside_function():
+                moves = [(one, delta) for one, delta in moves if np.any(as_array(delta) != 0)]
+            elif any(one.moved_by_operations for one in self.taken):
+                raise UntraceableError("operations are observed when they run eagerly alone")
+            replay = replayed(self.record, self.call, moves)
+            if replay.target is None:
+                raise UntraceableError("the code did not come to the call") from replay.error
+            return [tf.convert_to_tensor(target) for target in replay.target]
+
+        return Mapped(targets, self.roundoff)
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The result of the call at the inputs given, or that of a replay at another point."""
@@ -84,19 +113,15 @@ class CallProblem(Problem):
 
     def moves(self, point: Array) -> list[tuple[CallSource, Any]]:
         """How the sources have to be moved to come to a point (n,)."""
-        found = []
-        ends = np.cumsum([source.count for source in self.sources])[:-1]
-        for one, source, delta in zip(self.taken, self.sources, np.split(point - self.point, ends), strict=True):
-            if np.any(delta != 0):
-                value = from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-                found.append((one, tf.constant(value)))
-        return found
+        pairs = zip(self.taken, self._deltas(point), strict=True)
+        return [(one, tf.constant(delta)) for one, delta in pairs if np.any(delta != 0)]
 
-    def _value(self, point: Array) -> Array:
-        target = replayed(self.record, self.call, self.moves(point)).target
-        outside = np.full(self.outputs, np.nan)
-        value = outside if target is None else target_value(target, self.call)
-        return value if value.shape == outside.shape else outside
+    def _deltas(self, point: Array) -> list[Array]:
+        ends = np.cumsum([source.count for source in self.sources])[:-1]
+        return [
+            from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
+            for source, delta in zip(self.sources, np.split(point - self.point, ends), strict=True)
+        ]
 
     def _matrix(self, result: Any, source: Source) -> Array:
         """The result for one source, (m, its coordinates)."""

@@ -120,15 +120,15 @@ def source_names(call: DerivativeCall) -> list[str]:
     return found
 
 
-def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult]) -> Result:
-    """Several verdicts on first derivatives as one, with all sources."""
+def merged(orders: Sequence[OrderResult], sources: Iterable[SourceResult], notes: Sequence[str] = ()) -> Result:
+    """Several verdicts on first derivatives as one, with all sources and further notes."""
     resolutions = [order.resolution for order in orders if np.isfinite(order.resolution)]
     order = OrderResult(
         order=1,
         verdict=Verdict.worst([Verdict.AGREE, *(order.verdict for order in orders)]),
         findings=tuple(finding for order in orders for finding in order.findings),
         reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
-        notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
+        notes=(*dict.fromkeys(note for order in orders for note in order.notes), *notes),
         resolution=max(resolutions, default=float("nan")),
         compared=sum(order.compared for order in orders),
         inconclusive=sum(order.inconclusive for order in orders),

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
+from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.explanation.user_code import Line, place_of
 from gradcheck.result import Place
 
@@ -127,7 +128,8 @@ class CodeRecord:
     """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
-    tf.function was called, `variables` gives those that were accessed, by the keys of their handles.
+    tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `accessed` is
+    the state that it read or used, as it was before, and `changed` what of it was another one after.
     """
 
     events: Sequence[Event]
@@ -138,6 +140,8 @@ class CodeRecord:
     covering: Any = None
     calls_functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
+    accessed: ChangedState = UNCHANGED
+    changed: ChangedState = UNCHANGED
 
     @cached_property
     def leaves(self) -> tuple[Any, ...]:
@@ -153,6 +157,24 @@ class CodeRecord:
     def operations(self) -> list[RecordedOperation]:
         """The operations alone, by their numbers."""
         return [event for event in self.events if isinstance(event, RecordedOperation)]
+
+    @cached_property
+    def draws(self) -> list[str]:
+        """The names of the operations that drew random numbers from a state of their own."""
+        return sorted({operation.name for operation in self.operations if draws_at_random(operation.name)})
+
+    @property
+    def held(self) -> ChangedState:
+        """What random code changed, other than the sources, on the way to the last derivative, and replays put back."""
+        if not (self.changed.generators or any(is_random(operation.name) for operation in self.operations)):
+            return UNCHANGED
+        last = self.derivatives[-1] if self.derivatives else None
+        events = self.events if last is None else self.before(last)
+        written = {key(one) for e in events if isinstance(e, RecordedOperation) for one in e.states_written}
+        sources = {key(source) for call in self.derivatives for source in call.sources}
+        return replace(
+            self.changed, variables=tuple(pair for pair in self.changed.variables if id(pair[0]) in written - sources)
+        )
 
     def before(self, call: DerivativeCall) -> Sequence[Event]:
         """What happened before a derivative was asked for."""

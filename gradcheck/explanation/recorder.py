@@ -16,7 +16,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
-from gradcheck.autodiff.state import VariableSnapshot, state_restored
+from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
 from gradcheck.explanation.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.explanation.record import (
     CodeRecord,
@@ -39,17 +39,20 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
 
     Variables that it assigns, random generators and TensorFlow are put back.
     """
-    recorder = CodeRecorder()
+    recorder, before = CodeRecorder(), generators()
     result, error = None, None
-    with state_restored(), recorder.covering:
-        recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if leaf is not None])
-        with recorder.observing():
-            try:
-                result = call_user_code(f, inputs)
-            except Exception as raised:
-                error = raised
+    with state_restored() as snapshot:
+        with recorder.covering:
+            recorder.cover([leaf for leaf in tf.nest.flatten(inputs) if leaf is not None])
+            with recorder.observing():
+                try:
+                    result = call_user_code(f, inputs)
+                except Exception as raised:
+                    error = raised
+        used = tuple(generator for generator in before if generator.used)
+        accessed, changed = (ChangedState(found, used) for found in (snapshot.accessed(), snapshot.changed()))
     seen = recorder.covering, recorder.calls_functions, recorder.variables
-    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen)
+    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, accessed, changed)
 
 
 class CodeRecorder:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
-from gradcheck.autodiff.state import state_restored
+from gradcheck.autodiff.state import hidden_state, state_restored
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
@@ -36,6 +36,8 @@ def replayed(
 ) -> Replay:
     """Run the code with moved sources until the call; the Replay's `target` is None if it never came.
 
+    The code may be traced, unless moving a source needs its operations to be observed.
+
     `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
     unused = {} if with_operations else unused_derivatives(record, call)
@@ -46,6 +48,7 @@ def replayed(
             leaves[source.input] = leaves[source.input] + delta
     inputs = tf.nest.pack_sequence_as(record.inputs, leaves)
     with state_restored():
+        record.accessed.put_back()  # a traced replay leaves it as it was in the end
         for source, delta in moves:
             if source.moved_at_start:
                 source.variable.assign_add(delta)
@@ -160,7 +163,7 @@ def nondeterminism(record: CodeRecord, call: DerivativeCall) -> str | None:
         return f"a second run did not get here: {why}"
     if nearly_equal(target_value(call.targets, call), target_value(replay.target, call), call.targets[0].dtype.name):
         return None
-    return "two runs differ; fix the seed inside f, and give it data that does not change from run to run"
+    return f"two runs differ: {hidden_state(lambda: replayed(record, call, []))}"
 
 
 def nearly_equal(first: Array, second: Array, dtype: str) -> bool:

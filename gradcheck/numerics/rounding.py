@@ -97,15 +97,17 @@ class Rounding:
 
     `steps` (count, k, 1) are the steps in t; `slopes` (count, k, m) the central differences, `seconds` (count, k, m)
     the second differences f(x + h) + f(x - h) - 2 f(x). `values` (count, k, m) bounds the error of either value at a
-    step, `centre` (count, k, m) that of f(x), by the slope at that step. `resolved` (count, k) are the steps that the
-    arithmetic resolves. `sizes` (count, k, m) is the largest |f| up to each step, at least `ZERO` times the smallest
-    normal. `level` (k, spacings, m) is the noise at each spacing, whose samples reach as far as `spans` (k, spacings).
+    step, `promised` (count, k, m) what of that is no noise, `centre` (count, k, m) the error of f(x), by the slope at
+    that step. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest
+    |f| up to each step, at least `ZERO` times the smallest normal. `level` (k, spacings, m) is the noise at each
+    spacing, whose samples reach as far as `spans` (k, spacings).
     """
 
     steps: Array
     slopes: Array
     seconds: Array
     values: Array
+    promised: Array
     centre: Array
     resolved: Array
     sizes: Array
@@ -140,6 +142,7 @@ def rounding_of(sample: Sample) -> Rounding:
         seconds=(plus - centre) + (minus - centre),
         values=np.maximum(model, noise),
         centre=np.maximum(PROMISE * eps * np.abs(centre) + backward + smallest, noise),
+        promised=model,
         resolved=resolved,
         sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),
         level=level,

@@ -110,7 +110,7 @@ def joined(first: Sample, second: Sample) -> Sample:
     return replace(first, step=step, values=values, magnitude=magnitude)
 
 
-CALL_BYTES = 2**28
+CALL_BYTES = 2**26
 """The points of one call take at most so much memory."""
 
 MANTISSA = 0.4236067977499790
@@ -154,12 +154,18 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
 
 def _values(f: Callable[[Array], Array], x: Array, directions: Array, offsets: Array) -> Iterator[Array]:
     """The values at `x` and at x + offset * direction for each line's offsets (k, p), in calls of bounded memory."""
-    lines = np.repeat(np.arange(len(directions)), offsets.shape[1])
-    rows = max(1, CALL_BYTES // x.nbytes)
-    for start in range(0, max(1, lines.size), rows):
-        chosen = slice(start, start + rows)
-        points = x + offsets.ravel()[chosen, None] * directions[lines[chosen]]
-        values = np.asarray(f(np.concatenate([x[None, :], points])), dtype=np.float64)
+    moves, count = offsets.ravel(), offsets.shape[1]
+    rows = max(1, min(moves.size, CALL_BYTES // x.nbytes))
+    memory = np.empty((1 + rows, x.size))  # one for all calls: touching new memory costs more than filling it
+    for start in range(0, max(1, moves.size), rows):
+        chosen = moves[start : start + rows]
+        points = memory[: 1 + chosen.size]
+        points[0] = 0.0
+        for line in range(start // count, -(-(start + chosen.size) // count)):
+            own = slice(max(line * count - start, 0), (line + 1) * count - start)
+            np.multiply.outer(chosen[own], directions[line], out=points[1:][own])
+        points += x
+        values = np.asarray(f(points), dtype=np.float64)
         yield values if start == 0 else values[1:]
 
 

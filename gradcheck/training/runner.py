@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,16 @@ from tensorflow.python.eager.record import VariableWatcher
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.sources import variable_of
-from gradcheck.autodiff.state import UNCHANGED, ChangedState, generators_restored, state_restored
+from gradcheck.autodiff.state import (
+    UNCHANGED,
+    ChangedState,
+    executed_operations,
+    generators,
+    generators_restored,
+    hidden_state,
+    is_random,
+    state_restored,
+)
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.gradient_changes import alike
@@ -23,6 +33,8 @@ from gradcheck.training.side_effects import PythonState, SideEffectGuard, Unrepe
 from gradcheck.training.step_recorder import StepRecorder, StepRecording
 
 Array = np.ndarray[Any, Any]
+COMPARED = 3
+"""So many losses that are taken in a light way have to be those of whole runs before it is trusted."""
 WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
 
 
@@ -154,6 +166,39 @@ def _described(value: Any) -> str:
     return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__
 
 
+class LighterLoss:
+    """Chooses between two ways to a loss: of whole runs, and a light one that has to give the same, and to be faster.
+
+    Both ways are gone until they gave the same for COMPARED different losses; from then on one alone.
+    """
+
+    def __init__(self) -> None:
+        self._losses: set[float] = set()
+        self._same = True
+        self._seconds = [float("inf"), float("inf")]
+
+    def of(self, whole: Callable[[], Any], light: Callable[[], Any]) -> Any:
+        """The loss, in the way that is known to be the better one by now."""
+        if not self._same:
+            return whole()
+        if len(self._losses) >= COMPARED:
+            return light() if self._seconds[1] < self._seconds[0] else whole()
+        loss = self._timed(0, whole)
+        self._losses.add(float(loss))
+        try:
+            other = self._timed(1, light)
+            self._same = loss.dtype == other.dtype and float(loss) == float(other)
+        except Exception:  # a step that cannot do without its update, whatever it says
+            self._same = False
+        return loss
+
+    def _timed(self, way: int, loss: Callable[[], Any]) -> Any:
+        began = time.process_time()
+        value = loss()
+        self._seconds[way] = min(self._seconds[way], time.process_time() - began)
+        return value
+
+
 class StepRunner:
     """Runs a step eagerly, and restores whatever it changed; `variables` are those that are checked."""
 
@@ -161,7 +206,9 @@ class StepRunner:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
         self._recorder, self._guard = StepRecorder(), SideEffectGuard()
-        self._changed = UNCHANGED
+        self._changed: ChangedState | None = None
+        self._python: PythonState | None = None
+        self._lighter = LighterLoss()
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -184,35 +231,68 @@ class StepRunner:
 
         Raises UnrepeatableStepError for what cannot be restored, RuntimeError where the step raises.
         """
-        self._changed.besides(self.variables).put_back()  # a traced loss leaves it as it was after the last point
+        python = self._put_back() if restore_python else PythonState(self.step, generators_only=True)
         before = tuple(variable.numpy() for variable in self.variables)
-        state = PythonState(self.step, generators_only=not restore_python)
+        drawing = generators()
         try:
             with state_restored() as snapshot, self._guard.active(), self._recorder.recording() as recording:
                 with self._environment(before):
                     returned = self._call()
                 after = self._values()
-                if self._changed == UNCHANGED:
-                    self._changed = ChangedState(snapshot.changed())
+                if self._changed is None:  # every run starts from the same state, and changes the same
+                    used = tuple(generator for generator in drawing if generator.used)
+                    self._changed = ChangedState(snapshot.changed(), used)
         finally:
-            state.restore()
+            python.restore()
         return StepRun(returned, self.variables, recording, before, after)
 
     def loss(self) -> Any:
-        """The loss of a run; while this is traced, of the step as one graph and without its update.
+        """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
 
         Whoever traces it has to compare the values with those of runs: a loss taken after the update is another one.
         """
-        if not tf.inside_function():
-            return self.run().loss
-        self._changed.besides(self.variables).put_back()
-        state = PythonState(self.step)
+        if tf.inside_function():
+            with generators_restored():
+                return self._loss_without_update()
+        return self._lighter.of(lambda: self.run().loss, self._light_loss)
+
+    def held(self) -> ChangedState:
+        """What a step that draws random numbers changes besides its update, and what is put back for every run."""
+        drawing = generators()
+        with suppress(Exception), state_restored() as snapshot, self._guard.active():  # it may need its update to run
+            names = executed_operations(self._loss_without_update)
+            used = tuple(generator for generator in drawing if generator.used)
+            if used or any(map(is_random, names)):
+                return ChangedState(snapshot.changed(), used).besides(self.variables)
+        return UNCHANGED
+
+    def hidden_state(self) -> str:
+        """What may make runs differ although everything that is known is put back."""
         try:
-            with generators_restored(), self._recorder.without_updates() as recording:
+            return hidden_state(self._light_loss)
+        except Exception:  # a step that cannot do without its update
+            return hidden_state(self.run)
+
+    def _light_loss(self) -> Any:
+        """The loss of a run that ends with its gradients."""
+        with state_restored(), self._guard.active():
+            return self._loss_without_update()
+
+    def _loss_without_update(self) -> Any:
+        python = self._put_back()
+        try:
+            with self._recorder.without_updates() as recording:
                 returned = self._call()
         finally:
-            state.restore()
+            python.restore()
         return StepRun(returned, self.variables, recording, (), ()).loss
+
+    def _put_back(self) -> PythonState:
+        """Begin as every run does, where a graph of the loss leaves another state behind; returns that of Python."""
+        (self._changed or UNCHANGED).besides(self.variables).put_back()
+        if self._python is None:
+            self._python = PythonState(self.step)
+        return self._python
 
     @contextmanager
     def _environment(self, values: Sequence[Array]) -> Iterator[None]:
@@ -256,7 +336,8 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
         found = _first_run(runner, variables)
         between = PythonState(runner.step)
         first, second = (runner.run(restore_python=False) for _ in range(2))
-        _refuse_difference(first, second, between.changes())
+        if not alike(*([run.loss, *run.gradients, *run.after] for run in (first, second))):
+            raise _difference(runner, first, second, between.changes())
     finally:
         state.restore()
     return found if variables is not None else _influential(runner, found, second)
@@ -287,20 +368,16 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     return list(unique.values())
 
 
-def _refuse_difference(first: StepRun, second: StepRun, changes: Sequence[str]) -> None:
-    """Two runs from the same variables and generators must do the same."""
-    if alike(*([run.loss, *run.gradients, *run.after] for run in (first, second))):
-        return
+def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Sequence[str]) -> UnrepeatableStepError:
+    """Two runs from the same variables and generators did not do the same."""
     if changes:
-        raise UnrepeatableStepError(
+        return UnrepeatableStepError(
             f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
             "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
         )
-    raise UnrepeatableStepError(
+    return UnrepeatableStepError(
         f"two runs of the step from the same state differ (losses {float(first.loss):.10g} and "
-        f"{float(second.loss):.10g}): it depends on something that is neither a variable nor one of the generators of "
-        "TensorFlow, NumPy and Python, such as a random operation inside of a tf.function, a file or the clock; hand "
-        "that over as an input, or use stateless random operations"
+        f"{float(second.loss):.10g}): {runner.hidden_state()}"
     )
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
+from gradcheck.autodiff.state import UNCHANGED, ChangedState, hidden_state
 from gradcheck.explanation.diagnosis import graph_diagnosis
 from gradcheck.explanation.interception import patched
 from gradcheck.explanation.wrong_gradient import LostPart
@@ -152,7 +153,15 @@ class SessionRunner(StepRunner):
         """The loss of a run, which is the session's: it cannot be traced."""
         if tf.inside_function():
             raise UnrepeatableStepError("a step that runs in a session cannot be traced")
-        return super().loss()
+        return self.run().loss
+
+    def hidden_state(self) -> str:
+        """Nothing that can be named: the operations known to have one are refused."""
+        return hidden_state(lambda: None)
+
+    def held(self) -> ChangedState:
+        """Nothing: operations that draw random numbers in a session are refused."""
+        return UNCHANGED
 
     def choose(self, variables: Any) -> list[Any]:
         """Check eager copies of these variables, or of all trainable ones of the graph.

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.sources import parse_arguments
-from gradcheck.autodiff.state import variables_restored
+from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import check
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.tables import EXCLUSION
@@ -42,6 +42,8 @@ class StepCheck:
     def result(self) -> Result:
         """The verdict on the gradients and the update."""
         order, (wrong_updates, notes) = self._check_gradients(), self._check_update()
+        held = self.runner.held()
+        notes = notes if held == UNCHANGED else [*notes, held.note]
         findings = (*order.findings, *wrong_updates)
         verdict = Verdict.MISMATCH if findings else order.verdict
         return Result({1: replace(order, verdict=verdict, findings=findings, notes=(*order.notes, *notes))})

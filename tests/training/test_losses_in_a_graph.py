@@ -105,3 +105,46 @@ def test_state_is_put_back_before_every_loss(graphs: list[bool]) -> None:
     assert graphs[0]
     for variable, value in zip(held, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
+
+
+class Counted(keras.optimizers.SGD):
+    """Counts its updates."""
+
+    updates = 0
+
+    def update_step(self, *arguments: Any) -> Any:
+        """One for a variable."""
+        self.updates += 1
+        return super().update_step(*arguments)
+
+
+@pytest.mark.parametrize("name", ["read", "printed", "after the update"])
+def test_the_optimizer_runs_again_only_where_the_loss_needs_it(name: str) -> None:
+    x, optimizer = tf.Variable(1.5, name="x", dtype=tf.float64), Counted(0.125)
+    step = steps(x, optimizer, 1.0)[name]
+    if name == "after the update":
+        with pytest.raises(gradcheck.GradientMismatch):
+            gradcheck.assert_step(step)
+    else:
+        gradcheck.assert_step(step)
+    assert (optimizer.updates > 40) is (name == "after the update")
+
+
+class Drawing:
+    """Draws from a generator of its own whenever it runs, traced or not."""
+
+    def __init__(self, x: tf.Variable) -> None:
+        self.x, self.rng = x, np.random.default_rng(3)
+
+    def __call__(self) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.numpy_function(lambda: np.float64(self.rng.uniform(1, 2)), [], tf.float64) * self.x**4
+        return loss, [tape.gradient(loss, self.x)]
+
+
+def test_what_a_graph_draws_is_put_back(graphs: list[bool]) -> None:
+    step = Drawing(tf.Variable(1.5, name="x", dtype=tf.float64))
+    before = step.rng.bit_generator.state
+    assert gradcheck.assert_step(step).verdict == "agree"
+    assert graphs == [False]
+    assert step.rng.bit_generator.state == before

@@ -253,3 +253,16 @@ def test_a_list_of_numbers_is_one_tensor_and_other_lists_are_structures() -> Non
     shapes.clear()
     assert check(f, [np.array(0.5), 3.0]).verdict == "agree"
     assert shapes[0] is None
+
+
+def test_a_variable_that_f_assigns_is_named() -> None:
+    kernel = tf.Variable([2.0, 3.0], dtype=tf.float64, name="kernel")
+
+    def f(x: Any) -> Any:
+        kernel.assign(kernel / tf.norm(kernel))
+        return kernel * x
+
+    result = check(f, [0.5, 0.7], variables=[kernel])
+    assert result.verdict == "mismatch"
+    assert any("f itself assigns variables[0] (kernel:0)" in note for note in result.orders[1].notes)
+    assert not any("assigns" in note for note in check(lambda x: kernel * x, 0.5, variables=[kernel]).orders[1].notes)

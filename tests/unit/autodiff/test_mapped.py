@@ -11,15 +11,17 @@ import tensorflow as tf
 
 from gradcheck.autodiff import mapped
 from gradcheck.autodiff.mapped import Mapped
+from gradcheck.autodiff.perturbation import perturbed_gradients
 
 Array = np.ndarray[Any, Any]
 POINTS = np.linspace(-1.0, 2.0, 24).reshape(12, 2)
 
 
-@pytest.fixture
-def eager_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace always pays."""
+@pytest.fixture(params=[1, 600], ids=["loop", "point by point"])
+def eager_to_trace(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A trace always pays; of a graph for all points, or for each."""
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+    monkeypatch.setattr(mapped, "MANY", request.param)
 
 
 def called(f: Callable[..., Any], point: Array) -> Array | None:
@@ -118,11 +120,39 @@ def number_of_ones(x: Any) -> Any:
         throws_at_some_points,
         throws_in_python,
         known_value,
-        number_of_ones,
     ],
 )
 def test_what_cannot_be_trusted_in_a_graph_is_called(f: Callable[..., Any]) -> None:
     assert not in_a_graph(f)
+
+
+def test_results_of_another_size_at_each_point_have_no_loop() -> None:
+    assert in_a_graph(number_of_ones) == (len(POINTS) < mapped.MANY)
+
+
+def test_a_graph_gets_a_loop_once_there_are_many_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped, "MANY", 8)
+    whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53)
+    for points, looped in ((POINTS[:7], False), (POINTS, True), (POINTS[:7], True)):
+        values = [value[0] for value in whole([points]) if value is not None]
+        np.testing.assert_array_equal(values, np.asarray(tf.sin(points)))
+        assert whole._graph is not None
+        assert (whole._loop is not None) == looped
+
+
+def test_a_graph_is_no_substitute_while_gradients_are_perturbed() -> None:
+    def gradient(tensors: list[Any]) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = tf.sin(tensors[0])
+        return list(tape.gradient(value, tensors))
+
+    whole = Mapped(gradient, 2.0**-53)
+    plain = whole([POINTS])
+    assert whole._graph is not None
+    with perturbed_gradients(0):
+        moved = whole([POINTS])
+    assert any(np.any(one[0] != other[0]) for one, other in zip(plain, moved, strict=True) if one and other)
 
 
 def test_shared_tensors_are_given_at_every_point() -> None:
@@ -149,9 +179,23 @@ def test_variables_and_attributes_are_those_of_eager_code_afterwards() -> None:
 def test_points_are_taken_in_runs_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "RUN_BYTES", 200)
     whole, values = taken(tf.sin, np.ones((1000, 2)))
-    assert whole._graph is not None
-    assert whole._most == 200 // 32
+    assert whole._loop is not None
+    assert whole._rows <= 2 * (200 // 32)
     assert len(values) == 1000
+
+
+def test_the_user_s_options_of_grappler_stay() -> None:
+    before = tf.config.optimizer.get_experimental_options()
+    assert in_a_graph(tf.sin)
+    after = tf.config.optimizer.get_experimental_options()
+    assert {**after, "disable_meta_optimizer": False} == {**before, "disable_meta_optimizer": False}
+    assert not after["disable_meta_optimizer"]
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        assert in_a_graph(tf.cos)
+        assert tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"]
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,5 +204,16 @@ def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatc
     whole._seconds, whole._calls = 1e-5, 3
     assert not whole._pays(1000)
     whole._seconds = 1e-2
-    assert whole._pays(1000)
-    assert not whole._pays(30)
+    assert whole._pays(30)
+    assert not whole._pays(15)
+    whole._calls = 30
+    assert whole._pays(15)
+
+
+def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
+    def otherwise_traced(error: float, scale: float) -> Callable[[Any], Any]:
+        return lambda x: tf.sin(scale * x) + (0.0 if tf.executing_eagerly() else error)
+
+    for error, scale, trusted in ((1e-12, 1e5, True), (1e-12, 1.0, False), (1e-8, 1e5, False), (1e-7, 1e12, False)):
+        whole, _ = taken(otherwise_traced(error, scale))
+        assert (whole._graph is not None) == trusted, (error, scale)

@@ -98,3 +98,12 @@ def test_a_gradient_that_loses_what_oscillates_is_not_agreed_to(points: list[int
     result = check(f, 0.71)
     assert result.verdict == Verdict.MISMATCH
     assert max(points) >= CLOSELY - 1
+
+
+def test_probes_find_the_scale_of_many_near_kinks(points: list[int]) -> None:
+    x = np.random.default_rng(0).normal(size=2000)
+    result = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * x), x)
+    assert result.verdict == Verdict.AGREE
+    assert sum(points) <= 3 * 8 * (QUICKLY - 1)
+    wrong = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * tf.stop_gradient(x)), x)
+    assert wrong.verdict == Verdict.MISMATCH

@@ -1,0 +1,114 @@
+"""Replays for the differences may come from a graph of the code, if its targets are those of eager replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck.autodiff.mapped import Mapped
+
+Code = Callable[[], Any]
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A trace always pays; whether each attempt gave a graph that can be trusted."""
+    attempts: list[bool] = []
+    trace = Mapped._trace
+
+    def noted(self: Mapped, *arguments: Any) -> None:
+        trace(self, *arguments)
+        attempts.append(self._graph is not None)
+
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+    monkeypatch.setattr(Mapped, "_trace", noted)
+    return attempts
+
+
+def codes(x: tf.Variable, factor: float) -> dict[str, Code]:
+    calls, total = [0.0], tf.Variable(1.0, dtype=tf.float64)
+    drawn = np.random.default_rng(3).normal(size=100)
+
+    @tf.custom_gradient
+    def power(value: Any) -> Any:
+        return value**4, lambda upstream: factor * upstream * 4 * value**3
+
+    def gradient(scale: Callable[[], Any] = lambda: 1.0) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(power(x)) * scale()
+        return tape.gradient(loss, x)
+
+    def counting() -> Any:
+        total.assign_add(1.0)
+        return gradient(lambda: total)
+
+    def reading() -> Any:
+        return gradient(lambda: 1.0 if float(x[0]) < 1e9 else 2.0)
+
+    def drawing() -> Any:
+        return gradient(lambda: np.random.uniform(1.0, 2.0))
+
+    def drawing_late() -> Any:
+        return gradient(lambda: tf.numpy_function(lambda: np.float64(np.random.uniform(1, 2)), [], tf.float64))
+
+    def of_a_tensor() -> Any:
+        inner = x * 1.0
+        with tf.GradientTape() as tape:
+            tape.watch(inner)
+            loss = tf.reduce_sum(power(inner))
+        return tape.gradient(loss, inner)
+
+    def python_state() -> Any:
+        calls[0] += 1.0
+        return gradient(lambda: drawn[0])
+
+    return {
+        "plain": gradient,
+        "state": counting,
+        "read": reading,
+        "drawn": drawing,
+        "drawn late": drawing_late,
+        "of a tensor": of_a_tensor,
+        "counted": python_state,
+        "function": tf.function(gradient),
+    }
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    ("name", "traced"),
+    [
+        *((name, True) for name in ("plain", "state", "drawn", "counted", "function")),
+        *((name, False) for name in ("read", "drawn late", "of a tensor")),
+    ],
+)
+def test_the_verdict_is_that_of_replays(name: str, traced: bool, factor: float, graphs: list[bool]) -> None:
+    x = tf.Variable([1.5, 0.5, -2.0, 0.25], name="x", dtype=tf.float64)
+    result = gradcheck.explain(codes(x, factor)[name])
+    assert [source.right for source in result.sources] == [factor == 1.0]
+    assert graphs[0] is traced
+    np.testing.assert_array_equal(x.numpy(), [1.5, 0.5, -2.0, 0.25])
+
+
+def test_a_model_in_training(graphs: list[bool]) -> None:
+    """Moving averages, seeds and metrics that the graph moves are put back before every replay, and in the end."""
+    keras.utils.set_random_seed(2)
+    layers = [keras.layers.Dense(3, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.3)]
+    model = keras.Sequential([keras.layers.Input((2,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    batch = np.random.default_rng(1).normal(size=(6, 2)).astype("f4"), np.ones((6, 1), "f4")
+    model.fit(*batch, epochs=1, verbose=0)
+    held = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+    before = [variable.numpy() for variable in held]
+    result = gradcheck.explain(model.train_step, tuple(map(tf.constant, batch)))
+    assert result.verdict == "agree"
+    assert graphs[0]
+    assert "randomness was held fixed" in str(result)
+    for variable, value in zip(held, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)

@@ -1,0 +1,115 @@
+"""Randomness is held fixed while a step is checked or explained, and the result says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+import gradcheck
+
+Step = Callable[[], Any]
+GENERATOR = tf.random.Generator.from_seed(3)
+DROPOUT = keras.layers.Dropout(0.5, seed=3)
+NOISE: dict[str, tuple[Callable[[], Any], str]] = {
+    "Keras": (lambda: tf.reduce_sum(tf.cast(DROPOUT(tf.ones(9), training=True), tf.float64)), "1 variable"),
+    "a generator": (lambda: GENERATOR.uniform((), 1, 2, tf.float64), "1 variable"),
+    "TensorFlow": (lambda: tf.random.uniform((), 1, 2, tf.float64), "the generator of TensorFlow"),
+    "NumPy": (lambda: np.random.uniform(1, 2), "the generator of NumPy"),
+    "Python": (lambda: random.uniform(1, 2), "the generator of Python"),
+    "nobody": (lambda: 1.5, ""),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_a_seed() -> Iterator[None]:
+    """No test of another file seeds TensorFlow for these."""
+    before = context.global_seed()
+    context.context()._set_global_seed(None)
+    yield
+    context.context()._set_global_seed(before)
+
+
+def noisy(x: tf.Variable, noise: Callable[[], Any], factor: float) -> Step:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = noise() * x**3
+        gradient = factor * tape.gradient(loss, x)
+        x.assign_sub(0.1 * gradient)
+        return loss, [gradient]
+
+    return step
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_a_step_that_draws(name: str) -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    noise, held = NOISE[name]
+    for result in (gradcheck.assert_step(noisy(x, noise, 1.0)), gradcheck.explain(noisy(x, noise, 1.0))):
+        assert result.verdict == "agree"
+        notes = [note for note in result.orders[1].notes if "randomness was held fixed" in note]
+        assert notes == ([f"put back before every call, so that randomness was held fixed: {held}"] if held else [])
+        assert all(note in str(result) for note in notes)
+    assert float(x) == 1.5
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_a_wrong_gradient_of_a_step_that_draws(name: str) -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    with pytest.raises(gradcheck.GradientWrongValue):
+        gradcheck.assert_step(noisy(x, NOISE[name][0], 1.01))
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
+def test_a_model_with_dropout(traced: bool) -> None:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dropout(0.4)])
+    model.add(keras.layers.Dense(1))
+    x = tf.constant(np.random.default_rng(1).normal(size=(8, 3)), tf.float32)
+    optimizer, variables = keras.optimizers.Adam(0.01), model.trainable_variables
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - 1.0) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    checked = tf.function(step) if traced else step
+    for check in (gradcheck.assert_step, gradcheck.explain):
+        result = check(checked)
+        assert result.verdict == "agree"
+        assert result.orders[1].notes == ("put back before every call, so that randomness was held fixed: 1 variable",)
+
+
+def test_a_function_that_draws_is_explained_as_it_runs_eagerly() -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    result = gradcheck.explain(tf.function(noisy(x, NOISE["TensorFlow"][0], 1.0)))
+    assert result.verdict == "agree"
+    assert "RandomUniform: a tf.function draws other numbers than eager code does" in str(result)
+
+
+def test_the_seed_is_not_left_behind() -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    for check in (gradcheck.assert_step, gradcheck.explain):
+        check(noisy(x, NOISE["TensorFlow"][0], 1.0))
+        assert context.global_seed() is None
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_what_cannot_be_held_is_named(seed: int | None) -> None:
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+    step = noisy(x, lambda: tf.random.uniform((), 1, 2, tf.float64, seed=4), 1.0)
+    if seed is not None:
+        tf.random.set_seed(seed)
+    named = "it runs RandomUniform, whose state cannot be put back"
+    with pytest.raises(ValueError, match=named):
+        gradcheck.assert_step(step)
+    result = gradcheck.explain(step)
+    assert result.orders[1].reasons == ("not deterministic",)
+    assert named in str(result)

@@ -1,0 +1,123 @@
+"""Second derivatives of many inputs and outputs: few pairs of random vectors lose no wrong entry, and few calls do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.autodiff.function import Function
+from gradcheck.comparison import probes
+from gradcheck.numerics.sampling import QUICK
+
+Array = np.ndarray[Any, Any]
+Entry = tuple[int, int, int, float]
+"""An output, the two inputs, and the error of that second derivative."""
+
+
+def planted(matrix: Array, *errors: Entry) -> Any:
+    """y = sin(A x), whose first derivative is right, and whose second one is off by these errors."""
+
+    @tf.custom_gradient
+    def nothing(x: tf.Tensor, upstream: tf.Tensor) -> Any:
+        def backward(other: tf.Tensor) -> Any:
+            parts = [
+                tf.where(tf.range(len(x)) == second, error * upstream[output] * other[first], 0.0)
+                for output, first, second, error in errors
+            ]
+            return tf.add_n([tf.zeros_like(x), *parts]), None
+
+        return tf.zeros_like(x), backward
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        inner = tf.linalg.matvec(matrix, x)
+
+        def backward(upstream: tf.Tensor) -> Any:
+            return tf.linalg.matvec(matrix, tf.cos(inner) * upstream, transpose_a=True) + nothing(x, upstream)
+
+        return tf.sin(inner), backward
+
+    return f
+
+
+def drawn(seed: int, outputs: int = 7, inputs: int = 12) -> tuple[np.random.Generator, Array, Array]:
+    rng = np.random.default_rng(seed)
+    return rng, rng.normal(size=(outputs, inputs)) / np.sqrt(inputs), rng.uniform(0.5, 2.0, inputs)
+
+
+def wrong_elements(f: Any, x: Array) -> list[tuple[str, int | None]]:
+    result = check(f, x, order=2)
+    assert result.orders[1].verdict == "agree"
+    return [(finding.element, finding.output) for finding in result.findings]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_wrong_entry_among_many_is_caught(seed: int) -> None:
+    rng, matrix, x = drawn(seed)
+    entry = int(rng.integers(7)), int(rng.integers(12)), int(rng.integers(12)), 1e-6
+    assert wrong_elements(planted(matrix), x) == []
+    assert wrong_elements(planted(matrix, entry), x) == [(f"x[{entry[2]}]", None)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("other", ["input", "output", "both"])
+def test_wrong_entries_that_could_cancel_are_caught(seed: int, other: str) -> None:
+    rng, matrix, x = drawn(seed)
+    first, second = ((int(place) for place in rng.choice(size, 2, replace=False)) for size in (7, 12))
+    (output, output_too), (place, place_too), column = first, second, int(rng.integers(12))
+    one = output, place, column, 1e-4
+    two = output_too if other != "input" else output, place_too if other != "output" else place, column, -1e-4
+    assert wrong_elements(planted(matrix, one, two), x) == [(f"x[{column}]", None)]
+
+
+def test_of_few_outputs_the_wrong_one_is_named() -> None:
+    _, matrix, x = drawn(0, outputs=3)
+    assert wrong_elements(planted(matrix, (1, 2, 5, 1e-3)), x) == [("x[5]", 1)]
+
+
+def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "WIDE", 100)
+    for seed in range(4):
+        rng, matrix, x = drawn(seed, inputs=300)
+        first, second = (int(place) for place in rng.integers(300, size=2))
+        assert check(planted(matrix), x, order=2).verdict == "agree"
+        (finding,) = check(planted(matrix, (3, first, second, 1e-4)), x, order=2).findings
+        assert finding.element == f"x[{second}]"
+        assert "at least this entry is wrong" in finding.reason
+        pair = (3, first, second, 1e-4), (3, second, first, -1e-4)  # nothing of this is seen along one direction twice
+        assert first == second or check(planted(matrix, *pair), x, order=2).findings[0].index in ((first,), (second,))
+
+
+def test_what_is_not_connected_or_not_finite_among_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "WIDE", 100)
+    _, matrix, x = drawn(0, inputs=300)
+    (finding,) = check(planted(matrix, (3, 7, 9, np.nan)), x, order=2).findings
+    assert (finding.kind, finding.element) == ("non-finite", "x[9]")
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x**3), lambda upstream: tf.stop_gradient(3 * upstream * x**2)
+
+    (finding,) = check(f, x, order=2).findings
+    assert finding.kind == "missing"
+
+
+def test_a_column_is_done_with_after_few_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    plain = Function.gradients_at
+
+    def counted(self: Function, cotangent: Array, points: Array) -> Array:
+        taken.append(len(points))
+        return plain(self, cotangent, points)
+
+    monkeypatch.setattr(Function, "gradients_at", counted)
+    _, matrix, x = drawn(0)
+    assert check(planted(matrix), x, order=2).verdict == "agree"
+    assert taken == [len(QUICK.offsets)] * probes.PAIRS
+    taken.clear()
+    assert check(planted(matrix), x, order=2, probes=16).verdict == "agree"
+    assert len(taken) == 4
