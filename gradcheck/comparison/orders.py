@@ -11,7 +11,7 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
+from gradcheck.comparison.filters import filtered
 from gradcheck.comparison.lines import (
     Lines,
     along,
@@ -24,6 +24,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
+from gradcheck.comparison.suspicion import FINER, Evidence, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import Smoothness, classify, confirm

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.comparison import filters
-from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered
+from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, filtered
+from gradcheck.comparison.suspicion import Evidence
 from gradcheck.comparison.tables import Comparison
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import CONFIRM, sample
