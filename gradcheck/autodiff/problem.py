@@ -29,16 +29,16 @@ class Problem(ABC):
     @property
     @abstractmethod
     def roundoff(self) -> float:
-        """The unit roundoff of the arithmetic behind `values` and `gradients_at`."""
+        """The unit roundoff of the arithmetic behind `values`."""
+
+    @property
+    def slope_roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `gradients_at`."""
+        return self.roundoff
 
     @property
     def precision(self) -> float:
         """The unit roundoff of the derivatives under test."""
-        return self.roundoff
-
-    @property
-    def gradient_roundoff(self) -> float:
-        """The unit roundoff of the arithmetic behind `gradients_at` alone."""
         return self.roundoff
 
     @property

@@ -37,9 +37,9 @@ def closer_look(
     chosen = np.flatnonzero(np.isfinite(steps))
     if not chosen.size:
         return estimate
-    lines, problem, taken = lines.some(chosen), lines.problem, stencil or sample.stencil
+    lines, taken = lines.some(chosen), stencil or sample.stencil
     floor = np.maximum(erratic(sample), sample.floor)[chosen]
-    usual = largest_steps(problem.point, lines.directions, taken, eps=problem.roundoff)
+    usual = largest_steps(lines.problem.point, lines.directions, taken, eps=lines.roundoff)
     row = replace(lines.sample(taken, shrink=steps[chosen] / usual), floor=floor)
     least = ABSOLUTE * np.abs(row.values[:, 0]) / usual[:, None] ** order
     found = slope_estimate(row) if order == 1 else curvature_estimate(row)

@@ -18,34 +18,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from gradcheck.comparison.lines import LITTLE, Lines, perturbed_derivatives, sample_values, ulp_rounding
-from gradcheck.comparison.suspicion import FINER, Evidence
-from gradcheck.comparison.tables import EXCLUSION, Comparison, confirmed
+from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.lines import LITTLE, Lines, OwnRounding, sample_values, ulp_rounding
+from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
+    OneSided,
     Smoothness,
     classify,
+    confirm,
     constant,
+    interval,
     subgradient_allows,
     wide_slope,
 )
-from gradcheck.numerics.probing import probe_directions
+from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
+
+VACUOUS = 0.1
+"""Rounding above this share of the derivative leaves nothing to compare."""
+
+ULPS = 2.0
+"""A residue of so many units in the last place of the cancelled terms is rounding."""
 
 FLAT = 4
 """A function that is constant on so many of the finest steps may be a staircase."""
 
 CLOSER = 2.0**-14
 """A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
+
+FINER = 2.0**-20
+"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
 TREND = 1e-3
 SHIFTS = 12
@@ -58,33 +70,77 @@ value changes on both sides, up to four do.
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
-def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Agreement within a rounding no smaller than the derivative is inconclusive.
+@dataclass(frozen=True)
+class Evidence:
+    """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
 
-    Where autodiff agrees with the estimate as soon as something moves, its value at the point is wrong: inputs where
-    the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
-    between, which cannot change a right one.
+    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
+    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may leave of
+    a derivative. `values` are the samples of the function itself. `everywhere` has all directions that were looked at
+    closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
+    coordinate.
     """
-    problem = evidence.lines.problem
-    autodiff, difference = comparison.autodiff, comparison.difference
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(autodiff, problem.precision))
-    vacuous = (
-        comparison.where(Verdict.AGREE)
-        & (np.abs(autodiff - difference) > tight)
-        & (evidence.rounding > evidence.little(difference))
-    )
-    if not vacuous.any():
-        return comparison
-    beside = perturbed_derivatives(problem, evidence.derivative)
-    right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
-    if problem.smooth:
-        moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
-        jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
-    else:
-        jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
-    comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
-    comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
+
+    lines: Lines
+    samples: Sequence[Sample]
+    estimate: Callable[[Sample], Estimate]
+    own: OwnRounding
+    residue: Array
+    values: Sequence[Sample]
+    everywhere: tuple[Lines, Sample]
+    moving: Array
+
+    def compare(self, estimate: Estimate) -> Comparison:
+        """Autodiff beside an estimate."""
+        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
+        return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
+
+    def little(self, difference: Array) -> Array:
+        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        problem, sample = self.lines.problem, self.samples[0]
+        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+        rounded = np.maximum(LITTLE * problem.precision * sizes, self.residue)
+        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
+
+    @cached_property
+    def finer(self) -> Sample:
+        """A sample on a row that starts at a millionth of the usual step."""
+        return self.lines.sample(shrink=FINER)
+
+    @cached_property
+    def coarse_sides(self) -> list[OneSided]:
+        """The one-sided sequences of both samples."""
+        return [classify(sample) for sample in self.samples]
+
+    @cached_property
+    def sides(self) -> list[OneSided]:
+        """The same, without the kinks that a finer row shows to be smooth."""
+        if not np.isin(self.coarse_sides[0].kind, ROUGH).any():
+            return self.coarse_sides
+        finer = classify(self.finer)
+        return [confirm(side, finer) for side in self.coarse_sides]
+
+
+def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Array) -> Array:
+    """What the rounding of cancelled terms may leave of a derivative, with the largest `weight` of an output.
+
+    `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
+    such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
+    """
+    size = float(np.max(magnitudes(problem.point)))
+    terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
+
+
+def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Agreement within a rounding no smaller than the derivative is inconclusive."""
+    difference = comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, evidence.lines.problem.precision))
+    rounding = evidence.own.beside(difference - comparison.bound, difference + comparison.bound)
+    vacuous = comparison.where(Verdict.AGREE) & (np.abs(comparison.autodiff - difference) > tight)
+    vacuous &= rounding > evidence.little(difference)
+    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -99,13 +155,11 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
     """What a low precision loses of a right derivative is seen against its float64 form."""
     if evidence.lines.problem.in_float64 is None:
         return comparison
-    lost = evidence.low_precision
-    allowed = comparison.allowed + EXCLUSION * lost
+    allowed = comparison.allowed + EXCLUSION * evidence.own.lost
     covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
-    vacuous = covered & (lost > evidence.little(comparison.difference))
     comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed))
-    comparison = comparison.marked(covered, Verdict.AGREE)
-    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
+    return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -125,6 +179,12 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
+def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
+    rows = replace(evidence.lines, gradients=False, left=None).sample(shrink=FINER)
+    return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
+
+
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where only the curvature jumps, the one-sided slopes are the better estimate of the first derivative."""
     side, sample = evidence.sides[0], evidence.samples[0]
@@ -140,10 +200,10 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where one-sided slopes differ, autodiff has to lie between them; jumps and infinite slopes are inconclusive."""
     first, second = evidence.sides
-    slack = evidence.rounding + evidence.lines.tolerance.of(comparison.difference)
+    slack = evidence.own.beside(*interval(first)) + evidence.lines.tolerance.of(comparison.difference)
     kinked = first.kind == Smoothness.KINK
     certain = kinked & (second.kind == Smoothness.KINK)
-    inside = np.logical_or(*(subgradient_allows(side, evidence.autodiff, slack) for side in evidence.sides))
+    inside = np.logical_or(*(subgradient_allows(side, evidence.own.autodiff, slack) for side in evidence.sides))
     bounded = kinked & np.isfinite(first.reach)
     agrees = kinked & inside
     comparison = replace(
@@ -215,7 +275,9 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     rng, count = np.random.default_rng(2), np.count_nonzero(lines)
     weights = rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)
     move = (weights * sample.step[lines]) @ evidence.lines.directions[lines]
-    both = [[evidence.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts]
+    both = [
+        [evidence.own.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts
+    ]
     means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
     share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
     parabola = share * means[:-2] + (1 - share) * means[2:]
@@ -299,6 +361,7 @@ FIRST_ORDER = (
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
     Filter("low precision", low_precision),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
@@ -311,6 +374,7 @@ GRADIENT_DIFFERENCES = (
     Filter("low precision", low_precision),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
     Filter("hidden swing", hidden_swing),
 )
