@@ -1,4 +1,5 @@
-"""Lines in doubt near a kink, a pole, an edge or a branch, sampled again inside the radius that was found."""
+"""Lines in doubt, sampled again: inside the radius that was found near a kink, a pole, an edge or a branch; on wider
+rows where low precision does not resolve the scale of a small coordinate."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.comparison.lines import Lines, curvature_estimate, slope_estimate
-from gradcheck.numerics.difference import ABSOLUTE, Estimate
+from gradcheck.numerics.difference import ABSOLUTE, Estimate, first_difference
 from gradcheck.numerics.reach import closer_steps, erratic, nearer
-from gradcheck.numerics.sampling import Sample, Stencil, largest_steps
+from gradcheck.numerics.sampling import EPS64, Sample, Stencil, largest_steps, typical_magnitude
 
 Array = np.ndarray[Any, Any]
 
@@ -45,3 +46,31 @@ def closer_look(
     found = slope_estimate(row) if order == 1 else curvature_estimate(row)
     found = nearer(estimate.lines(chosen), found, least, trusting=stencil is not None)
     return estimate.replaced(chosen, closer_look(lines, row, found, stencil, order=order, rounds=rounds - 1))
+
+
+def wider_look(lines: Lines, sample: Sample) -> Sample:
+    """The sample, with wider rows on those of its lines that are conclusive only then.
+
+    In low precision a function does not show a change by a coordinate that is much smaller than the others, such as a
+    bias after a few steps of training, or than one. A row as wide as that of a larger one has its finer steps as well.
+    """
+    problem = lines.problem
+    if problem.roundoff <= EPS64:
+        return sample
+    for size in (typical_magnitude(problem.point), 1.0):
+        sizes = np.maximum(np.abs(problem.point), size)
+        wide = largest_steps(sizes, lines.directions, sample.stencil, eps=problem.roundoff) / sample.step
+        chosen = np.flatnonzero(~first_difference(sample).conclusive.all(axis=1) & (wide > 1))
+        if chosen.size:
+            row = lines.some(chosen).sample(sample.stencil, shrink=wide[chosen])
+            better = first_difference(row).conclusive.all(axis=1)
+            step, values = sample.step.copy(), sample.values.copy()
+            step[chosen[better]], values[chosen[better]] = row.step[better], row.values[better]
+            sample = replace(sample, step=step, values=values)
+    return sample
+
+
+def widened(lines: Lines, sample: Sample) -> Array:
+    """By how much wider than usual the rows of a sample are, (k,)."""
+    usual = largest_steps(lines.problem.point, lines.directions, sample.stencil, eps=lines.problem.roundoff)
+    return np.maximum(sample.step / usual, 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.closer import closer_look, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
@@ -56,6 +56,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
     estimate = quick_estimate(lambda places, shrink: lines.some(places).sample(QUICK, shrink=shrink), len(directions))
@@ -65,7 +68,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if not doubtful.any():
         return comparison
     close = lines.some(doubtful)
-    sample = close.sample()
+    sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
     place = np.cumsum(doubtful) - 1
     return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
@@ -98,7 +101,9 @@ def compare_gradients(
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    samples = with_inner_rounding(lines, sample_here, confirming)
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
@@ -133,8 +138,10 @@ def compare_second(
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    entries, agrees = _second_quickly(lines, products)
-    tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+    tables, agrees = [], np.zeros(len(directions), bool)
+    if not problem.batched:
+        entries, agrees = _second_quickly(lines, products)
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
     if agrees.all():
         return tables
     close = lines.some(~agrees)
