@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from math import comb
 from typing import Any
 
 import numpy as np
 
 from gradcheck.numerics.difference import RELATIVE, Estimate
-from gradcheck.numerics.rounding import RESOLVED, SIGN_CHANGES, rounding_of, value_noise
+from gradcheck.numerics.rounding import FACTOR, RESOLVED, SIGN_CHANGES, rounding_of
 from gradcheck.numerics.sampling import Sample
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
 
@@ -27,7 +28,8 @@ GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
 
 CLEAR = 0.1
-"""Second differences of this part of the largest one are a feature of the function, or else lost digits."""
+MOST = 2
+"""All but so many second differences of noise are no smaller than this part of the largest one."""
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
@@ -55,20 +57,16 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
 def erratic(sample: Sample) -> Array:
     """The size of lost digits, steps and oscillations around the point, (k, m), 0 where the noise samples show none.
 
-    A row inside of them would show the slope of a single stair. Their second differences go up and down; those beside
-    a kink, a jump or a pole stand alone.
+    A row inside of them would show the slope of a single stair. Their second differences go up and down everywhere;
+    those at a kink, a jump or a pole stand out.
     """
     with np.errstate(all="ignore"):
         curves = np.diff(sample.noise - sample.values[:, None, None, 0], n=2, axis=2)
-        sizes = np.abs(curves)
-        signs = np.sign(np.where(sizes >= CLEAR * sizes.max(axis=2, keepdims=True), curves, 0.0))
-        changes = np.zeros(sample.noise.shape[:2] + sample.noise.shape[3:])
-        last = signs[:, :, 0]
-        for sign in np.moveaxis(signs[:, :, 1:], 2, 0):
-            changes += sign * last < 0
-            last = np.where(sign == 0, last, sign)
-        level = np.where(changes >= SIGN_CHANGES, value_noise(sample), 0.0)
-    return np.asarray(level.max(axis=1))
+        clear = np.abs(curves) >= CLEAR * np.abs(curves).max(axis=2, keepdims=True)
+        turns = np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2)
+        everywhere = (turns >= SIGN_CHANGES) & (clear.sum(axis=2) >= curves.shape[2] - MOST)
+        level = FACTOR * np.sqrt(np.mean(curves**2, axis=2) / comb(4, 2))
+    return np.asarray(np.where(everywhere & np.isfinite(level), level, 0.0).max(axis=1))
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array, *, trusting: bool) -> Estimate:
