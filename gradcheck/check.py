@@ -28,6 +28,7 @@ from gradcheck.comparison.probes import first_order, second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
+from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
 
 MODES = ("raise", "warn", "ignore")
@@ -71,6 +72,7 @@ def check(
         )
     orders = range(1, order + 1)
     with ExitStack() as stack:
+        stack.enter_context(shown(name_of(f)))
         snapshot = stack.enter_context(state_restored())
         before = generators()
         function = open_function(f, inputs, variables)
@@ -113,6 +115,7 @@ def _checked(
 ) -> OrderResult:
     """The result of the order that `diagnosis` is for; the notes are about the first."""
     sources, order = problem.sources, diagnosis.order
+    at(f"order {order}")
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
@@ -177,7 +180,12 @@ def assert_close(
     refuse_mode(inconclusive)
     result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
     label = "autodiff" if gradient is None else "given"
-    raise_unless_good(getattr(f, "__name__", type(f).__name__), result, label, inconclusive)
+    raise_unless_good(name_of(f), result, label, inconclusive)
+
+
+def name_of(f: Any) -> str:
+    """What a message calls somebody's function."""
+    return str(getattr(f, "__name__", None) or getattr(f, "_name", None) or type(f).__name__)
 
 
 def refuse_mode(inconclusive: str | None) -> None:

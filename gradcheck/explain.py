@@ -11,11 +11,12 @@ import tensorflow as tf
 from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.sources import as_tensors, paths, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
-from gradcheck.check import tolerance_from
+from gradcheck.check import name_of, tolerance_from
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
+from gradcheck.progress import at, shown
 from gradcheck.result import Result
 
 EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
@@ -63,6 +64,7 @@ def explain(
     tolerance = tolerance_from(1, rtol, atol, probes)
     listed = _listed(variables)
     with ExitStack() as stack:
+        stack.enter_context(shown(name_of(f)))
         stack.enter_context(state_restored())
         record, names = _recorded(f, inputs, listed)
         disagreement, notes = None, []
@@ -74,7 +76,10 @@ def explain(
             record, disagreement = as_traced(record)
         notes += [] if record.held == UNCHANGED else [record.held.note]
         calls = record.derivatives if names is None else record.derivatives[-1:]
-        found = [explained_call(record, call, tolerance, probes, names) for call in calls]
+        found = []
+        for number, call in enumerate(calls, 1):
+            at(f"derivative {number} of {len(calls)}")
+            found.append(explained_call(record, call, tolerance, probes, names))
     found += [] if disagreement is None else [disagreement]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcheck.autodiff.state import seeded
-from gradcheck.check import raise_unless_good, refuse_mode
+from gradcheck.check import name_of, raise_unless_good, refuse_mode
+from gradcheck.progress import shown
 from gradcheck.result import Result
 from gradcheck.training.runner import StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
@@ -57,8 +58,7 @@ def assert_step(
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
     tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
-    with runner.mode(), seeded():
+    with shown(name_of(step)), runner.mode(), seeded():
         result = StepCheck(runner, prepare(runner, variables), tolerance, learning_rate).result()
-    name = getattr(step, "__name__", None) or getattr(step, "_name", None) or type(step).__name__
-    raise_unless_good(str(name), result, "given", inconclusive)
+    raise_unless_good(name_of(step), result, "given", inconclusive)
     return result

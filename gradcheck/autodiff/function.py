@@ -19,6 +19,7 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
+from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 
@@ -190,6 +191,7 @@ class Function(Problem):
         outside = Gradients.undefined(count, self.point.size)
         if point is not None and not self.contains(point):
             return outside
+        counted(count)
         try:
             taken = rows(self.tensors(self.point if point is None else point))
         except Exception:

@@ -1,4 +1,4 @@
-"""A computation at many points: one call a point, of a graph where that pays and is trusted, or one graph for all.
+"""A computation at many points: a call for each, eager or of a graph where that pays and is trusted, or a loop of it.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
 few. Nothing under test is computed here, only what it is compared with.
@@ -7,13 +7,15 @@ few. Nothing under test is computed here, only what it is compared with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
 Values = list[Array] | None
@@ -25,9 +27,9 @@ TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 GRAPH_SECONDS = 1e-4
 """One call of a graph costs at least this."""
 
-MANY = 600
-"""From so many points on they are mapped in the graph: that takes away most of what a run costs, but the loop costs as
-much as the trace without it, in large models twice as much (measured)."""
+MANY = 200
+"""From so many points on a graph loops over them: that takes away most of what a run costs, but to make the loop costs
+about as much as two hundred runs (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
@@ -46,9 +48,9 @@ class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
     Eager calls come first and are measured. Where those to be made cost more than a trace, or those made as well more
-    than two, `compute` is traced (without autograph), and mapped over `MANY` points, if it can be, and if its values at
-    the first, middle and last point are those of eager calls. Python code that looks at values, NumPy, hidden state and
-    variables that are made inside therefore mean eager calls, as does an exception at any point.
+    than two, `compute` is traced (without autograph), if it can be, and if its values at the first, middle and last
+    point are those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made
+    inside therefore mean eager calls, as does an exception at any point.
     """
 
     def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
@@ -56,8 +58,9 @@ class Mapped:
         self._calls, self._seconds = 0, float("inf")
         self._outputs: list[Any] | None = None
         self._graph: Callable[..., Any] | None = None
-        self._traced = self._looped = False
-        self._rows = self._most = 1
+        self._loop: Callable[..., Any] | None = None
+        self._traced = False
+        self._rows = 1
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
@@ -67,21 +70,17 @@ class Mapped:
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
             points = [array[MEASURED:] for array in points]
-        if len(points[0]) and self._wanted(len(points[0])):
-            self._traced, self._looped = True, len(points[0]) >= MANY
+        if len(points[0]) and not self._traced and self._pays(len(points[0])):
+            self._traced = True
             self._trace(points, shared)
         if self._graph is not None:
             try:
-                return early + self._in_graph(points, shared)
-            except Exception:  # a graph throws for all points what the computation throws at one
+                with graphs_as_traced():
+                    taken = self._in_loop if len(points[0]) >= MANY else self._in_graph
+                    return early + taken(points, shared)
+            except Exception:  # a loop throws for all points what the computation throws at one
                 self._graph = None
         return early + self._eagerly(points, shared)
-
-    def _wanted(self, count: int) -> bool:
-        """Whether a trace is wanted for so many points: the first one, or one that loops over them."""
-        if self._traced:
-            return self._graph is not None and not self._looped and count >= MANY
-        return self._pays(count)
 
     def _pays(self, count: int) -> bool:
         saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
@@ -90,6 +89,7 @@ class Mapped:
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []
         for point in zip(*points, strict=True):
+            counted(1)
             began = time.process_time()
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
@@ -105,18 +105,15 @@ class Mapped:
         """Make the graph, unless that cannot be done or it does not give the eager values."""
         if self._outputs is None:
             return
-        batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
-        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        if self._looped:
-            self._most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-            self._rows = min(16, self._most)
         few = [array[[0, len(array) // 2, -1]] for array in points]
+        specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
         try:
             # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-            self._graph = tf.function(self._mapped, autograph=False).get_concrete_function(
-                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+            self._graph = tf.function(self._compute_flat, autograph=False).get_concrete_function(
+                specs, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
             )
-            values = self._in_graph(few, shared)
+            with graphs_as_traced():
+                values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
             values = []
         if not self._trusted(values, few, shared):
@@ -134,31 +131,64 @@ class Mapped:
         beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
         return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
 
-    def _mapped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
-        if not self._looped:
-            return [tf.expand_dims(value, 0) for value in self._compute([batch[0] for batch in batches], *shared)]
-        count = tf.shape(batches[0])[0]
-        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
-
-        def body(row: Any, *arrays: Any) -> list[Any]:
-            values = self._compute([batch[row] for batch in batches], *shared)
-            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
-
-        # Not tf.map_fn, which leaves a caching device in the user's variable scope when `compute` raises.
-        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
-        return [array.stack() for array in arrays]
+    def _compute_flat(self, tensors: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        return self._compute(tensors, *shared)
 
     def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         assert self._graph is not None
         values: list[Values] = []
+        for point in zip(*points, strict=True):
+            counted(1)
+            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), list(shared)))))
+        return values
+
+    def _in_loop(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+        """The same in few runs of bounded memory and time."""
+        assert self._outputs is not None
+        if self._loop is None:
+            batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
+            self._loop = tf.function(self._looped, autograph=False).get_concrete_function(
+                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+            )
+            self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
+        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
+        most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
+        values: list[Values] = []
         while len(values) < len(points[0]):
+            self._rows = min(self._rows, most)
             rows = slice(len(values), len(values) + self._rows)
+            counted(len(points[0][rows]))
             began = time.perf_counter()
-            batches = self._graph([tf.constant(array[rows]) for array in points], list(shared))
+            batches = self._loop([tf.constant(array[rows]) for array in points], list(shared))
             values += map(list, zip(*map(as_array, batches), strict=True))
             quick = time.perf_counter() - began < RUN_SECONDS / 2
-            self._rows = min(2 * self._rows, self._most) if quick else max(1, self._rows // 2)
+            self._rows = 2 * self._rows if quick else max(1, self._rows // 2)
         return values
+
+    def _looped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
+        assert self._graph is not None
+        graph, count = self._graph, tf.shape(batches[0])[0]
+        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
+
+        def body(row: Any, *arrays: Any) -> list[Any]:
+            values = graph([batch[row] for batch in batches], list(shared))
+            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
+
+        # Not tf.map_fn, which leaves a caching device in the user's variable scope when it raises.
+        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
+        return [array.stack() for array in arrays]
+
+
+@contextmanager
+def graphs_as_traced() -> Iterator[None]:
+    """Run graphs without Grappler, which takes longer than their trace and rounds otherwise than the eager kernels."""
+    option = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options().get(option, False)
+    tf.config.optimizer.set_experimental_options({option: True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({option: before})
 
 
 def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:

@@ -136,7 +136,8 @@ def test_a_graph_gets_a_loop_once_there_are_many_points(monkeypatch: pytest.Monk
     for points, looped in ((POINTS[:7], False), (POINTS, True), (POINTS[:7], True)):
         values = [value[0] for value in whole([points]) if value is not None]
         np.testing.assert_array_equal(values, np.asarray(tf.sin(points)))
-        assert (whole._graph is not None, whole._looped) == (True, looped)
+        assert whole._graph is not None
+        assert (whole._loop is not None) == looped
 
 
 def test_a_graph_is_no_substitute_while_gradients_are_perturbed() -> None:
@@ -178,9 +179,23 @@ def test_variables_and_attributes_are_those_of_eager_code_afterwards() -> None:
 def test_points_are_taken_in_runs_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "RUN_BYTES", 200)
     whole, values = taken(tf.sin, np.ones((1000, 2)))
-    assert whole._graph is not None
-    assert whole._most == 200 // 32
+    assert whole._loop is not None
+    assert whole._rows <= 2 * (200 // 32)
     assert len(values) == 1000
+
+
+def test_the_user_s_options_of_grappler_stay() -> None:
+    before = tf.config.optimizer.get_experimental_options()
+    assert in_a_graph(tf.sin)
+    after = tf.config.optimizer.get_experimental_options()
+    assert {**after, "disable_meta_optimizer": False} == {**before, "disable_meta_optimizer": False}
+    assert not after["disable_meta_optimizer"]
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        assert in_a_graph(tf.cos)
+        assert tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"]
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
