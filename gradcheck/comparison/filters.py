@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Derivative, Lines, perturbed_derivatives, sample_values, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
@@ -291,11 +292,12 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    problem = evidence.lines.problem
-    resolved = np.ones((len(evidence.lines.directions), 1), bool)
+    problem, lines = evidence.lines.problem, replace(evidence.lines, gradients=False)
+    resolved = np.ones((len(lines.directions), 1), bool)
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
-        resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
+        slope = closer_look(lines.sampled, sample, first_difference(sample))
+        resolved &= slope.conclusive | (change <= LITTLE * problem.precision * problem.terms)
     return comparison.excused(~resolved, Reason.ILL_CONDITIONED)
 
 
