@@ -118,10 +118,7 @@ class Function(Problem):
     def _mapped_gradients(self) -> Mapped:
         def gradient(tensors: Tensors, *weights: Any) -> Tensors:
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
-            return [
-                tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
-                for part, tensor in zip(row, tensors, strict=True)
-            ]
+            return connected(row, tensors)
 
         return Mapped(gradient, self.precision)
 
@@ -159,10 +156,12 @@ class Function(Problem):
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        if self.wide is not None:
-            return self.wide.gradients_at(cotangent, points)
+        function = self.wide or self
+        return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
+
+    def _gradients_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Array:
         table = np.full(points.shape, np.nan)
-        for row, parts in self._taken_at(points, self._mapped_gradients, self.cotangent(cotangent)):
+        for row, parts in self._taken_at(points, mapped, shared):
             pairs = zip(parts, self.sources, strict=True)
             table[row] = np.concatenate([source.derivatives(part) for part, source in pairs])
         return table
@@ -225,6 +224,14 @@ class Function(Problem):
             tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
             for part, result in zip(self.result_parts, self.results, strict=True)
         ]
+
+
+def connected(parts: Tensors, tensors: Tensors) -> Tensors:
+    """Gradients as dense tensors: zeros for None."""
+    return [
+        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
 
 
 def _flat(results: Sequence[Array]) -> Array:

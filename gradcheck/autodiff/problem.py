@@ -29,7 +29,12 @@ class Problem(ABC):
     @property
     @abstractmethod
     def roundoff(self) -> float:
-        """The unit roundoff of the arithmetic behind `values` and `gradients_at`."""
+        """The unit roundoff of the arithmetic behind `values`."""
+
+    @property
+    def slope_roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `gradients_at`."""
+        return self.roundoff
 
     @property
     def precision(self) -> float:
@@ -44,6 +49,11 @@ class Problem(ABC):
     @property
     def smooth(self) -> bool:
         """The promise that there is no kink at the point, so that none is looked for."""
+        return False
+
+    @property
+    def batched(self) -> bool:
+        """Whether values at many points cost about as much as at a few, so that no first look with few pays."""
         return False
 
     def perturbed(self, draw: int) -> Problem:

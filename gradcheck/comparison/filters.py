@@ -25,7 +25,7 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import LITTLE, Derivative, Lines, perturbed_derivatives, sample_values, ulp_rounding
+from gradcheck.comparison.lines import LITTLE, Lines, OwnRounding, sample_values, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
@@ -35,6 +35,7 @@ from gradcheck.numerics.one_sided import (
     classify,
     confirm,
     constant,
+    interval,
     subgradient_allows,
     wide_slope,
 )
@@ -74,19 +75,17 @@ DIRECTIONS_BEFORE_MISMATCH = 4
 class Evidence:
     """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
 
-    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `autodiff` (k, c) has the
-    `rounding` that was measured, `derivative` takes it elsewhere. `residue` (k, c) is what the rounding of cancelled
-    terms may leave of a derivative. `values` are the samples of the function itself. `everywhere` has all directions
-    that were looked at closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the
-    check moves a coordinate.
+    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
+    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may leave of
+    a derivative. `values` are the samples of the function itself. `everywhere` has all directions that were looked at
+    closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
+    coordinate.
     """
 
     lines: Lines
     samples: Sequence[Sample]
     estimate: Callable[[Sample], Estimate]
-    autodiff: Array
-    rounding: Array
-    derivative: Derivative
+    own: OwnRounding
     residue: Array
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
@@ -94,7 +93,8 @@ class Evidence:
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Autodiff beside an estimate."""
-        return compare(self.autodiff, estimate, self.lines.tolerance, self.rounding, factor=EXCLUSION)
+        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
+        return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
 
     @cached_property
     def finer(self) -> Sample:
@@ -128,30 +128,14 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
 
 
 def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Agreement within a rounding no smaller than the derivative is inconclusive.
-
-    Where autodiff agrees with the estimate as soon as something moves, its value at the point is wrong: inputs where
-    the point is special, and at smooth points, where the value persists as inputs move, the perturbations of what lies
-    between, which cannot change a right one.
-    """
-    problem, sample = evidence.lines.problem, evidence.samples[0]
-    autodiff, difference = comparison.autodiff, comparison.difference
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(autodiff, problem.precision))
+    """Agreement within a rounding no smaller than the derivative is inconclusive."""
+    problem, sample, difference = evidence.lines.problem, evidence.samples[0], comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
     sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
     little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
-    vacuous = comparison.where(Verdict.AGREE) & (np.abs(autodiff - difference) > tight) & (evidence.rounding > little)
-    if not vacuous.any():
-        return comparison
-    beside = perturbed_derivatives(problem, evidence.derivative)
-    right, stays = (np.abs(beside - target) <= tight for target in (difference, autodiff))
-    if problem.smooth:
-        moved = perturbed_derivatives(problem, evidence.derivative, inner=False)
-        jumps = vacuous & right.all(axis=0) & (np.abs(moved - autodiff) <= tight).all(axis=0)
-    else:
-        jumps = vacuous & right.any(axis=0) & (right | stays).all(axis=0)
-    comparison = replace(comparison, allowed=np.where(jumps, tight, comparison.allowed))
-    comparison = comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-    return comparison.marked(jumps, Verdict.MISMATCH, Kind.WRONG_VALUE)
+    rounding = evidence.own.beside(difference - comparison.bound, difference + comparison.bound)
+    vacuous = comparison.where(Verdict.AGREE) & (np.abs(comparison.autodiff - difference) > tight)
+    return comparison.marked(vacuous & (rounding > little), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -179,6 +163,12 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
+def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
+    rows = replace(evidence.lines, gradients=False, left=None).sample(shrink=FINER)
+    return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
+
+
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where only the curvature jumps, the one-sided slopes are the better estimate of the first derivative."""
     side, sample = evidence.sides[0], evidence.samples[0]
@@ -194,10 +184,10 @@ def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where one-sided slopes differ, autodiff has to lie between them; jumps and infinite slopes are inconclusive."""
     first, second = evidence.sides
-    slack = evidence.rounding + evidence.lines.tolerance.of(comparison.difference)
+    slack = evidence.own.beside(*interval(first)) + evidence.lines.tolerance.of(comparison.difference)
     kinked = first.kind == Smoothness.KINK
     certain = kinked & (second.kind == Smoothness.KINK)
-    inside = np.logical_or(*(subgradient_allows(side, evidence.autodiff, slack) for side in evidence.sides))
+    inside = np.logical_or(*(subgradient_allows(side, evidence.own.autodiff, slack) for side in evidence.sides))
     bounded = kinked & np.isfinite(first.reach)
     agrees = kinked & inside
     comparison = replace(
@@ -269,7 +259,9 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     rng, count = np.random.default_rng(2), np.count_nonzero(lines)
     weights = rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)
     move = (weights * sample.step[lines]) @ evidence.lines.directions[lines]
-    both = [[evidence.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts]
+    both = [
+        [evidence.own.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts
+    ]
     means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
     share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
     parabola = share * means[:-2] + (1 - share) * means[2:]
@@ -353,6 +345,7 @@ FIRST_ORDER = (
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
@@ -364,6 +357,7 @@ GRADIENT_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
     Filter("hidden swing", hidden_swing),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.tables import Tolerance
+from gradcheck.comparison.tables import EXCLUSION, Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
@@ -30,12 +31,18 @@ ULPS = 4.0
 POINTS = 4
 """So many perturbed points are tried."""
 
+NEXT = 64.0
+"""Neighbours lie within so many units in the last place."""
+
 DRAWS = 8
 SPREAD = 2.0
 """The largest of eight draws may miss the largest possible one by this factor."""
 
 LITTLE = 64.0
 """A change by so many units in the last place of what is computed may be rounding alone."""
+
+FINEST = 3
+"""On so many of the finest steps a value that stands alone at the point keeps its distance."""
 
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
@@ -57,6 +64,11 @@ class Lines:
     tolerance: Tolerance
     gradients: bool = False
     left: Array | None = None
+
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `values`."""
+        return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
 
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
@@ -97,8 +109,10 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
-        return taken if self.left is None or not self.gradients else replace(taken, floor=self._rounding_of_sums())
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=self.roundoff)
+        if not self.gradients:
+            return taken
+        return with_limits(taken if self.left is None else replace(taken, floor=self._rounding_of_sums()))
 
     def _rounding_of_sums(self) -> Array:
         """The rounding (c,) that the entries of a gradient bring into its products with the left vectors.
@@ -107,7 +121,7 @@ class Lines:
         """
         assert self.left is not None
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.problem.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """A sample of the lines at some places with steps that are so much smaller than usual."""
@@ -121,11 +135,35 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
+    eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
-    point, eps = problem.point, problem.roundoff
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+
+    `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
+    """
+    point, eps = problem.point, eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
+
+
+def with_limits(gradients: Sample) -> Sample:
+    """The sample with its limit at the point where a gradient at the point stands alone.
+
+    No derivative has a removable discontinuity (Darboux), so that such a gradient is wrong: that is for the first order
+    to find, and says nothing about differences between other points. Beside a kink, the means of both sides approach
+    the value at the point; here they keep away from it.
+    """
+    centre = gradients.values[:, :1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = (gradients.left[:, -FINEST:] + gradients.right[:, -FINEST:]) / 2 - centre
+        sizes, noise = np.abs(gaps), LITTLE * gradients.eps * np.abs(centre[:, 0])
+        alone = (np.abs(np.sign(gaps).sum(axis=1)) == FINEST) & (sizes.min(axis=1) > noise)
+        alone &= sizes.min(axis=1) > sizes.max(axis=1) / 2
+    if not alone.any():
+        return gradients
+    values = gradients.values.copy()
+    values[:, gradients.stencil.offsets == 0] += np.where(alone, gaps[:, -1], 0.0)[:, None]
+    return replace(gradients, values=values)
 
 
 Sampled = Callable[[Array, Array], Sample]
@@ -192,26 +230,69 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
     return granted
 
 
-def measured_rounding(problem: Problem, autodiff: Array, derivative: Derivative) -> Array:
-    """How far autodiff's values move when everything moves by one unit in the last place, in their shape."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        change = np.abs(perturbed_derivatives(problem, derivative) - autodiff)
-    spread = np.max(np.where(np.isfinite(change), change, 0.0), axis=0)
-    return np.asarray(np.maximum(ulp_rounding(autodiff, problem.precision), spread))
+@dataclass(frozen=True)
+class OwnRounding:
+    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
 
-
-def perturbed_derivatives(problem: Problem, derivative: Derivative, *, inner: bool = True) -> Array:
-    """Autodiff's values at inputs that are all moved by one unit in the last place, up or down, one draw a row.
-
-    With `inner`, inner values are perturbed as well, each time otherwise, where they can be reached.
+    `derivative` gave the values `autodiff`, and takes them elsewhere. `granted` is the rounding that is not measured.
     """
-    rng = np.random.default_rng(0)
-    rows = []
-    for draw in range(POINTS):
-        ulps = 2 * problem.precision * rng.choice([-1.0, 1.0], size=problem.point.shape)
+
+    problem: Problem
+    derivative: Derivative
+    autodiff: Array
+    granted: Array
+
+    @cached_property
+    def moved(self) -> Array:
+        """How far the values move when everything moves by one unit in the last place."""
         with np.errstate(invalid="ignore", over="ignore"):
-            rows.append(derivative(problem.perturbed(draw) if inner else problem, problem.point * (1 + ulps)))
-    return np.stack(rows)
+            change = np.abs(self._beside(POINTS, np.ones) - self.autodiff)
+        return np.asarray(np.max(np.where(np.isfinite(change), change, 0.0), axis=0))
+
+    @cached_property
+    def neighbours(self) -> Array:
+        """The values a little farther off, where no two coordinates move alike, so that ties break; a draw a row."""
+        rng = np.random.default_rng(1)
+        return self._beside(DRAWS, lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+
+    def beside(self, low: Array, high: Array) -> Array:
+        """The rounding of values that should lie between `low` and `high`.
+
+        What can be blamed on rounding scatters at the neighbours, too: it is no more than what the farthest of them
+        misses the interval by. A value that stands alone, among neighbours inside, is wrong.
+        """
+        with np.errstate(invalid="ignore"):
+            outside = _outside(self.autodiff, low, high)
+            rounding = np.maximum(self.granted, self.moved)
+            excused = (outside > EXCLUSION * self.granted) & (self.moved > self.granted)
+            if not excused.any():
+                return np.asarray(rounding)
+            missed = np.max(_outside(self.neighbours, low, high), axis=0)
+            return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
+
+    def twice(self, lines: Lines) -> OwnRounding:
+        """The same for the second derivatives along each direction twice."""
+        autodiff, granted = lines.twice(self.autodiff), lines.twice(self.granted, bounds=True)
+        return OwnRounding(self.problem, lambda *at: lines.twice(self.derivative(*at)), autodiff, granted)
+
+    def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
+        """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
+
+        Inner values are perturbed as well, each time otherwise, where they can be reached.
+        """
+        rng, problem, rows = np.random.default_rng(0), self.problem, []
+        for draw in range(count):
+            signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
+            shift = 2 * problem.precision * signs * ulps(problem.point.shape)
+            with np.errstate(invalid="ignore", over="ignore"):
+                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
+        return np.stack(rows)
+
+
+def _outside(values: Array, low: Array, high: Array) -> Array:
+    """By how much values lie outside of an interval; infinitely if they are not finite."""
+    beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
+    return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
 
 
 def slopes(cotangents: Array, directions: Array) -> Derivative:
@@ -219,17 +300,17 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
     return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
 
 
-def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> Array:
+def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
     """The rounding (k, l) of autodiff's derivatives of <w, f> along directions, by both measures."""
-    measured = measured_rounding(problem, autodiff, slopes(cotangents, directions))
-    return np.asarray(np.maximum(measured, erratic_gap(problem, cotangents, directions)))
+    granted = np.maximum(ulp_rounding(autodiff, problem.precision), erratic_gap(problem, cotangents, directions))
+    return OwnRounding(problem, slopes(cotangents, directions), autodiff, granted)
 
 
 def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
     """Samples of the lines whose values are no better than a perturbation of what they are computed from lets them be.
 
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
-    gradient: this is about the error of the estimates, so that here, other than in `perturbed_derivatives`, the
+    gradient: this is about the error of the estimates, so that here, other than in `OwnRounding`, the
     backward pass of each operation is perturbed, too.
     """
     problem, point, changes = lines.problem, lines.problem.point[None, :], []

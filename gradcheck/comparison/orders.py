@@ -11,17 +11,16 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.closer import closer_look, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
+    OwnRounding,
     along,
     curvature_estimate,
-    measured_rounding,
     quick_estimate,
     slope_estimate,
     slope_rounding,
-    slopes,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
@@ -29,6 +28,7 @@ from gradcheck.comparison.lines import (
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import Smoothness, classify, confirm
+from gradcheck.numerics.probing import axes
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
@@ -36,6 +36,12 @@ Array = np.ndarray[Any, Any]
 
 CHUNK = 4096
 """The estimates of so many coordinates are made at a time."""
+
+SUSPECTS = 8
+"""So many coordinates are looked at behind products that are wrong."""
+
+MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
+"""Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
@@ -51,6 +57,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
     estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
@@ -60,7 +69,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if not doubtful.any():
         return comparison
     close = lines.some(doubtful)
-    sample = close.sample()
+    sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
     place = np.cumsum(doubtful) - 1
     return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
@@ -80,7 +89,7 @@ def compare_gradients(
     estimate = with_constants(estimate, sample)
     wide, comparison = (
         compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
-        for each in (estimate, closer_look(lines.sampled, sample, estimate, CONFIRM))
+        for each in (estimate, closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample)))
     )
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
@@ -97,22 +106,24 @@ def compare_gradients(
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    rounding = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
-    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    samples = with_inner_rounding(lines, sample_here, confirming)
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=rounding,
-        derivative=slopes(lines.cotangents, lines.directions),
+        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
         residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
         values=samples,
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (evidence.compare(closer_look(lines.sampled, each, slope_estimate(each))) for each in samples)
+    first, second = (
+        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
+        for each in samples
+    )
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
@@ -129,34 +140,38 @@ def compare_second(
     `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
     coordinate, or, with a single direction, one for each of the vectors `left` (c, n), the last of which is that
     direction. Directions along which everything agrees with tight estimates from few values are done with; the others
-    are looked at closely. Of these a second comparison, of one line, is there where only the second differences of
-    values contradict. Raises DerivativeRaisedError and WrongShapeError.
+    are looked at closely, with the coordinates that look worst beside the left vectors. Of these a second comparison,
+    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    entries, agrees = _second_quickly(lines, products)
-    tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+    tables, agrees = [], np.zeros(len(directions), bool)
+    if not problem.batched:
+        entries, agrees = _second_quickly(lines, products)
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
     if agrees.all():
         return tables
     close = lines.some(~agrees)
+    if left is not None:
+        suspects = axes(_worst_coordinates(close, products.values[0]), problem.point.size)
+        close = replace(close, left=np.concatenate([suspects, left]))
     gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
     return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
 
 
-def worst_coordinates(problem: Problem, direction: Array, cotangent: Array, count: int) -> Array:
-    """The coordinates where autodiff's second derivative of <w, f> along a direction (n,) misses its estimate most."""
-    lines = Lines(problem, direction[None, :], cotangent[None, :], Tolerance(), gradients=True)
-    (autodiff,) = problem.products(cotangent, lines.directions).values
-    sample = lines.sample(QUICK)
-    excess = np.empty(direction.size)
-    for start in range(0, direction.size, CHUNK):
+def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
+    """The coordinates where second derivatives (n,) along a single line miss their estimates most."""
+    sample = replace(line, gradients=True, left=None).sample(QUICK)
+    excess = np.empty(autodiff.size)
+    for start in range(0, autodiff.size, CHUNK):
         part = slice(start, start + CHUNK)
         estimate = first_difference(replace(sample, values=sample.values[:, :, part]))
         error = np.abs(autodiff[part] - estimate.value[0])
-        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], problem.precision) + TINY)
+        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], line.problem.precision) + TINY)
     excess[~np.isfinite(autodiff)] = np.inf
-    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:count]
+    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:SUSPECTS]
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
@@ -171,7 +186,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         return replace(lines.some(places), gradients=True).sample(QUICK, shrink=shrink)
 
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
-    estimate = _scaled_by_values(quick_estimate(sampled, len(lines.directions)), values, lines, TIGHT * values.eps)
+    estimate = quick_estimate(sampled, len(lines.directions))
+    # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
+    rough = np.flatnonzero(np.mean(~estimate.conclusive, axis=1) > MOST)
+    if len(rough):
+        closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
+        estimate = estimate.replaced(rough, closer)
+    estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
@@ -259,9 +280,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        autodiff=autodiff,
-        rounding=measured_rounding(problem, autodiff, derivative),
-        derivative=derivative,
+        own=OwnRounding(problem, derivative, autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
@@ -272,9 +291,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        autodiff=lines.twice(autodiff),
-        derivative=lambda other, point: lines.twice(derivative(other, point)),
-        rounding=lines.twice(beside_gradients.rounding, bounds=True),
+        own=beside_gradients.own.twice(lines),
         residue=residue(problem, both_values[1], weight, step**2),
     )
     slopes_of = (

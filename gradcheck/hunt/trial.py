@@ -13,7 +13,7 @@ from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.lines import Lines, measured_rounding, ulp_rounding
+from gradcheck.comparison.lines import Lines, OwnRounding, ulp_rounding
 from gradcheck.comparison.orders import compare_gradients, compare_products, compare_second
 from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
@@ -254,7 +254,7 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
         taken, other = derivative(problem), derivative(plain)
         allowed = ulp_rounding(other, plain.precision)
         if not _close(taken, other, allowed):
-            allowed = EXCLUSION * measured_rounding(plain, other, derivative)
+            allowed = EXCLUSION * OwnRounding(plain, derivative, other, allowed).beside(taken, taken)
     except (DerivativeRaisedError, WrongShapeError):
         return None
     if not _close(taken, other, allowed):

@@ -273,17 +273,25 @@ def _joined(seen: _Sides, kink: Array) -> Array:
     return np.asarray(seen.gap[1].max(axis=0) <= 0.5 * np.abs(kink) * finest)
 
 
-def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | float = 0.0) -> Array:
-    """Whether an autodiff derivative with respect to t lies between the one-sided slopes, per entry, shape (k, m).
+def interval(one_sided: OneSided) -> tuple[Array, Array]:
+    """The ends of the interval that the one-sided slopes span, widened by their bounds, each (k, m).
 
-    The interval is widened by the slopes' bounds and by `slack`. A side outside the domain is left out of it; where
-    both are, nothing is allowed. Where a bound is inf, everything finite is. At an UNKNOWN point this means nothing.
+    A side outside the domain is left out of it; where both are, the ends are NaN.
     """
     left_bound = np.where(np.isnan(one_sided.left), 0.0, one_sided.left_bound)
     right_bound = np.where(np.isnan(one_sided.right), 0.0, one_sided.right_bound)
-    low = np.fmin(one_sided.left - left_bound, one_sided.right - right_bound) - slack
-    high = np.fmax(one_sided.left + left_bound, one_sided.right + right_bound) + slack
-    return np.asarray((low <= autodiff) & (autodiff <= high))
+    low = np.fmin(one_sided.left - left_bound, one_sided.right - right_bound)
+    return low, np.fmax(one_sided.left + left_bound, one_sided.right + right_bound)
+
+
+def subgradient_allows(one_sided: OneSided, autodiff: Array, slack: Array | float = 0.0) -> Array:
+    """Whether an autodiff derivative with respect to t lies between the one-sided slopes, per entry, shape (k, m).
+
+    The interval is widened by `slack`. A side outside the domain is left out of it; where both are, nothing is allowed.
+    Where a bound is inf, everything finite is. At an UNKNOWN point this means nothing.
+    """
+    low, high = interval(one_sided)
+    return np.asarray((low - slack <= autodiff) & (autodiff <= high + slack))
 
 
 def confirm(coarse: OneSided, finer: OneSided) -> OneSided:

@@ -1,0 +1,196 @@
+"""Derivatives that are wrong at one isolated point: where an input, or what becomes of it, has exactly a special value.
+
+Every factor at every place, for functions and for graphs of the hunt, and at both orders. A fault of the first order
+spoils the gradient, and with it the second derivative; one of the second order only the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
+from gradcheck.hunt import trial
+from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.result import Kind, OrderResult, Verdict
+
+SMALL = 1 + 1e-6
+FACTORS = (0.0, 0.5, np.nan, SMALL, 1 + 1e-9)
+TIE, INTEGER = "tie", "integer"
+PLACES = (0.0, 1.0, -1.0, 2.0, 0.5, TIE, INTEGER)
+SHAPES = ("scalar", "one of a vector", "all of a vector", "behind other nodes")
+ELSEWHERE = 0.7310585786300049
+
+
+class Fault(NamedTuple):
+    """A factor of the derivative of one order at a place, of so much of the input."""
+
+    factor: float
+    place: float | str
+    shape: str
+    order: int
+
+    def __str__(self) -> str:
+        return f"{self.factor:.10g}, {self.place}, {self.shape}, order {self.order}"
+
+    def seen_in(self, result: OrderResult) -> bool:
+        """Whether it was found and named, or is smaller than what the result says that it resolves."""
+        kind = Kind.NON_FINITE if np.isnan(self.factor) else Kind.WRONG_VALUE
+        if result.verdict == Verdict.MISMATCH:
+            return {finding.kind for finding in result.findings} == {kind}
+        return result.relative_resolution > abs(self.factor - 1)
+
+    def there(self, x: Any) -> Any:
+        """Where a tensor has the special value."""
+        if self.place == TIE:
+            return x == tf.reverse(x, [-1])
+        return x == (tf.round(x) if self.place == INTEGER else tf.constant(self.place, x.dtype))
+
+    def spoilt(self, right: Any, x: Any) -> Any:
+        """The `right` gradient, or only its derivative, times the factor where `x` has the special value."""
+        if self.order == 1:
+            return tf.where(self.there(x), self.factor * right, right)
+        return tf.where(self.there(x), _with_derivative_times(self.factor, right), right)
+
+    def values(self) -> np.ndarray[Any, Any]:
+        """What the spoilt operation is given."""
+        value = 3.0 if self.place == INTEGER else 1.25 if self.place == TIE else float(self.place)
+        if self.place == TIE:
+            return np.array([value, value] if self.shape != "one of a vector" else [value, ELSEWHERE, -1.7, value])
+        if self.shape == "scalar":
+            return np.array(value)
+        return np.array([ELSEWHERE, value, -1.7] if self.shape == "one of a vector" else [value] * 3)
+
+
+def _with_derivative_times(factor: float, value: Any) -> Any:
+    @tf.custom_gradient
+    def identity(x: Any) -> Any:
+        return tf.identity(x), lambda upstream: factor * upstream
+
+    return identity(value)
+
+
+TRACED = Mode("reverse", FUNCTION)
+FAULTS = [
+    pytest.param(factor, place, order, id=f"{factor:.10g} at {place}, order {order}")
+    for factor, place, order in product(FACTORS, PLACES, (1, 2))
+]
+
+
+def shapes(place: float | str) -> tuple[str, ...]:
+    return SHAPES[1:] if place == TIE else SHAPES
+
+
+def function(fault: Fault) -> tuple[Callable[[Any], Any], Any]:
+    """A function whose derivatives have the fault at a point, and the point."""
+
+    @tf.custom_gradient
+    def spoilt(x: Any) -> Any:
+        return tf.exp(x), lambda upstream: fault.spoilt(upstream * tf.exp(x), x)
+
+    if fault.shape == "behind other nodes":
+        return lambda x: tf.tanh(0.25 * spoilt(2 * x - 1)), (fault.values() + 1) / 2
+    return spoilt, fault.values()
+
+
+def graph(fault: Fault) -> Graph:
+    """A graph with the operation `expm1` at the place, alone or behind others."""
+    values = fault.values()
+    if fault.shape != "behind other nodes":
+        return Graph((_literal(values),), (Node.of("expm1", 0),))
+    inputs = (_literal((values + 1) / 2), _literal(np.ones_like(values)))
+    nodes = (Node.of("add", 0, 0), Node.of("subtract", 2, 1), Node.of("expm1", 3), Node.of("atan", 4))
+    return Graph(inputs, nodes)
+
+
+def _literal(values: Any) -> Input:
+    return Input(values.shape, tuple(map(float, values.ravel())))
+
+
+def hunted(
+    fault: Fault, plant: Any, orders: tuple[int, ...], mode: Mode = PLAIN, *, eagerly: bool | None = None
+) -> Mapping[int, OrderResult]:
+    """What the hunt says about the graph with the fault, which may be there only `eagerly`, or only where not."""
+
+    def spoilt(right: Any, op: Any, cotangent: Any) -> Any:
+        part = right(op, cotangent)
+        there = eagerly in (None, tf.executing_eagerly())
+        return fault.spoilt(part, op.inputs[0]) if there else part
+
+    with plant("Expm1", spoilt):
+        return trial.run(graph(fault), orders, mode=mode).result.orders
+
+
+def assert_seen(fault: Fault, orders: Mapping[int, OrderResult]) -> None:
+    for order, result in orders.items():
+        if order < fault.order:
+            assert result.verdict == Verdict.AGREE, (fault.shape, order)
+        else:
+            assert fault.seen_in(result), (fault.shape, order, result)
+
+
+@pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
+def test_a_function_is_wrong_at_a_point(factor: float, place: float | str, order: int) -> None:
+    for shape in shapes(place):
+        fault = Fault(factor, place, shape, order)
+        f, x = function(fault)
+        assert_seen(fault, check(f, x, order=2 if factor == SMALL else order).orders)
+
+
+@pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
+def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, order: int, plant: Any) -> None:
+    for shape in shapes(place):
+        fault = Fault(factor, place, shape, order)
+        for orders in ((1, 2), (2,)) if factor == SMALL else ((1, 2),):
+            assert_seen(fault, hunted(fault, plant, orders))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_mode_is_wrong_at_a_point(factor: float, order: int, plant: Any) -> None:
+    fault = Fault(factor, 1.0, "behind other nodes", order)
+    result = hunted(fault, plant, (order,), TRACED, eagerly=False)[order]
+    assert {finding.kind for finding in result.findings} == {Kind.MODES}
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_a_mode_is_right_where_the_plain_derivative_is_wrong_at_a_point(factor: float, plant: Any) -> None:
+    fault = Fault(factor, 1.0, "behind other nodes", 1)
+    result = hunted(fault, plant, (1,), TRACED, eagerly=True)[1]
+    assert fault.seen_in(result)
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_one_of_many_elements_is_wrong_at_a_point(factor: float) -> None:
+    x = np.linspace(-1.7, 1.9, 60)
+    x[17] = 1.0
+    fault = Fault(factor, 1.0, "one of a vector", 1)
+    f, _ = function(fault)
+    (finding,) = check(f, x).findings
+    assert finding.index == (17,)
+    assert_seen(fault, check(lambda x: tf.reduce_sum(f(x)), x, order=2).orders)
+
+
+@pytest.mark.parametrize(
+    ("f", "slope", "kink"),
+    [
+        (tf.abs, tf.sign, 1.0001),
+        (tf.abs, tf.sign, -2.0),
+        (tf.abs, tf.sign, np.nan),
+        (tf.nn.relu, lambda x: tf.cast(x > 0, x.dtype), -1e-4),
+    ],
+)
+@pytest.mark.parametrize("where", [0.0, 1.0])
+def test_a_subgradient_is_wrong_only_at_the_kink(f: Any, slope: Any, kink: float, where: float) -> None:
+    @tf.custom_gradient
+    def spoilt(x: Any) -> Any:
+        return f(x), lambda upstream: upstream * tf.where(x == 0.0, tf.constant(kink, x.dtype), slope(x))
+
+    (finding,) = check(lambda x: spoilt(x - where), where).findings
+    assert finding.kind is Kind.SUBDIFFERENTIAL
