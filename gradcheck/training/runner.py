@@ -324,6 +324,10 @@ class StepRunner:
         return None
 
 
+class DifferingRunsError(UnrepeatableStepError):
+    """Two runs from the same state differ for no reason that has a name in the step."""
+
+
 def prepare(runner: StepRunner, variables: Any) -> list[Any]:
     """Run a step for the first times; returns the variables that it is checked for, as the caller would name them.
 
@@ -375,7 +379,7 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
             f"two runs of the step from the same state differ, and it changes {', '.join(changes)}; "
             "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
         )
-    return UnrepeatableStepError(
+    return DifferingRunsError(
         f"two runs of the step from the same state differ (losses {float(first.loss):.10g} and "
         f"{float(second.loss):.10g}): {runner.hidden_state()}"
     )
