@@ -51,6 +51,11 @@ class Problem(ABC):
         """The promise that there is no kink at the point, so that none is looked for."""
         return False
 
+    @property
+    def batched(self) -> bool:
+        """Whether values at many points cost about as much as at a few, so that no first look with few pays."""
+        return False
+
     def perturbed(self, draw: int) -> Problem:
         """The same function with its inner values perturbed at random; itself where they are out of reach.
 

@@ -56,6 +56,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
     estimate = quick_estimate(lambda places, shrink: lines.some(places).sample(QUICK, shrink=shrink), len(directions))
@@ -135,8 +138,10 @@ def compare_second(
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    entries, agrees = _second_quickly(lines, products)
-    tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+    tables, agrees = [], np.zeros(len(directions), bool)
+    if not problem.batched:
+        entries, agrees = _second_quickly(lines, products)
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
     if agrees.all():
         return tables
     close = lines.some(~agrees)

@@ -62,7 +62,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     columns: tuple[int | None, ...] = tuple(range(n)) if n <= SMALL else (None,) * probes
     directions = np.eye(n) if n <= SMALL else probe_directions(rng, probes, magnitudes(problem.point))
     probing = _Probing(problem, tolerance, directions, columns, np.ones(n, bool), probes, rng)
-    if table := probing.quickly():
+    if not problem.batched and (table := probing.quickly()):
         return [table]
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import RELATIVE, Estimate
+from gradcheck.numerics.difference import RELATIVE, Estimate, tight
 from gradcheck.numerics.rounding import RESOLVED, SIGN_CHANGES, rounding_of, value_noise
 from gradcheck.numerics.sampling import Sample
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
@@ -37,7 +37,9 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     differences are no series in h**2. Of the outputs whose `estimate` (k, m) may gain, the one with the widest reach
     counts; the row that is taken for it shows where that of the others ends.
     """
-    stencil = sample.stencil
+    stencil, nowhere = sample.stencil, np.full(len(sample.step), np.nan)
+    if tight(estimate, sample).conclusive.all():
+        return nowhere
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
         errors = rounding.promised / rounding.steps
@@ -49,7 +51,7 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     beyond = np.min(steps, axis=0, where=~inside, initial=np.inf)
     start = INTO * np.max(np.where(gains & np.isfinite(beyond), beyond, 0.0), axis=1)
     finest = RESOLVED * sample.eps * sample.magnitude * stencil.ratio ** (LEAST + FINER)
-    return np.asarray(np.where((start > finest) & (start <= GAIN * sample.step), start, np.nan))
+    return np.where((start > finest) & (start <= GAIN * sample.step), start, nowhere)
 
 
 def erratic(sample: Sample) -> Array:
