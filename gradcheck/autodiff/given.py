@@ -31,7 +31,8 @@ class GivenGradient(Function):
     def of(function: Function, given: Callable[[Tensors], Tensors]) -> GivenGradient:
         """The sum of the outputs of `function`, and of those of its float64 form, with this gradient."""
         wide = None if function.wide is None else GivenGradient.of(function.wide, given)
-        return GivenGradient(function.f, function.arguments, function.results, wide, function.held, given)
+        held, inner = function.held, function.inner
+        return GivenGradient(function.f, function.arguments, function.results, wide, held, inner, given=given)
 
     @property
     def outputs(self) -> int:

@@ -41,6 +41,11 @@ class Problem(ABC):
         """The unit roundoff of the derivatives under test."""
         return self.roundoff
 
+    @property
+    def in_float64(self) -> Problem | None:
+        """The float64 form of a problem whose derivatives are taken in less; None where there is none."""
+        return None
+
     @cached_property
     def terms(self) -> float:
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""
@@ -67,6 +72,10 @@ class Problem(ABC):
         """The largest `steps` (k,) along directions (k, n), smaller where an input would violate its constraint."""
         return steps
 
+    def rounded(self, point: Array) -> Array:
+        """A point (n,) as the dtypes of the inputs can hold it."""
+        return point
+
     @abstractmethod
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where there are none."""
@@ -82,7 +91,3 @@ class Problem(ABC):
     @abstractmethod
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """The gradients (k, n) in low precision less those of a float64 form of the function; None without one."""
-        return None

@@ -6,7 +6,7 @@ First derivatives have a list, and second derivatives two, beside differences of
 values. The order within a list:
 
 1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
-   what cancelled terms leave.
+   what cancelled terms leave, and a low precision (for first derivatives later: a tie that it makes is a kink).
 2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
@@ -95,6 +95,13 @@ class Evidence:
         rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
         return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
 
+    def little(self, difference: Array) -> Array:
+        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        problem, sample = self.lines.problem, self.samples[0]
+        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+        rounded = np.maximum(LITTLE * problem.precision * sizes, self.residue)
+        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
+
     @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step."""
@@ -128,13 +135,12 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
 
 def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Agreement within a rounding no smaller than the derivative is inconclusive."""
-    problem, sample, difference = evidence.lines.problem, evidence.samples[0], comparison.difference
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
-    sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
+    difference = comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, evidence.lines.problem.precision))
     rounding = evidence.own.beside(difference - comparison.bound, difference + comparison.bound)
     vacuous = comparison.where(Verdict.AGREE) & (np.abs(comparison.autodiff - difference) > tight)
-    return comparison.marked(vacuous & (rounding > little), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    vacuous &= rounding > evidence.little(difference)
+    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -143,6 +149,17 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
     return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
+
+
+def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What a low precision loses of a right derivative is seen against its float64 form."""
+    if evidence.lines.problem.in_float64 is None:
+        return comparison
+    allowed = comparison.allowed + EXCLUSION * evidence.own.lost
+    covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
+    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed))
+    vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
+    return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -343,6 +360,7 @@ FIRST_ORDER = (
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
+    Filter("low precision", low_precision),
     Filter("small jump", small_jump, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
@@ -353,6 +371,7 @@ FIRST_ORDER = (
 GRADIENT_DIFFERENCES = (
     Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
     Filter("small jump", small_jump, nonsmooth=True),
@@ -363,6 +382,7 @@ GRADIENT_DIFFERENCES = (
 
 VALUE_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
     Filter("hidden swing", hidden_swing),

@@ -194,7 +194,7 @@ class _Probing:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
             # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
             own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
-            measured = own.beside(table.difference - table.bound, table.difference + table.bound)
+            measured = np.maximum(own.beside(table.difference - table.bound, table.difference + table.bound), own.lost)
             rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
             table, wrong = self._test(estimate, left, rough, rounding)
         searched: list[Comparison] = []
