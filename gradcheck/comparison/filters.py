@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Lines, OwnRounding, sample_values, ulp_rounding
+from gradcheck.comparison.swing import swings
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
@@ -58,14 +60,6 @@ CLOSER = 2.0**-14
 
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
-
-TREND = 1e-3
-SHIFTS = 12
-APART = 0.05
-SWINGS = 5
-"""Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
-value changes on both sides, up to four do.
-"""
 
 DIRECTIONS_BEFORE_MISMATCH = 4
 
@@ -265,24 +259,18 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
     if not suspects.any():
         return comparison
-    sample, lines, problem = evidence.samples[0], suspects.any(axis=1), evidence.lines.problem
+    sample = evidence.samples[0]
     radius = evidence.estimate(sample).radius / sample.step[:, None]
-    gap = np.abs(comparison.autodiff - comparison.difference)
-    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
-    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
-    reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
-    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
-    rng, count = np.random.default_rng(2), np.count_nonzero(lines)
-    weights = rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)
-    move = (weights * sample.step[lines]) @ evidence.lines.directions[lines]
-    both = [
-        [evidence.own.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts
-    ]
-    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
-    share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
-    parabola = share * means[:-2] + (1 - share) * means[2:]
-    swings = np.sum(np.abs(means[1:-1] - parabola) > APART * gap, axis=0)
-    return comparison.excused(swings >= SWINGS, Reason.ILL_CONDITIONED)
+    moves = sample.step[:, None] * evidence.lines.directions
+    swinging = swings(
+        partial(evidence.own.derivative, evidence.lines.problem),
+        evidence.lines.problem.point,
+        moves,
+        radius,
+        comparison,
+        suspects,
+    )
+    return comparison.excused(swinging, Reason.ILL_CONDITIONED)
 
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -300,11 +288,12 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    problem = evidence.lines.problem
-    resolved = np.ones((len(evidence.lines.directions), 1), bool)
+    problem, lines = evidence.lines.problem, replace(evidence.lines, gradients=False)
+    resolved = np.ones((len(lines.directions), 1), bool)
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
-        resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
+        slope = closer_look(lines.sampled, sample, first_difference(sample))
+        resolved &= slope.conclusive | (change <= LITTLE * problem.precision * problem.terms)
     return comparison.excused(~resolved, Reason.ILL_CONDITIONED)
 
 

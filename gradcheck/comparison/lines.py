@@ -123,6 +123,10 @@ class Lines:
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
         return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
 
+    def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
+        """A sample of the lines at some places with steps that are so much smaller than usual."""
+        return self.some(places).sample(stencil, shrink=shrink)
+
 
 def sample_values(
     problem: Problem,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,9 @@ SUSPECTS = 8
 MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
 """Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
+SHARE = 1e-10
+"""A bound of this part of the largest entry of its column is as good as a tight one."""
+
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
 
@@ -61,7 +65,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
         return compare_gradients(lines, gradients, sample, first_difference(sample))
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
-    estimate = quick_estimate(lambda places, shrink: lines.some(places).sample(QUICK, shrink=shrink), len(directions))
+    estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
     rounding = ulp_rounding(autodiff, problem.precision)
     comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
     doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
@@ -85,8 +89,11 @@ def compare_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    estimate = closer_look(lines, sample, with_constants(estimate, sample), CONFIRM)
-    comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    estimate = with_constants(estimate, sample)
+    wide, comparison = (
+        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
+        for each in (estimate, closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample)))
+    )
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
@@ -95,7 +102,8 @@ def compare_gradients(
     moving = _moving(lines.directions) if moving is None else moving
     closer = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
     missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
-    return comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+    comparison = comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+    return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
@@ -115,7 +123,10 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (evidence.compare(closer_look(lines, each, slope_estimate(each))) for each in samples)
+    first, second = (
+        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
+        for each in samples
+    )
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
@@ -185,6 +196,8 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
         estimate = estimate.replaced(rough, closer)
     estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
+    largest = np.max(np.abs(estimate.value), axis=1, keepdims=True, where=estimate.conclusive, initial=0.0)
+    estimate = replace(estimate, conclusive=estimate.conclusive | (estimate.bound <= SHARE * largest))
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
@@ -232,14 +245,20 @@ def compare_products(
     """
     problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
     estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
-    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, CONFIRM)
-    entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+    rounding = ulp_rounding(autodiff, problem.precision)
+    wide, entries = (
+        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
+        for each in (estimate, closer_look(replace(lines, gradients=True).sampled, gradients, estimate, CONFIRM))
+    )
+    agreed = entries.replaced(wide.where(Verdict.AGREE), wide)
+    differ = wide.where(Verdict.AGREE) != entries.where(Verdict.AGREE)
     diagonal = _diagonal(lines, autodiff, estimates[1])
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, lines)
+        entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), agreed)
         # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
@@ -285,10 +304,12 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         for one, other in zip(both_gradients, both_values, strict=True)
     )
     entries = (
-        beside_gradients.compare(closer_look(of_gradients, one, wide))
+        beside_gradients.compare(closer_look(of_gradients.sampled, one, wide))
         for one, wide in zip(both_gradients, slopes_of, strict=True)
     )
-    diagonal = (beside_values.compare(closer_look(lines, one, curvature_estimate(one), order=2)) for one in both_values)
+    diagonal = (
+        beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
+    )
     return (
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),

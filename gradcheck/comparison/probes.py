@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
 from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
-from gradcheck.numerics.sampling import FIRST, QUICK, Sample
+from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -166,12 +168,13 @@ class _Probing:
     probes: int
     rng: np.random.Generator
 
+    def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
+        return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)
+
     def quickly(self) -> Comparison | None:
         """The probes beside tight estimates from few values, if all agree within them."""
 
-        def sampled(lines: Array, shrink: Array) -> Sample:
-            return sample_values(self.problem, self.directions[lines], stencil=QUICK, shrink=shrink)
-
+        sampled = partial(self._sampled, QUICK)
         estimate = quick_estimate(sampled, len(self.directions))
         # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
         beyond = QUICK.ratio**-QUICK.count
@@ -184,7 +187,7 @@ class _Probing:
 
     def tables(self) -> list[Comparison]:
         sample = sample_values(self.problem, self.directions)
-        estimate = first_difference(sample)
+        estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
         rounding: Array = np.zeros((len(self.directions), len(left)))

@@ -137,7 +137,7 @@ CASES = {
     ("VALUE_DIFFERENCES", "cancelled terms"): Case(
         lambda x: tf.math.imag(tf.signal.rfft2d(x * x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
     ),
-    ("VALUE_DIFFERENCES", "hidden swing"): Case(lambda x: tf.sin(x) + x**2, 2e7, INCONCLUSIVE, ILL, MISMATCH, ILL),
+    ("VALUE_DIFFERENCES", "hidden swing"): Case(lambda x: tf.sin(x) + x**2, 2e7, AGREE, (), MISMATCH),
     ("VALUE_DIFFERENCES", "many small jumps"): Case(
         given(lambda x: x * stairs(x, 1e-7), lambda x: 1.2345 + 0 * x, tf.zeros_like), 1.2345, AGREE, (), MISMATCH
     ),
