@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -187,6 +188,8 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 def test_layers_are_decided(name: str, policy: str, fault: float) -> None:
     make, shape = LAYERS[name]
     x = tf.cast(np.random.default_rng(3).normal(size=shape), "bfloat16" if policy == "bfloat16" else "float32")
+    if name == "LSTM":  # Keras draws an orthogonal matrix, for which there is no kernel in less than float32
+        make = partial(make, recurrent_initializer="glorot_uniform")
     layer = make(dtype=policy)
     layer(x)
     variables = [variable.value for variable in layer.trainable_variables] or None
