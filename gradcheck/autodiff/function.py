@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, as_array
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients, Tensors, gradient_matrix, pullbacks, second_pullbacks
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Gradients,
+    Tensors,
+    WrongShapeError,
+    gradient_matrix,
+    pullbacks,
+    second_pullbacks,
+)
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
 from gradcheck.progress import counted
@@ -34,7 +42,9 @@ CACHED_BYTES = 2**24
 class Function(Problem):
     """`f` of the arguments' sources; `results` are what it returns, and `wide` is its float64 form if it has one.
 
-    What a call changes besides, `held`, is put back before every call.
+    What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
+    arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
+    with its inner values perturbed, for a number that chooses how.
     """
 
     f: Callable[..., Any]
@@ -42,6 +52,8 @@ class Function(Problem):
     results: tuple[tf.TensorSpec, ...]
     wide: Function | None = None
     held: ChangedState = UNCHANGED
+    inner: float = 0.0
+    noisy: Callable[[int], Function] | None = None
     _latest: dict[bytes, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -70,11 +82,33 @@ class Function(Problem):
     @cached_property
     def precision(self) -> float:
         names = [source.dtype for source in self.sources] + [result.dtype.name for result in self.results]
-        return max(ROUNDOFF[name] for name in names)
+        return max(self.inner, *(ROUNDOFF[name] for name in names))
 
     @property
     def roundoff(self) -> float:
         return (self.wide or self).precision
+
+    @property
+    def slope_roundoff(self) -> float:
+        return self._for_gradients.precision
+
+    @cached_property
+    def _for_gradients(self) -> Function:
+        """The float64 form, unless it has no gradient: some kernels' gradients run compiled only."""
+        if self.wide is None:
+            return self
+        try:
+            self.wide.gradients(np.ones((1, self.outputs)))
+        except (DerivativeRaisedError, WrongShapeError):
+            return self
+        return self.wide
+
+    @property
+    def in_float64(self) -> Function | None:
+        return self.wide
+
+    def perturbed(self, draw: int) -> Function:
+        return self if self.noisy is None else self.noisy(draw)
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n), of the float64 form if there is one.
@@ -118,10 +152,7 @@ class Function(Problem):
     def _mapped_gradients(self) -> Mapped:
         def gradient(tensors: Tensors, *weights: Any) -> Tensors:
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
-            return [
-                tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
-                for part, tensor in zip(row, tensors, strict=True)
-            ]
+            return connected(row, tensors)
 
         return Mapped(gradient, self.precision)
 
@@ -159,10 +190,12 @@ class Function(Problem):
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        if self.wide is not None:
-            return self.wide.gradients_at(cotangent, points)
+        function = self._for_gradients
+        return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
+
+    def _gradients_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Array:
         table = np.full(points.shape, np.nan)
-        for row, parts in self._taken_at(points, self._mapped_gradients, self.cotangent(cotangent)):
+        for row, parts in self._taken_at(points, mapped, shared):
             pairs = zip(parts, self.sources, strict=True)
             table[row] = np.concatenate([source.derivatives(part) for part, source in pairs])
         return table
@@ -173,18 +206,11 @@ class Function(Problem):
             point, len(vectors), lambda tensors: second_pullbacks(self.call, tensors, weight, vectors)[1]
         )
 
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """The gradients (k, n) in the dtype given less those of the float64 form; None where there is none.
-
-        Both are taken at the point (n,) rounded to the dtype given.
-        """
-        if self.wide is None:
-            return None
-        arrays = (tensor.numpy() for tensor in self.tensors(point))
-        pairs = zip(arrays, self.sources, strict=True)
-        rounded = np.concatenate([source.coordinates(array) for array, source in pairs])
-        gap: Array = self.gradients(cotangents, rounded).values - self.wide.gradients(cotangents, rounded).values
-        return gap
+    def rounded(self, point: Array) -> Array:
+        pairs = zip(self.parts, self.sources, strict=True)
+        return np.concatenate(
+            [source.coordinates(source.at(point[part]).astype(source.value.dtype)) for part, source in pairs]
+        )
 
     def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
         """The gradients of `rows`; NaN where a constraint is violated or, beside the inputs given, something throws."""
@@ -225,6 +251,14 @@ class Function(Problem):
             tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
             for part, result in zip(self.result_parts, self.results, strict=True)
         ]
+
+
+def connected(parts: Tensors, tensors: Tensors) -> Tensors:
+    """Gradients as dense tensors: zeros for None."""
+    return [
+        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
 
 
 def _flat(results: Sequence[Array]) -> Array:
@@ -268,29 +302,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
             "f has to run before its gradient can be checked"
         ) from error
-    return Function(f, arguments, _specs(result))
-
-
-def with_float64_form(function: Function) -> Function:
-    """The function with its form on float64 copies of its inputs, where it accepts them.
-
-    That is compared with the low-precision values: a function that computes something else in float64 is not used.
-    """
-    sources = function.sources
-    if not any(source.dtype in WIDE for source in sources) or any(source.variable is not None for source in sources):
-        return function
-    copies = [replace(source, value=source.value.astype(WIDE.get(source.dtype, source.dtype))) for source in sources]
-    wide = replace(function, arguments=replace(function.arguments, sources=tuple(copies)))
-    try:
-        wide = replace(wide, results=_specs(wide.f(*wide.arguments.rebuilt(wide.tensors(wide.point)))))
-    except Exception:  # any refusal of float64, for whatever reason, means: stay with the dtype given
-        return function
-    if any(result.dtype.name in WIDE for result in wide.results) or len(wide.results) != len(function.results):
-        return function
-    low, high = function.value(function.point), wide.value(wide.point)
-    slack = min(1e3 * function.precision, 0.1) * max(1.0, float(np.max(np.abs(high), initial=0.0)))
-    same = low.shape == high.shape and bool(np.all(np.abs(low - high) <= slack))
-    return replace(function, wide=wide) if same else function
+    return Function(f, arguments, specs_of(result))
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:
@@ -303,7 +315,7 @@ def parameter_names(f: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind in positional]
 
 
-def _specs(result: Any) -> tuple[tf.TensorSpec, ...]:
+def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
     """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
     flat = tf.nest.flatten(result)
     if not flat:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.function import Function, connected
+from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import Gradients, Tensors, differentiate, taking_derivative
 from gradcheck.autodiff.sources import Source, paths
 
@@ -30,7 +31,8 @@ class GivenGradient(Function):
     def of(function: Function, given: Callable[[Tensors], Tensors]) -> GivenGradient:
         """The sum of the outputs of `function`, and of those of its float64 form, with this gradient."""
         wide = None if function.wide is None else GivenGradient.of(function.wide, given)
-        return GivenGradient(function.f, function.arguments, function.results, wide, function.held, given)
+        held, inner = function.held, function.inner
+        return GivenGradient(function.f, function.arguments, function.results, wide, held, inner, given=given)
 
     @property
     def outputs(self) -> int:
@@ -44,8 +46,17 @@ class GivenGradient(Function):
         taken = self._taken(point, len(cotangents), lambda tensors: [self.given(tensors)] * len(cotangents))
         return taken.scaled(cotangents[:, 0])
 
+    @property
+    def slope_roundoff(self) -> float:
+        return self.precision
+
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        return Problem.gradients_at(self, cotangent, points)  # in the dtype that the gradient was written for
+        # In the dtype that the gradient was written for.
+        return np.asarray(cotangent[0] * self._gradients_at(points, self._mapped_gradients))
+
+    @cached_property
+    def _mapped_gradients(self) -> Mapped:
+        return Mapped(lambda tensors: connected(self.given(self.placed(tensors)), tensors), self.precision)
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         vectors = [self.direction(row) for row in directions]

@@ -29,12 +29,22 @@ class Problem(ABC):
     @property
     @abstractmethod
     def roundoff(self) -> float:
-        """The unit roundoff of the arithmetic behind `values` and `gradients_at`."""
+        """The unit roundoff of the arithmetic behind `values`."""
+
+    @property
+    def slope_roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `gradients_at`."""
+        return self.roundoff
 
     @property
     def precision(self) -> float:
         """The unit roundoff of the derivatives under test."""
         return self.roundoff
+
+    @property
+    def in_float64(self) -> Problem | None:
+        """The float64 form of a problem whose derivatives are taken in less; None where there is none."""
+        return None
 
     @cached_property
     def terms(self) -> float:
@@ -44,6 +54,11 @@ class Problem(ABC):
     @property
     def smooth(self) -> bool:
         """The promise that there is no kink at the point, so that none is looked for."""
+        return False
+
+    @property
+    def batched(self) -> bool:
+        """Whether values at many points cost about as much as at a few, so that no first look with few pays."""
         return False
 
     def perturbed(self, draw: int) -> Problem:
@@ -56,6 +71,10 @@ class Problem(ABC):
     def feasible_steps(self, directions: Array, steps: Array) -> Array:
         """The largest `steps` (k,) along directions (k, n), smaller where an input would violate its constraint."""
         return steps
+
+    def rounded(self, point: Array) -> Array:
+        """A point (n,) as the dtypes of the inputs can hold it."""
+        return point
 
     @abstractmethod
     def values(self, points: Array) -> Array:
@@ -72,7 +91,3 @@ class Problem(ABC):
     @abstractmethod
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         """The second derivative of <w, f> applied to directions (k, n)."""
-
-    def gap(self, cotangents: Array, point: Array) -> Array | None:
-        """The gradients (k, n) in low precision less those of a float64 form of the function; None without one."""
-        return None

@@ -6,7 +6,7 @@ First derivatives have a list, and second derivatives two, beside differences of
 values. The order within a list:
 
 1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
-   what cancelled terms leave.
+   what cancelled terms leave, and a low precision (for first derivatives later: a tie that it makes is a kink).
 2. What concerns the sampled row: a finer row shows what the usual one aliased, or that a kink is none.
 3. What concerns the kind of point, from one-sided sequences: a jump of the curvature, then kinks and jumps, whose
    verdicts replace those of a smooth function.
@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Lines, OwnRounding, sample_values, ulp_rounding
+from gradcheck.comparison.swing import swings
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
@@ -60,14 +62,6 @@ CLOSER = 2.0**-14
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
-TREND = 1e-3
-SHIFTS = 12
-APART = 0.05
-SWINGS = 5
-"""Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
-value changes on both sides, up to four do.
-"""
-
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
@@ -95,6 +89,13 @@ class Evidence:
         """Autodiff beside an estimate."""
         rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
         return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
+
+    def little(self, difference: Array) -> Array:
+        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
+        problem, sample = self.lines.problem, self.samples[0]
+        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
+        rounded = np.maximum(LITTLE * problem.precision * sizes, self.residue)
+        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
 
     @cached_property
     def finer(self) -> Sample:
@@ -129,13 +130,12 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
 
 def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Agreement within a rounding no smaller than the derivative is inconclusive."""
-    problem, sample, difference = evidence.lines.problem, evidence.samples[0], comparison.difference
-    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, problem.precision))
-    sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-    little = np.maximum(VACUOUS * np.abs(difference), LITTLE * problem.precision * sizes)
+    difference = comparison.difference
+    tight = EXCLUSION * (comparison.bound + ulp_rounding(comparison.autodiff, evidence.lines.problem.precision))
     rounding = evidence.own.beside(difference - comparison.bound, difference + comparison.bound)
     vacuous = comparison.where(Verdict.AGREE) & (np.abs(comparison.autodiff - difference) > tight)
-    return comparison.marked(vacuous & (rounding > little), Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    vacuous &= rounding > evidence.little(difference)
+    return comparison.marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -144,6 +144,17 @@ def cancelled_terms(comparison: Comparison, evidence: Evidence) -> Comparison:
     small &= comparison.where(Verdict.MISMATCH)
     allowed = np.where(small, np.maximum(comparison.allowed, evidence.residue), comparison.allowed)
     return replace(comparison, allowed=allowed).marked(small, Verdict.AGREE)
+
+
+def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """What a low precision loses of a right derivative is seen against its float64 form."""
+    if evidence.lines.problem.in_float64 is None:
+        return comparison
+    allowed = comparison.allowed + EXCLUSION * evidence.own.lost
+    covered = comparison.where(Verdict.MISMATCH) & (np.abs(comparison.autodiff - comparison.difference) <= allowed)
+    comparison = replace(comparison, allowed=np.where(covered, allowed, comparison.allowed))
+    vacuous = covered & (evidence.own.lost > evidence.little(comparison.difference))
+    return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -171,6 +182,12 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
         return comparison
     rows = evidence.finer, evidence.lines.sample(CONFIRM, shrink=FINER)
     return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
+
+
+def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
+    rows = replace(evidence.lines, gradients=False, left=None).sample(shrink=FINER)
+    return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -253,24 +270,18 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     suspects = comparison.where(Verdict.MISMATCH) & np.isfinite(comparison.autodiff + comparison.difference)
     if not suspects.any():
         return comparison
-    sample, lines, problem = evidence.samples[0], suspects.any(axis=1), evidence.lines.problem
+    sample = evidence.samples[0]
     radius = evidence.estimate(sample).radius / sample.step[:, None]
-    gap = np.abs(comparison.autodiff - comparison.difference)
-    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
-    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
-    reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
-    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
-    rng, count = np.random.default_rng(2), np.count_nonzero(lines)
-    weights = rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)
-    move = (weights * sample.step[lines]) @ evidence.lines.directions[lines]
-    both = [
-        [evidence.own.derivative(problem, problem.point + way * move) for way in (shift, -shift)] for shift in shifts
-    ]
-    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
-    share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
-    parabola = share * means[:-2] + (1 - share) * means[2:]
-    swings = np.sum(np.abs(means[1:-1] - parabola) > APART * gap, axis=0)
-    return comparison.excused(swings >= SWINGS, Reason.ILL_CONDITIONED)
+    moves = sample.step[:, None] * evidence.lines.directions
+    swinging = swings(
+        partial(evidence.own.derivative, evidence.lines.problem),
+        evidence.lines.problem.point,
+        moves,
+        radius,
+        comparison,
+        suspects,
+    )
+    return comparison.excused(swinging, Reason.ILL_CONDITIONED)
 
 
 def edge_of_domain(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -288,11 +299,12 @@ def unresolved_slope(comparison: Comparison, evidence: Evidence) -> Comparison:
     Where the function saturates before the finest step, tanh(1e15 t) for one, its derivative vanishes at every point of
     the row, and differences of it say nothing. A function that is constant but for rounding has a known slope.
     """
-    problem = evidence.lines.problem
-    resolved = np.ones((len(evidence.lines.directions), 1), bool)
+    problem, lines = evidence.lines.problem, replace(evidence.lines, gradients=False)
+    resolved = np.ones((len(lines.directions), 1), bool)
     for sample in evidence.values:
         change = np.max(np.abs(sample.values - sample.values[:, :1]), axis=1)
-        resolved &= first_difference(sample).conclusive | (change <= LITTLE * problem.precision * problem.terms)
+        slope = closer_look(lines.sampled, sample, first_difference(sample))
+        resolved &= slope.conclusive | (change <= LITTLE * problem.precision * problem.terms)
     return comparison.excused(~resolved, Reason.ILL_CONDITIONED)
 
 
@@ -348,6 +360,8 @@ FIRST_ORDER = (
     Filter("curvature jump", curvature_jump, on=Verdict.INCONCLUSIVE, nonsmooth=True),
     Filter("kink", kink, on=None, nonsmooth=True),
     Filter("staircase", staircase),
+    Filter("low precision", low_precision),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
@@ -357,8 +371,10 @@ FIRST_ORDER = (
 GRADIENT_DIFFERENCES = (
     Filter("vacuous agreement", vacuous_agreement, on=Verdict.AGREE),
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
+    Filter("small jump", small_jump, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
     Filter("hidden swing", hidden_swing),
 )
@@ -366,6 +382,7 @@ GRADIENT_DIFFERENCES = (
 
 VALUE_DIFFERENCES = (
     Filter("cancelled terms", cancelled_terms),
+    Filter("low precision", low_precision),
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
     Filter("hidden swing", hidden_swing),

@@ -65,6 +65,11 @@ class Lines:
     gradients: bool = False
     left: Array | None = None
 
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the arithmetic behind `values`."""
+        return self.problem.slope_roundoff if self.gradients else self.problem.roundoff
+
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
@@ -104,7 +109,7 @@ class Lines:
         count = len(self.cotangents)
         unit = self.cotangents.shape == (count, count) and np.array_equal(self.cotangents, np.eye(count))
         evaluate = None if unit and not self.gradients else self.values
-        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink)
+        taken = sample_values(self.problem, self.directions, evaluate, stencil, shrink=shrink, eps=self.roundoff)
         if not self.gradients:
             return taken
         return with_limits(taken if self.left is None else replace(taken, floor=self._rounding_of_sums()))
@@ -116,7 +121,11 @@ class Lines:
         """
         assert self.left is not None
         gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.problem.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+
+    def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
+        """A sample of the lines at some places with steps that are so much smaller than usual."""
+        return self.some(places).sample(stencil, shrink=shrink)
 
 
 def sample_values(
@@ -126,9 +135,13 @@ def sample_values(
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
+    eps: float | None = None,
 ) -> Sample:
-    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs."""
-    point, eps = problem.point, problem.roundoff
+    """Sample the outputs, or what `evaluate` gives at points, on lines that stay in the sets of the inputs.
+
+    `eps` is the unit roundoff of what is evaluated, by default that of the outputs.
+    """
+    point, eps = problem.point, eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
     return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
 
@@ -237,6 +250,31 @@ class OwnRounding:
         return np.asarray(np.max(np.where(np.isfinite(change), change, 0.0), axis=0))
 
     @cached_property
+    def lost(self) -> Array:
+        """How much of the values a low precision may lose, by two measures; zero where there is no float64 form.
+
+        The gap to the float64 form varies around the point: rounding changes from point to point even where an ulp does
+        not show it (1 - cos(x)**2 near 0); a wrong formula is wrong by as much at the neighbours. And that form itself
+        moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
+        (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
+        """
+        problem, form, nothing = self.problem, self.problem.in_float64, np.zeros(self.autodiff.shape)
+        if form is None:
+            return nothing
+        rng, size = np.random.default_rng(0), problem.point.size
+        shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
+        points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                gaps = np.stack([self.derivative(problem, point) - self.derivative(form, point) for point in points])
+                moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
+                # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
+                changes = np.abs([*(gaps - gaps[0]), *(moved - moved[0])])
+        except (DerivativeRaisedError, WrongShapeError):
+            return nothing
+        return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
+
+    @cached_property
     def neighbours(self) -> Array:
         """The values a little farther off, where no two coordinates move alike, so that ties break; a draw a row."""
         rng = np.random.default_rng(1)
@@ -288,8 +326,8 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
 
 
 def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
-    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions, by both measures."""
-    granted = np.maximum(ulp_rounding(autodiff, problem.precision), erratic_gap(problem, cotangents, directions))
+    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
+    granted = ulp_rounding(autodiff, problem.precision)
     return OwnRounding(problem, slopes(cotangents, directions), autodiff, granted)
 
 
@@ -308,22 +346,3 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
                 changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
     return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
-
-
-def erratic_gap(problem: Problem, cotangents: Array, directions: Array) -> Array:
-    """How much the gap between a low-precision derivative and its float64 form varies around the point, (k, l).
-
-    Rounding changes from point to point even where an ulp does not show it (1 - cos(x)**2 near 0); a wrong formula is
-    wrong by as much at the neighbours. Zero where there is no float64 form.
-    """
-    rng, quiet = np.random.default_rng(0), np.zeros((len(directions), len(cotangents)))
-    size = problem.point.size
-    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
-    try:
-        gaps = [problem.gap(cotangents, problem.point * (1 + shift)) for shift in shifts]
-    except (DerivativeRaisedError, WrongShapeError):
-        return quiet
-    slopes = np.stack([along(directions, gap) for gap in gaps if gap is not None] or [quiet])
-    with np.errstate(invalid="ignore", over="ignore"):
-        spread = np.max(np.abs(slopes - slopes[0]), axis=0)
-    return np.where(np.isfinite(spread), spread, 0.0)

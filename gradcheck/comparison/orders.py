@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.closer import closer_look, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
@@ -27,6 +28,7 @@ from gradcheck.comparison.lines import (
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import Smoothness, classify, confirm
+from gradcheck.numerics.probing import axes
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
@@ -34,6 +36,12 @@ Array = np.ndarray[Any, Any]
 
 CHUNK = 4096
 """The estimates of so many coordinates are made at a time."""
+
+SUSPECTS = 8
+"""So many coordinates are looked at behind products that are wrong."""
+
+MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
+"""Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
@@ -49,16 +57,19 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(directions, gradients.values)
-    estimate = quick_estimate(lambda places, shrink: lines.some(places).sample(QUICK, shrink=shrink), len(directions))
+    estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
     rounding = ulp_rounding(autodiff, problem.precision)
     comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
     doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
     if not doubtful.any():
         return comparison
     close = lines.some(doubtful)
-    sample = close.sample()
+    sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
     place = np.cumsum(doubtful) - 1
     return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
@@ -75,8 +86,11 @@ def compare_gradients(
     with np.errstate(invalid="ignore", over="ignore"):
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
-    estimate = closer_look(lines, sample, with_constants(estimate, sample), CONFIRM)
-    comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    estimate = with_constants(estimate, sample)
+    wide, comparison = (
+        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
+        for each in (estimate, closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample)))
+    )
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
@@ -85,13 +99,16 @@ def compare_gradients(
     moving = _moving(lines.directions) if moving is None else moving
     closer = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
     missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
-    return comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+    comparison = comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+    return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
 def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    samples = with_inner_rounding(lines, sample.lines(doubtful), lines.sample(CONFIRM))
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    samples = with_inner_rounding(lines, sample_here, confirming)
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
@@ -103,7 +120,10 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         everywhere=(everywhere, sample),
         moving=moving,
     )
-    first, second = (evidence.compare(closer_look(lines, each, slope_estimate(each))) for each in samples)
+    first, second = (
+        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
+        for each in samples
+    )
     return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
@@ -120,34 +140,38 @@ def compare_second(
     `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
     coordinate, or, with a single direction, one for each of the vectors `left` (c, n), the last of which is that
     direction. Directions along which everything agrees with tight estimates from few values are done with; the others
-    are looked at closely. Of these a second comparison, of one line, is there where only the second differences of
-    values contradict. Raises DerivativeRaisedError and WrongShapeError.
+    are looked at closely, with the coordinates that look worst beside the left vectors. Of these a second comparison,
+    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    entries, agrees = _second_quickly(lines, products)
-    tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+    tables, agrees = [], np.zeros(len(directions), bool)
+    if not problem.batched:
+        entries, agrees = _second_quickly(lines, products)
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
     if agrees.all():
         return tables
     close = lines.some(~agrees)
+    if left is not None:
+        suspects = axes(_worst_coordinates(close, products.values[0]), problem.point.size)
+        close = replace(close, left=np.concatenate([suspects, left]))
     gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
     return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
 
 
-def worst_coordinates(problem: Problem, direction: Array, cotangent: Array, count: int) -> Array:
-    """The coordinates where autodiff's second derivative of <w, f> along a direction (n,) misses its estimate most."""
-    lines = Lines(problem, direction[None, :], cotangent[None, :], Tolerance(), gradients=True)
-    (autodiff,) = problem.products(cotangent, lines.directions).values
-    sample = lines.sample(QUICK)
-    excess = np.empty(direction.size)
-    for start in range(0, direction.size, CHUNK):
+def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
+    """The coordinates where second derivatives (n,) along a single line miss their estimates most."""
+    sample = replace(line, gradients=True, left=None).sample(QUICK)
+    excess = np.empty(autodiff.size)
+    for start in range(0, autodiff.size, CHUNK):
         part = slice(start, start + CHUNK)
         estimate = first_difference(replace(sample, values=sample.values[:, :, part]))
         error = np.abs(autodiff[part] - estimate.value[0])
-        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], problem.precision) + TINY)
+        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], line.problem.precision) + TINY)
     excess[~np.isfinite(autodiff)] = np.inf
-    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:count]
+    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:SUSPECTS]
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
@@ -162,7 +186,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         return replace(lines.some(places), gradients=True).sample(QUICK, shrink=shrink)
 
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
-    estimate = _scaled_by_values(quick_estimate(sampled, len(lines.directions)), values, lines, TIGHT * values.eps)
+    estimate = quick_estimate(sampled, len(lines.directions))
+    # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
+    rough = np.flatnonzero(np.mean(~estimate.conclusive, axis=1) > MOST)
+    if len(rough):
+        closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
+        estimate = estimate.replaced(rough, closer)
+    estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
@@ -210,14 +240,20 @@ def compare_products(
     """
     problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
     estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
-    estimate = closer_look(replace(lines, gradients=True), gradients, estimate, CONFIRM)
-    entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+    rounding = ulp_rounding(autodiff, problem.precision)
+    wide, entries = (
+        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
+        for each in (estimate, closer_look(replace(lines, gradients=True).sampled, gradients, estimate, CONFIRM))
+    )
+    agreed = entries.replaced(wide.where(Verdict.AGREE), wide)
+    differ = wide.where(Verdict.AGREE) != entries.where(Verdict.AGREE)
     diagonal = _diagonal(lines, autodiff, estimates[1])
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
     if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, lines)
+        entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), agreed)
         # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
@@ -263,10 +299,12 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         for one, other in zip(both_gradients, both_values, strict=True)
     )
     entries = (
-        beside_gradients.compare(closer_look(of_gradients, one, wide))
+        beside_gradients.compare(closer_look(of_gradients.sampled, one, wide))
         for one, wide in zip(both_gradients, slopes_of, strict=True)
     )
-    diagonal = (beside_values.compare(closer_look(lines, one, curvature_estimate(one), order=2)) for one in both_values)
+    diagonal = (
+        beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
+    )
     return (
         filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
         filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),

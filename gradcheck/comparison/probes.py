@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
+from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
-from gradcheck.comparison.orders import compare_first, compare_second, worst_coordinates
+from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
-from gradcheck.numerics.sampling import FIRST, QUICK, Sample
+from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -41,9 +43,6 @@ WIDE = 4096
 LEFT = 8
 """Beyond so many coordinates a column is compared by its products with so many random left vectors."""
 
-SUSPECTS = 8
-"""So many coordinates are looked at behind products that are wrong."""
-
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
 """Coordinates are split so many times at most, fewer where the points of all splits would hold more numbers than that.
@@ -65,7 +64,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     columns: tuple[int | None, ...] = tuple(range(n)) if n <= SMALL else (None,) * probes
     directions = np.eye(n) if n <= SMALL else probe_directions(rng, probes, magnitudes(problem.point))
     probing = _Probing(problem, tolerance, directions, columns, np.ones(n, bool), probes, rng)
-    if table := probing.quickly():
+    if not problem.batched and (table := probing.quickly()):
         return [table]
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
@@ -91,18 +90,30 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
         directions = np.eye(n) if few else probe_directions(rng, count, magnitudes(problem.point))
         if n <= WIDE:
             return compare_second(problem, directions, weight, tolerance, output)
-        return [table for line in directions for table in _projected(problem, line, weight, tolerance, rng, output)]
+        left = probe_directions(rng, LEFT, magnitudes(problem.point))
+        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in directions)
+
+    def one_by_one() -> list[Comparison]:
+        return [table for output, weight in enumerate(np.eye(m)) for table in compared(weight, pairs, output)]
 
     if m == 1:
         return compared(np.ones(1), pairs)
-    each: list[Comparison] = []
-    if m > FEW_OUTPUTS or not few:
-        random = [table for weight in cotangents(rng, pairs, np.ones(m)) for table in compared(weight, 1)]
-        if m > FEW_OUTPUTS or not _wrong(random):
-            return random
-        each = random
-    single = [table for output, weight in enumerate(np.eye(m)) for table in compared(weight, pairs, output)]
-    return single if _wrong(single) or not each else each
+    if few and m <= FEW_OUTPUTS:
+        return one_by_one()
+    tables = _until_wrong(compared(weight, 1) for weight in cotangents(rng, pairs, np.ones(m)))
+    if m <= FEW_OUTPUTS and _wrong(tables) and _wrong(named := one_by_one()):
+        return named
+    return tables
+
+
+def _until_wrong(columns: Iterable[list[Comparison]]) -> list[Comparison]:
+    """The comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
+    tables: list[Comparison] = []
+    for column in columns:
+        tables += column
+        if _wrong(column):
+            break
+    return tables
 
 
 def _wrong(tables: Iterable[Comparison]) -> bool:
@@ -110,33 +121,19 @@ def _wrong(tables: Iterable[Comparison]) -> bool:
 
 
 def _projected(
-    problem: Problem,
-    direction: Array,
-    cotangent: Array,
-    tolerance: Tolerance,
-    rng: np.random.Generator,
-    output: int | None,
+    problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
 ) -> list[Comparison]:
-    """The second derivative along a direction by its products with random left vectors.
-
-    Where these are wrong, the coordinates at which the whole column looks worst are compared by themselves.
-    """
-    line, n = direction[None, :], direction.size
-
-    def compared(left: Array) -> list[Comparison]:
-        return compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
-
-    tables = compared(probe_directions(rng, LEFT, magnitudes(problem.point)))
-    if not _wrong(tables):
-        return tables
-    suspects = compared(axes(worst_coordinates(problem, direction, cotangent, SUSPECTS), n))
-    if not _wrong(suspects):
-        return [table.excused(True, Reason.ILL_CONDITIONED) for table in tables] + suspects
-    (found, *rest) = (replace(table, searched=True) for table in suspects)
-    whole = np.array([[column is None] for column in found.columns])
-    if (found.where(Verdict.MISMATCH) & ~whole).any():
-        found = found.excused(whole, Reason.ILL_CONDITIONED)  # the direction itself shows what a coordinate does
-    return [found, *rest]
+    """The second derivative along a line (1, n) by its products with left vectors, and what is wrong behind them."""
+    tables = compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
+    found = []
+    for table in tables:
+        alone = np.array([[column is not None] for column in table.columns])
+        if (table.where(Verdict.MISMATCH) & alone).any():
+            table = replace(table, searched=True)
+        else:
+            alone[-1] = True  # the direction itself
+        found.append(table.excused(~alone, Reason.ILL_CONDITIONED))
+    return found
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:
@@ -171,12 +168,13 @@ class _Probing:
     probes: int
     rng: np.random.Generator
 
+    def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
+        return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)
+
     def quickly(self) -> Comparison | None:
         """The probes beside tight estimates from few values, if all agree within them."""
 
-        def sampled(lines: Array, shrink: Array) -> Sample:
-            return sample_values(self.problem, self.directions[lines], stencil=QUICK, shrink=shrink)
-
+        sampled = partial(self._sampled, QUICK)
         estimate = quick_estimate(sampled, len(self.directions))
         # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
         beyond = QUICK.ratio**-QUICK.count
@@ -189,7 +187,7 @@ class _Probing:
 
     def tables(self) -> list[Comparison]:
         sample = sample_values(self.problem, self.directions)
-        estimate = first_difference(sample)
+        estimate = closer_look(self._sampled, sample, first_difference(sample), CONFIRM)
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
         rounding: Array = np.zeros((len(self.directions), len(left)))
@@ -199,7 +197,7 @@ class _Probing:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
             # Autodiff's own rounding in each probe, as far as it is small beside the largest contribution.
             own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
-            measured = own.beside(table.difference - table.bound, table.difference + table.bound)
+            measured = np.maximum(own.beside(table.difference - table.bound, table.difference + table.bound), own.lost)
             rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
             table, wrong = self._test(estimate, left, rough, rounding)
         searched: list[Comparison] = []

@@ -129,6 +129,10 @@ class GraphProblem(Problem):
         """Whether all nodes are smooth."""
         return not self.nonsmooth_nodes.positions
 
+    @property
+    def batched(self) -> bool:
+        return True
+
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The graph's inputs."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from math import comb
 from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.difference import RELATIVE, Estimate
-from gradcheck.numerics.rounding import RESOLVED, SIGN_CHANGES, rounding_of, value_noise
-from gradcheck.numerics.sampling import Sample
+from gradcheck.numerics.difference import RELATIVE, Estimate, tight
+from gradcheck.numerics.rounding import FACTOR, RESOLVED, rounding_of
+from gradcheck.numerics.sampling import Sample, Stencil
 from gradcheck.numerics.tableau import FINER, LEAST, orderly
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +28,15 @@ GAIN = 0.1
 """A closer row starts at no more than this part of the largest step: else it would show what is known."""
 
 CLEAR = 0.1
-"""Second differences of this part of the largest one are a feature of the function, or else lost digits."""
+"""A second difference counts if it is this part of the largest one."""
+
+TURNS = 4
+"""Second differences with so many changes of sign belong to no single feature."""
+
+AROUND = Stencil(ratio=4.0, count=1, noise_spacings=(2.0**-4, 2.0**-7, 2.0**-10), noise_points=33)
+"""Around the reach, up to this many times as far, stairs show as such: 101 evaluations on a line."""
+
+FAR = 512.0
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
@@ -37,7 +46,9 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     differences are no series in h**2. Of the outputs whose `estimate` (k, m) may gain, the one with the widest reach
     counts; the row that is taken for it shows where that of the others ends.
     """
-    stencil = sample.stencil
+    stencil, nowhere = sample.stencil, np.full(len(sample.step), np.nan)
+    if tight(estimate, sample).conclusive.all():
+        return nowhere
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
         errors = rounding.promised / rounding.steps
@@ -49,40 +60,45 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     beyond = np.min(steps, axis=0, where=~inside, initial=np.inf)
     start = INTO * np.max(np.where(gains & np.isfinite(beyond), beyond, 0.0), axis=1)
     finest = RESOLVED * sample.eps * sample.magnitude * stencil.ratio ** (LEAST + FINER)
-    return np.asarray(np.where((start > finest) & (start <= GAIN * sample.step), start, np.nan))
+    return np.where((start > finest) & (start <= GAIN * sample.step), start, nowhere)
 
 
 def erratic(sample: Sample) -> Array:
     """The size of lost digits, steps and oscillations around the point, (k, m), 0 where the noise samples show none.
 
-    A row inside of them would show the slope of a single stair. Their second differences go up and down; those beside
-    a kink, a jump or a pole stand alone.
+    A row inside of them would show the slope of a single stair. Their second differences go up and down again and
+    again; those at a kink do not, those at a jump once, those at a pole three times.
     """
     with np.errstate(all="ignore"):
         curves = np.diff(sample.noise - sample.values[:, None, None, 0], n=2, axis=2)
-        sizes = np.abs(curves)
-        signs = np.sign(np.where(sizes >= CLEAR * sizes.max(axis=2, keepdims=True), curves, 0.0))
-        changes = np.zeros(sample.noise.shape[:2] + sample.noise.shape[3:])
-        last = signs[:, :, 0]
-        for sign in np.moveaxis(signs[:, :, 1:], 2, 0):
-            changes += sign * last < 0
+        curves = np.where(np.isfinite(curves), curves, 0.0)
+        clear = np.abs(curves) >= CLEAR * np.abs(curves).max(axis=2, keepdims=True)
+        turns, last = np.zeros(clear.shape[:2] + clear.shape[3:], int), np.sign(curves[:, :, 0])
+        for sign in np.moveaxis(np.where(clear, np.sign(curves), 0.0), 2, 0):
+            turns += sign * last < 0
             last = np.where(sign == 0, last, sign)
-        level = np.where(changes >= SIGN_CHANGES, value_noise(sample), 0.0)
-    return np.asarray(level.max(axis=1))
+        level = FACTOR * np.sqrt(np.mean(curves**2, axis=2) / comb(4, 2))
+    return np.asarray(np.where(turns >= TURNS, level, 0.0).max(axis=1))
 
 
-def nearer(wide: Estimate, close: Estimate, least: Array, *, trusting: bool) -> Estimate:
-    """The better one of two estimates, entry by entry.
+def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:
+    """The better one of two estimates, entry by entry; the closer one where they exclude one another.
 
     A closer row has a small radius, beside which every bound is small; a bound of `least` (k, m) is for derivatives
-    near zero. Where the two exclude one another, the closer one counts for those who are `trusting`, else what
-    contains both, for the closer row may lie on a single stair.
+    near zero.
     """
     sharp = close.conclusive & (close.bound <= np.maximum(RELATIVE * np.abs(close.value), least))
-    gap = np.abs(close.value - wide.value)
-    apart = wide.conclusive & sharp & (gap > wide.bound + close.bound)
-    better = apart | (sharp & (~wide.conclusive | (close.bound < wide.bound)))
-    bound = np.where(apart & ~np.array(trusting), gap + wide.bound, close.bound)
-    held = replace(close, bound=bound, conclusive=(bound == close.bound) | (bound <= RELATIVE * np.abs(close.value)))
+    apart = np.abs(close.value - wide.value) > wide.bound + close.bound
+    better = sharp & (~wide.conclusive | apart | (close.bound < wide.bound))
     names = [field.name for field in fields(Estimate)]
-    return Estimate(*(np.where(better, getattr(held, name), getattr(wide, name)) for name in names))
+    return Estimate(*(np.where(better, getattr(close, name), getattr(wide, name)) for name in names))
+
+
+def both(wide: Estimate, close: Estimate) -> Estimate:
+    """The closer estimate, with a bound that contains the wide one, too, where they exclude one another."""
+    gap = np.abs(close.value - wide.value)
+    apart = wide.conclusive & close.conclusive & (gap > wide.bound + close.bound)
+    bound = np.where(apart, gap + wide.bound, close.bound)
+    return replace(
+        close, bound=bound, conclusive=close.conclusive & (~apart | (bound <= RELATIVE * np.abs(close.value)))
+    )

@@ -20,8 +20,9 @@ from gradcheck.explanation.interception import patched
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.optimizers import OptimizerCall
-from gradcheck.training.runner import StepRun, StepRunner
+from gradcheck.training.runner import StepRunner
 from gradcheck.training.side_effects import UnrepeatableStepError
+from gradcheck.training.step_run import StepRun
 
 Array = np.ndarray[Any, Any]
 

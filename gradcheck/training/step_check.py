@@ -21,7 +21,8 @@ from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
 from gradcheck.training.gradient_changes import GradientChange, dense
-from gradcheck.training.runner import StepRun, StepRunner
+from gradcheck.training.runner import StepRunner
+from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
 
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3

@@ -154,25 +154,25 @@ def entry(place: Place, distance: float, order: int) -> str:
     return f"{SIGNS[verdict]}{size:.0e}{'x' if outside else ''}{'k' if table.at_kink[0, 0] else ''}"
 
 
-def spoiled(place: Place, factor: float) -> Callable[[Any], Any]:
-    """The place's function, its gradient wrong by a factor."""
+def spoiled(place: Place, factor: float, order: int) -> Place:
+    """The place with a derivative of this order wrong by a factor; at the second, the gradient itself is right."""
+
+    @tf.custom_gradient
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = place.function(x)
+            slope = tape.gradient(value, x)
+        return slope, lambda upstream: factor * upstream * outer.gradient(slope, x)
 
     @tf.custom_gradient
     def wrong(x: Any) -> Any:
-        value, back = _pullback(place.function, x)
-        return value, lambda dy: factor * back(dy)
+        slope = gradient(x)
+        return place.function(x), lambda upstream: upstream * (slope if order == 2 else factor * slope)
 
-    return wrong
-
-
-def _pullback(function: Callable[[Any], Any], x: Any) -> Any:
-    def back(dy: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = function(x)
-        return tape.gradient(value, x, dy)
-
-    return function(x), back
+    return Place(wrong, place.exact, place.edge, place.side)
 
 
 VECTORS: dict[str, Callable[[Any], Any]] = {
@@ -225,21 +225,16 @@ def main() -> None:
     if options.vectors:
         vectors()
         return
-    factor = 1.00001 if options.planted else 1.0
-    chosen = options.names or [*PLACES, *POINTS]
+    places = {
+        **{name: (place, DISTANCES) for name, place in PLACES.items()},
+        **{n: (p, (d,)) for n, (p, d) in POINTS.items()},
+    }
     print(f"{'distance':32s}" + "".join(f"{distance:9.0e}" for distance in DISTANCES))
     for order in (options.order,) if options.order else (1, 2):
-        for name in (name for name in chosen if name in PLACES):
-            place = PLACES[name] if factor == 1 else _spoiled_place(PLACES[name], factor)
-            print(f"{order} {name:30s}" + "".join(f"{entry(place, d, order):>9s}" for d in DISTANCES), flush=True)
-        for name in (name for name in chosen if name in POINTS):
-            place, distance = POINTS[name]
-            place = place if factor == 1 else _spoiled_place(place, factor)
-            print(f"{order} {name:30s}{entry(place, distance, order):>9s}", flush=True)
-
-
-def _spoiled_place(place: Place, factor: float) -> Place:
-    return Place(spoiled(place, factor), place.exact, place.edge, place.side)
+        for name in options.names or places:
+            place, distances = places[name]
+            place = spoiled(place, 1.00001, order) if options.planted else place
+            print(f"{order} {name:30s}" + "".join(f"{entry(place, d, order):>9s}" for d in distances), flush=True)
 
 
 if __name__ == "__main__":

@@ -113,3 +113,17 @@ def test_what_cannot_be_held_is_named(seed: int | None) -> None:
     result = gradcheck.explain(step)
     assert result.orders[1].reasons == ("not deterministic",)
     assert named in str(result)
+
+
+def test_operations_with_seeds_of_their_own_go_on_where_they_were() -> None:
+    """A check of what draws nothing leaves the kernels with hidden state alone."""
+    x = tf.Variable(1.5, name="x", dtype=tf.float64)
+
+    def drawn() -> float:
+        return float(tf.random.uniform((), seed=11))
+
+    plain, checked = [drawn(), drawn()], []
+    for check in (gradcheck.assert_step, gradcheck.explain):
+        check(noisy(x, NOISE["nobody"][0], 1.0))
+        checked.append(drawn())
+    assert len({*plain, *checked}) == 4

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck import check
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
+from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import DerivativeRaisedError
+from gradcheck.numerics.sampling import QUICK
 
 v = tf.Variable(2.0, dtype=tf.float64)
 
@@ -72,3 +75,25 @@ def test_a_given_gradient_is_that_of_the_sum() -> None:
     np.testing.assert_array_equal(problem.values(np.array([[1.0, 2.0]])), [[14.0]])
     np.testing.assert_array_equal(problem.gradients(np.array([[1.0], [0.0]])).values, [[5.0, 7.0], [0.0, 0.0]])
     np.testing.assert_array_equal(problem.products(np.array([2.0]), np.array([[1.0, 3.0]])).values, [[4.0, 12.0]])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_second_derivatives_are_held_to_the_precision_that_the_gradient_is_given_in(seed: int) -> None:
+    x = np.random.default_rng(seed).normal(size=4).astype(np.float32)
+    assert check(tf.reduce_logsumexp, x, order=2, gradient=tf.nn.softmax).verdict == "agree"
+    wrong = check(tf.reduce_logsumexp, x, order=2, gradient=lambda x: tf.nn.softmax(x) + 0.1 * tf.stop_gradient(x) * x)
+    assert wrong.verdict == "mismatch"
+
+
+def test_an_expensive_gradient_is_taken_in_a_graph_where_it_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+    eager = []
+
+    def gradient(x: tf.Tensor) -> tf.Tensor:
+        eager.append(tf.executing_eagerly())
+        return tf.cos(x)
+
+    x = np.linspace(0.5, 1.0, 8)
+    assert check(lambda x: tf.reduce_sum(tf.sin(x)), x, order=2, gradient=gradient).verdict == "agree"
+    assert not all(eager)
+    assert len(eager) < len(QUICK.offsets)

@@ -1,0 +1,189 @@
+"""The float64 form of a function that computes in less: with low-precision inputs or variables, or with casts inside.
+
+A function of float32 inputs is called with float64 ones where it takes them. Everything else is traced, and built again
+in float64 (`retraced`): layers with float32 variables, mixed policies, casts that hide digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_callbacks, op_def_registry
+
+from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
+from gradcheck.autodiff.function import Function, specs_of
+from gradcheck.autodiff.retraced import Retraced
+from gradcheck.autodiff.sources import Arguments, Source
+
+Array = np.ndarray[Any, Any]
+
+FLOAT64 = ROUNDOFF["float64"]
+
+ROUNDINGS, MOST = 1e3, 0.1
+"""Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""
+
+DRAWS, SPREAD = 8, 10.0
+"""or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
+
+BESIDE = 2.0**-6
+"""How far beside the point, relatively, the values are compared as well."""
+
+
+def with_float64_form(function: Function) -> Function:
+    """The function with its float64 form, where it computes in less and has one, and with the roundoff of what it does.
+
+    The form is compared with the function's own values, at the point and beside it: what computes something else in
+    float64 is not used.
+    """
+    inner = _inner_roundoff(function)
+    if max(function.precision, inner) <= FLOAT64:
+        return function
+    retracing = _Retracing(function)
+    copied = _copied(function)
+    if copied is not None:
+        copied = replace(copied, noisy=retracing.noisy)
+        if _same(function, copied) and _inner_roundoff(copied) <= FLOAT64:
+            return replace(function, wide=copied)
+    try:
+        wide, inner = retracing.wide
+        if max(function.precision, inner) <= FLOAT64:
+            return function  # what it does in less does not matter
+        function = replace(function, inner=inner)
+        return replace(function, wide=wide) if _same(function, wide) else function
+    except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
+        return replace(function, inner=inner)
+
+
+def _inner_roundoff(function: Function) -> float:
+    """The unit roundoff of the coarsest arithmetic that a call of the function runs, relevant or not."""
+    found = {0.0}
+
+    def note(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
+        found.update(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in (*inputs, *outputs))
+        kind = name.decode() if isinstance(name, bytes) else name
+        if op_def_registry.get(kind) is None:
+            found.update(_types_in(kind))
+
+    op_callbacks.add_op_callback(note)
+    try:
+        function.value(function.point)
+    finally:
+        op_callbacks.remove_op_callback(note)
+    return max(found)
+
+
+def _types_in(name: str) -> set[float]:
+    """The roundoffs of what the operations of a function that TensorFlow knows by this name work on."""
+    found: set[float] = set()
+    for node in context.context().get_function_def(name).node_def:
+        for given in node.attr.values():
+            found.add(ROUNDOFF.get(tf.as_dtype(given.type).name, 0.0) if given.type else 0.0)
+            if given.HasField("func"):
+                found |= _types_in(given.func.name)
+    return found
+
+
+def _widened(source: Source) -> Source:
+    return replace(source, value=source.value.astype(WIDE.get(source.dtype, source.dtype)), variable=None)
+
+
+def _copied(function: Function) -> Function | None:
+    """The function on float64 copies of its inputs, if it accepts them and gives nothing less."""
+    sources = function.sources
+    if not any(source.dtype in WIDE for source in sources) or any(source.variable is not None for source in sources):
+        return None
+    copies = replace(function.arguments, sources=tuple(map(_widened, sources)))
+    wide = replace(function, arguments=copies)
+    try:
+        wide = replace(wide, results=specs_of(wide.f(*wide.arguments.rebuilt(wide.tensors(wide.point)))))
+    except Exception:  # any refusal of float64, for whatever reason, means: stay with the dtype given
+        return None
+    narrow = any(result.dtype.name in WIDE for result in wide.results)
+    return None if narrow or len(wide.results) != len(function.results) else wide
+
+
+def _same(function: Function, wide: Function) -> bool:
+    """Whether both have the same values but for rounding, at the point and at one beside it."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
+    points = map(function.rounded, (function.point, function.point * (1 + BESIDE * signs)))
+    return all(_same_at(function, wide, point) for point in points if function.contains(point))
+
+
+def _same_at(function: Function, wide: Function, point: Array) -> bool:
+    low, high = function.value(point), wide.value(point)
+    if low.shape != high.shape:
+        return False
+    apart = np.abs(low - high)
+    slack = min(ROUNDINGS * function.precision, MOST) * float(np.max(np.abs(high), initial=0.0))
+    if np.all(apart <= slack):
+        return True
+    moved = [np.abs(wide.perturbed(draw).value(point) - high) for draw in range(DRAWS)]
+    return bool(np.all(apart <= slack + SPREAD * np.max(moved, axis=0)))
+
+
+@dataclass(frozen=True)
+class _Retracing:
+    """A function and what is built of its trace, when it is first asked for."""
+
+    function: Function
+
+    @cached_property
+    def graph(self) -> Any:
+        """The trace, in the precision given."""
+        specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
+
+        def compute(*tensors: Any) -> Any:
+            return self.function.call(self.function.placed(list(tensors)))
+
+        return tf.function(compute, autograph=False).get_concrete_function(*specs).graph
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources in float64."""
+        return tuple(map(_widened, self.function.sources))
+
+    @cached_property
+    def wide(self) -> tuple[Function, float]:
+        """The float64 form, and the coarsest roundoff that was left out."""
+        retraced = Retraced(wide=True)
+        form = _built(self.sources, lambda *tensors: retraced.outputs(self.graph, tensors))
+        return replace(_function_of(self.sources, form), noisy=self.noisy), retraced.narrow
+
+    @cached_property
+    def _rounded(self) -> Callable[..., Any] | None:
+        """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
+
+        def compute(*tensors: Any) -> Any:
+            return Retraced(wide=True, seed=tensors[-1]).outputs(self.graph, tensors[:-1])
+
+        try:
+            return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)
+        except Exception:
+            return None
+
+    def noisy(self, draw: int) -> Function:
+        """The float64 form with perturbed inner values; with none where it is not to be had."""
+        compute = self._rounded
+        if compute is None:
+            return self.wide[0]
+        return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])))
+
+
+def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A computation in a graph for the sources."""
+    specs = [tf.TensorSpec(source.shape, source.dtype) for source in sources]
+    built: Callable[..., Any] = tf.function(compute, autograph=False).get_concrete_function(*specs)
+    return built
+
+
+def _function_of(sources: tuple[Source, ...], compute: Callable[..., Any]) -> Function:
+    empty = (None,) * len(sources)
+    arguments = Arguments(empty, empty, sources, tuple(range(len(sources))), len(sources))
+    function = Function(lambda *tensors: compute(*tensors), arguments, ())
+    return replace(function, results=specs_of(function.call(function.tensors(function.point))))

@@ -1,0 +1,315 @@
+"""A traced computation built again operation by operation: in float64 where it was in less, its inner values perturbed.
+
+What depends on the inputs is computed in float64: casts to less are left out, and kernels that exist in single
+precision only are replaced by the same function in float64. Constants and random numbers keep the values that they
+have. It is the same formula, so that differences of it show what the rounding of a lower precision hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import op_def_registry, ops
+from tensorflow.python.ops import control_flow_util_v2
+
+from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
+from gradcheck.autodiff.kernels import IN_FLOAT64
+from gradcheck.autodiff.perturbation import SELECTING
+
+WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
+ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
+
+BITWISE = frozenset(("Bitcast", "NextAfter", "DecodeRaw", "AsString"))
+"""Operations whose result depends on how a number is represented."""
+
+EXACT = frozenset(
+    (
+        *(
+            "Identity",
+            "IdentityN",
+            "StopGradient",
+            "Reshape",
+            "Squeeze",
+            "ExpandDims",
+            "Transpose",
+            "Tile",
+            "BroadcastTo",
+        ),
+        *(
+            "ConcatV2",
+            "Pack",
+            "Unpack",
+            "Split",
+            "SplitV",
+            "Slice",
+            "StridedSlice",
+            "GatherV2",
+            "GatherNd",
+            "Pad",
+            "PadV2",
+        ),
+        *("Max", "Min", "Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Select", "SelectV2", "ZerosLike"),
+        *SELECTING,
+    )
+)
+"""Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
+
+ASSIGNING = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+READING = ("ReadVariableOp", "ResourceGather")
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+LOOPS = ("While", "StatelessWhile")
+BRANCHES = {"If": ("then_branch", "else_branch"), "Case": ("branches",)}
+
+
+MARK = "rounded_by_gradcheck"
+GRADIENT = "CustomGradient-of-rounded"
+"""The name of the gradient of operations whose results are perturbed."""
+
+
+class CannotRetraceError(Exception):
+    """The computation cannot be built again; the message names the operation that it fails at."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A tensor of the trace as it is now: its value, and whether that depends on the inputs."""
+
+    value: Any
+    moved: bool
+
+    @property
+    def wide(self) -> Any:
+        """The value in float64 (complex128) if it is in less, else as it is."""
+        return tf.cast(self.value, WIDER[self.value.dtype]) if self.value.dtype in WIDER else self.value
+
+
+class Retraced:
+    """One more build of a traced graph, inside the graph that is current.
+
+    `wide`: in float64. With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
+    was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built.
+    """
+
+    def __init__(self, *, wide: bool, seed: Any = None) -> None:
+        self.narrow = 0.0
+        self._wide, self._seed = wide, seed
+        self._variables: dict[int, Known] = {}
+        self._given: set[int] = set()
+        self._inside = 0
+        self._draws = 0
+
+    def outputs(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for tensors in the place of the graph's inputs; what it captured keeps its value."""
+        known = {inner.ref(): Known(outer, moved=False) for outer, inner in graph.captures}
+        explicit = [tensor for tensor in graph.inputs if tensor.ref() not in known]
+        given = [Known(value, moved=True) for value in inputs]
+        self._given = {id(one) for one in given}
+        known |= {tensor.ref(): one for tensor, one in zip(explicit, given, strict=True)}
+        return [one.wide if self._wide else one.value for one in self._run(graph, known)]
+
+    def _run(self, graph: Any, known: dict[Any, Known]) -> list[Known]:
+        for op in _needed(graph):
+            if op.type != "Placeholder":
+                results = self._operation(op, [known[tensor.ref()] for tensor in op.inputs])
+                known |= {tensor.ref(): one for tensor, one in zip(op.outputs, results, strict=True)}
+        return [known[tensor.ref()] for tensor in graph.outputs]
+
+    def _operation(self, op: Any, inputs: list[Known]) -> list[Known]:
+        if op.type in READING or op.type in ASSIGNING:
+            return self._variable(op, *inputs)
+        if op.type in CALLS:
+            return self._called(_function(op, op.get_attr("f")), inputs)
+        if op.type in LOOPS:
+            return self._loop(op, inputs)
+        if op.type.removeprefix("Stateless") in BRANCHES:
+            return self._branches(op, inputs)
+        # The elements of a list that is made empty depend on the inputs by and by.
+        moved = op.type.startswith(("TensorList", "EmptyTensorList")) or any(one.moved for one in inputs)
+        if moved and any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in op.inputs):
+            self.narrow = max([self.narrow, *(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in op.outputs)])
+        rounds = moved and self._seed is not None and op.type not in EXACT
+        values = (
+            self._widely(op, inputs, rounds) if moved and self._wide else _created(op, [one.value for one in inputs])
+        )
+        if rounds:
+            values = [self._rounded(value, tensor.dtype) for value, tensor in zip(values, op.outputs, strict=True)]
+        return [Known(value, moved) for value in values]
+
+    def _widely(self, op: Any, inputs: list[Known], rounds: bool) -> list[Any]:
+        definition = op_def_registry.get(op.type)
+        if op.type in BITWISE or definition is None or definition.is_stateful:
+            raise CannotRetraceError(op.type)
+        if op.type == "Cast" and op.inputs[0].dtype.is_floating and op.outputs[0].dtype.is_floating:
+            return [inputs[0].wide]
+        fixed = _fixed(op, definition)
+        if any(one.moved and narrow for one, narrow in zip(inputs, fixed, strict=True)):
+            raise CannotRetraceError(op.type)
+        if op.type in IN_FLOAT64:
+            return IN_FLOAT64[op.type](op, [one.wide for one in inputs])
+        pairs = zip(inputs, fixed, strict=True)
+        values = _created(op, [one.value if narrow else one.wide for one, narrow in pairs], wide=True, rounds=rounds)
+        if any(value.dtype in WIDER for value in values):
+            raise CannotRetraceError(op.type)
+        return values
+
+    def _variable(self, op: Any, handle: Known, *operands: Known) -> list[Known]:
+        """Reads and assignments act on values that are kept here: nothing outside is changed, or looked at twice."""
+        resource = handle.value
+        if not isinstance(resource, ops.EagerTensor) or (self._inside and op.type in ASSIGNING):
+            raise CannotRetraceError(op.type)
+        if op.type == "AssignVariableOp":
+            # What is assigned is disconnected, but for the variables that stand for inputs.
+            (new,) = operands
+            own = new if id(new) in self._given else Known(tf.stop_gradient(new.value), new.moved)
+            self._variables[resource._id] = own
+            return []
+        if resource._id not in self._variables:
+            with tf.init_scope():
+                value = tf.raw_ops.ReadVariableOp(resource=resource, dtype=op.get_attr("dtype"))
+            self._variables[resource._id] = Known(value, moved=False)
+        kept = self._variables[resource._id]
+        if op.type == "ReadVariableOp":
+            return [kept]
+        moved = kept.moved or operands[0].moved
+        old, new = (one.wide if moved and self._wide else one.value for one in (kept, operands[0]))
+        if op.type == "ResourceGather":
+            return [Known(tf.gather(old, new, batch_dims=op.get_attr("batch_dims")), moved)]
+        self._variables[resource._id] = Known(old + new if "Add" in op.type else old - new, moved)
+        return []
+
+    def _called(self, body: Any, inputs: Sequence[Known]) -> list[Known]:
+        return self._run(body, dict(zip((tensor.ref() for tensor in body.inputs), inputs, strict=True)))
+
+    def _carried(self, results: Sequence[Known]) -> list[Any]:
+        """What a branch or a step hands on: tensors, all that may depend on the inputs in one precision."""
+        return [one.wide if self._wide else one.value for one in results if one.value.dtype != tf.resource]
+
+    def _bound(self, inputs: Sequence[Known], values: Sequence[Any]) -> list[Known]:
+        """The inputs with these values, in which floating ones and lists of them count as dependent on the inputs."""
+        rest = iter(values)
+        return [
+            one
+            if one.value.dtype == tf.resource
+            else Known(value := next(rest), one.moved or not value.dtype.is_integer)
+            for one in inputs
+        ]
+
+    def _loop(self, op: Any, inputs: list[Known]) -> list[Known]:
+        condition, body = (_function(op, op.get_attr(name)) for name in ("cond", "body"))
+        shapes = [tensor.shape for tensor in body.inputs if tensor.dtype != tf.resource]
+        self._inside += 1
+        results = tf.while_loop(
+            lambda *values: self._called(condition, self._bound(inputs, values))[0].value,
+            lambda *values: self._carried(self._called(body, self._bound(inputs, values))),
+            self._carried(inputs),
+            shape_invariants=shapes,
+        )
+        self._inside -= 1
+        return self._bound(inputs, tf.nest.flatten(results))
+
+    def _branches(self, op: Any, inputs: list[Known]) -> list[Known]:
+        chosen, *rest = inputs
+        names = BRANCHES[op.type.removeprefix("Stateless")]
+        graphs = [_function(op, one) for name in names for one in tf.nest.flatten(op.get_attr(name))]
+        branches = [lambda graph=graph: tuple(self._carried(self._called(graph, rest))) for graph in graphs]
+        self._inside += 1
+        if len(names) > 1:
+            results = tf.cond(tf.cast(chosen.value, tf.bool), *branches)
+        else:
+            results = tf.switch_case(chosen.value, branches)
+        self._inside -= 1
+        return [Known(value, moved=True) for value in tf.nest.flatten(results)]
+
+    def _rounded(self, value: Any, traced: Any) -> Any:
+        """A value up or down by a unit in the last place of its dtype in the trace."""
+        if traced not in WIDER or value is None:
+            return value
+        self._draws += 1
+        signs = tf.sign(tf.random.stateless_uniform(tf.shape(value), self._seed + self._draws, -1.0, 1.0))
+        factor = 1 + 2 * ROUNDOFF[traced.name] * tf.cast(signs, tf.float64)
+        return tf.multiply(value, tf.cast(factor, value.dtype), name=MARK)
+
+
+class _Rounded:
+    """An operation whose results are the rounded ones, for its gradient function: it may read them, as y * (1 - y)."""
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [
+            next((user.outputs[0] for user in output.consumers() if MARK in user.name), output)
+            for output in self._op.outputs
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._op, name)
+
+
+def _gradient_of_rounded(op: Any, *cotangents: Any) -> Any:
+    return ops.gradient_registry.lookup(op.type)(_Rounded(op), *cotangents)
+
+
+ops.RegisterGradient(GRADIENT)(_gradient_of_rounded)
+
+
+def _has_gradient(kind: str) -> bool:
+    try:
+        return ops.gradient_registry.lookup(kind) is not None
+    except LookupError:
+        return False
+
+
+def _needed(graph: Any) -> list[Any]:
+    """The operations behind the outputs, and those that assign variables, in the order in which they were traced."""
+    waiting = [tensor.op for tensor in graph.outputs] + [op for op in graph.get_operations() if op.type in ASSIGNING]
+    needed = set()
+    while waiting:
+        op = waiting.pop()
+        if op not in needed:
+            needed.add(op)
+            waiting += [tensor.op for tensor in op.inputs]
+    return [op for op in graph.get_operations() if op in needed]
+
+
+def _function(op: Any, called: Any) -> Any:
+    """The graph of a function that an operation calls."""
+    return control_flow_util_v2.get_func_graph(op, None, called.name)
+
+
+def _fixed(op: Any, definition: Any) -> list[bool]:
+    """For each input whether it takes single precision and nothing else."""
+    fixed = []
+    for argument in definition.input_arg:
+        count = 1
+        if argument.number_attr:
+            count = op.get_attr(argument.number_attr)
+        elif argument.type_list_attr:
+            count = len(op.get_attr(argument.type_list_attr))
+        fixed += [argument.type in ENUMS] * count
+    return fixed
+
+
+def _created(op: Any, values: Sequence[Any], *, wide: bool = False, rounds: bool = False) -> list[Any]:
+    """The results of the same operation on other inputs; a custom gradient is left behind."""
+    attributes = {}
+    if rounds and _has_gradient(op.type):
+        attributes["_gradient_op_type"] = attr_value_pb2.AttrValue(s=GRADIENT.encode())
+    for name, given in op.node_def.attr.items():
+        if name.startswith("_"):
+            continue
+        if given.HasField("func") or given.list.func:
+            raise CannotRetraceError(op.type)
+        attributes[name] = own = type(given)()
+        own.CopyFrom(given)
+        if wide and own.HasField("type"):
+            own.type = ENUMS.get(own.type, own.type)
+        elif wide and own.HasField("list"):
+            own.list.type[:] = [ENUMS.get(one, one) for one in own.list.type]
+    # The public raw_ops name some of the inputs otherwise than the traced operation does.
+    return list(ops.get_default_graph().create_op(op.type, list(values), attrs=attributes).outputs)

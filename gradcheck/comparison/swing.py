@@ -1,0 +1,48 @@
+"""Derivatives that swing from neighbour to neighbour follow a term of the function that its differences do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradcheck.comparison.tables import Comparison
+
+Array = np.ndarray[Any, Any]
+
+TREND = 1e-3
+SHIFTS = 12
+APART = 0.05
+SWINGS = 5
+"""Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
+value changes on both sides, up to four do.
+"""
+
+
+def swings(
+    derivative: Callable[[Array], Array],
+    point: Array,
+    moves: Array,
+    radius: Array,
+    comparison: Comparison,
+    suspects: Array,
+) -> Array:
+    """Which of the `suspects` (k, c) swing: autodiff's `derivative` (k, c) at points (n,) along the lines in doubt.
+
+    The lines move by at most `moves` (k, n); their estimates rest on the part `radius` (k, c) of that.
+    """
+    lines = suspects.any(axis=1)
+    gap = np.abs(comparison.autodiff - comparison.difference)
+    size = np.maximum(np.abs(comparison.autodiff), np.abs(comparison.difference))
+    # Means of two neighbours lie on a parabola but for the fourth power of their distance.
+    reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
+    shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
+    rng, count = np.random.default_rng(2), np.count_nonzero(lines)
+    move = (rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)) @ moves[lines]
+    both = [[derivative(point + way * move) for way in (shift, -shift)] for shift in shifts]
+    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
+    share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
+    parabola = share * means[:-2] + (1 - share) * means[2:]
+    missed = np.sum(np.abs(means[1:-1] - parabola) > APART * gap, axis=0)
+    return np.asarray(suspects & (missed >= SWINGS))

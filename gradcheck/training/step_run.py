@@ -1,0 +1,145 @@
+"""What one run of a training step gave: its loss, its gradients, and where these came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.training.side_effects import UnrepeatableStepError
+from gradcheck.training.step_recorder import StepRecording
+
+Array = np.ndarray[Any, Any]
+WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """What a step returned and did; `before` and `after` are the values of `variables`."""
+
+    returned: Any
+    variables: tuple[Any, ...]
+    recording: StepRecording
+    before: tuple[Array, ...]
+    after: tuple[Array, ...]
+
+    @cached_property
+    def loss(self) -> Any:
+        """The loss, a scalar tensor: what the step returned, or else what its tape differentiated. Raises TypeError."""
+        first = self.returned[0] if isinstance(self.returned, (tuple, list)) and self.returned else self.returned
+        if first is None or isinstance(first, dict):
+            return self._differentiated_loss(first)
+        try:
+            value = first.result() if hasattr(first, "update_state") else first
+            loss = tf.constant(value, tf.float64) if isinstance(value, float) else tf.convert_to_tensor(value)
+        except (TypeError, ValueError) as error:
+            kind = type(first).__name__
+            raise TypeError(f"step returned {kind} for the loss, a number was expected; {WANTED}") from error
+        if not loss.dtype.is_floating:
+            raise TypeError(
+                f"step returned a loss of dtype {loss.dtype.name}, a floating number was expected; {WANTED}"
+            )
+        return tf.reduce_sum(loss)
+
+    def _differentiated_loss(self, returned: Any) -> Any:
+        wanted = {id(variable) for variable in self.variables}
+        losses = [
+            taken.loss
+            for taken in self.recording.tape_gradients
+            if not wanted or wanted & {id(variable_of(source)) for source in taken.sources}
+        ]
+        if len(losses) == 1:
+            return losses[0] / tf.cast(self.scale, losses[0].dtype)
+        raise TypeError(
+            f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(losses)} "
+            f"losses, so that it is unclear which is meant; {WANTED}"
+        )
+
+    @cached_property
+    def returned_gradients(self) -> tuple[Any, ...] | None:
+        """The gradients that the step returned beside the loss, one for each variable; None where it returned none.
+
+        A step with an optimizer may return a metric beside the loss: then only a nested structure counts as gradients.
+        """
+        if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
+            return None
+        for part in (self.returned[1], *([] if len(self.returned) == 2 else [self.returned[1:]])):
+            flat = tf.nest.flatten(part)
+            if self.recording.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
+                continue
+            if len(flat) == len(self.variables) and all(map(_fits, flat, self.variables)):
+                return tuple(flat)
+        return None
+
+    @cached_property
+    def optimizer_gradients(self) -> tuple[Any, ...] | None:
+        """The gradients that optimizers were given, one (or None) for each variable; None without an optimizer.
+
+        Raises UnrepeatableStepError where a variable was moved twice.
+        """
+        if not self.recording.optimizer_calls:
+            return None
+        found: dict[int, Any] = {}
+        for call in self.recording.optimizer_calls:
+            for variable, gradient in zip(call.variables, call.gradients, strict=True):
+                if id(variable_of(variable)) in found:
+                    raise UnrepeatableStepError(
+                        f"the step hands gradients for {variable.name} to an optimizer twice, at two values of it; "
+                        "check a step that does it once"
+                    )
+                found[id(variable_of(variable))] = unscaled(gradient, call.scale)
+        return tuple(found.get(id(variable)) for variable in self.variables)
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """The step's gradients: those returned, or else those given to optimizers. Raises TypeError."""
+        gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
+        if gradients is None:
+            raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
+        return gradients
+
+    def from_tapes(self, variable: Any) -> list[Any]:
+        """Every gradient with respect to a variable that the step's tapes gave."""
+        return [
+            unscaled(gradient, self.scale)
+            for taken in self.recording.tape_gradients
+            for source, gradient in zip(taken.sources, taken.gradients, strict=True)
+            if variable_of(source) is variable
+        ]
+
+    @property
+    def taken(self) -> tuple[Any, ...]:
+        """What the step's tapes gave for each variable; None where they were not asked for it exactly once."""
+        found = map(self.from_tapes, self.variables)
+        return tuple(gradients[0] if len(gradients) == 1 else None for gradients in found)
+
+    @property
+    def scale(self) -> float:
+        """By what the step multiplies its loss before it takes gradients."""
+        return self.recording.optimizer_calls[0].scale if self.recording.optimizer_calls else 1.0
+
+
+def unscaled(gradient: Any, scale: float) -> Any:
+    """The gradient (a tensor, IndexedSlices or None) of a loss that was multiplied by `scale`."""
+    if gradient is None or scale == 1.0:
+        return gradient
+    gradient = tf.convert_to_tensor(gradient)
+    return gradient / tf.cast(scale, gradient.dtype)
+
+
+def _fits(gradient: Any, variable: Any) -> bool:
+    if gradient is None or isinstance(gradient, tf.IndexedSlices):
+        return True
+    if isinstance(gradient, (int, float)):
+        return tuple(variable.shape) == ()
+    return tuple(getattr(gradient, "shape", ("no tensor",))) == tuple(variable.shape)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} of {', '.join(_described(item) for item in value) or 'nothing'}"
+    return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else type(value).__name__

@@ -1,0 +1,171 @@
+"""Functions that compute in less than float64, built again in float64: the same function, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.function import Function, open_function
+
+SINGLE, DOUBLE = 2.0**-24, 2.0**-53
+W = np.array([1.14, 0.5, 0.44])
+
+
+def formed(f: Callable[..., Any], *inputs: Any, variables: Any = None) -> Function:
+    return with_float64_form(open_function(f, inputs, variables))
+
+
+def cast_softmax(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(W * tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), tf.float64))
+
+
+def looped(x: tf.Tensor) -> tf.Tensor:
+    steps = tf.TensorArray(x.dtype, 3)
+    for step in tf.range(3):
+        x = tf.sin(x)
+        steps = steps.write(step, x)
+    return steps.stack()
+
+
+LOW: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any]]] = {
+    "constants inside": (lambda x: x * tf.constant(0.1), np.float32(0.7), lambda x: x * float(np.float32(0.1))),
+    "a cast to less": (lambda x: tf.cast(tf.sin(x), tf.float32), np.float32(0.7), np.sin),
+    "a cast of the input": (lambda x: tf.cast(tf.sin(tf.cast(x, tf.bfloat16)), tf.float64), 0.7, np.sin),
+    "nested casts": (
+        lambda x: tf.exp(tf.cast(tf.cast(tf.sin(x), tf.float16), tf.float32)),
+        *(0.7, lambda x: np.exp(np.sin(x))),
+    ),
+    "a loop": (
+        tf.function(looped),
+        np.float32(0.7),
+        lambda x: [np.sin(x), np.sin(np.sin(x)), np.sin(np.sin(np.sin(x)))],
+    ),
+    "a branch": (
+        tf.function(lambda x: tf.cond(x > 0, lambda: tf.cast(tf.sin(tf.cast(x, tf.float16)), tf.float64), lambda: x)),
+        *(0.7, np.sin),
+    ),
+    "a call": (lambda x: tf.function(tf.sin)(tf.cast(x, tf.float32)), 0.7, np.sin),
+    "random numbers": (
+        lambda x: x * tf.cast(tf.random.stateless_uniform([], [1, 2]), tf.float32),
+        *(np.float32(0.7), lambda x: x * float(tf.random.stateless_uniform([], [1, 2]))),
+    ),
+    "complex numbers": (lambda z: tf.exp(z) * 1j, np.complex64(0.3 + 0.1j), lambda z: np.exp(z) * 1j),
+}
+
+
+@pytest.mark.parametrize("name", LOW)
+def test_the_form_has_all_digits(name: str) -> None:
+    f, x, meant = LOW[name]
+    function = formed(f, x)
+    assert function.wide is not None
+    assert (function.roundoff, function.precision > DOUBLE) == (DOUBLE, True)
+    expected = np.atleast_1d(meant(np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64)))
+    expected = expected.astype(np.complex128).view(np.float64) if np.iscomplexobj(x) else expected
+    np.testing.assert_allclose(function.wide.value(function.point), expected, rtol=1e-14)
+
+
+def test_functions_in_float64_have_none() -> None:
+    counted = tf.Variable(0.0)  # single precision that the result does not depend on
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        counted.assign_add(1.0)
+        return tf.sin(x) * tf.cast(tf.cast(x > 0, tf.float32), tf.float64)
+
+    for function in (formed(tf.sin, 1.0), formed(f, 1.0)):
+        assert function.wide is None
+        assert (function.precision, function.roundoff) == (DOUBLE, DOUBLE)
+
+
+OTHER: dict[str, tuple[Callable[..., Any], Any]] = {
+    "another function in float64": (
+        lambda x: x * 1.0 if x.dtype == tf.float32 else tf.cast(x * 2.0, tf.float32),
+        np.array([0.3], np.float32),
+    ),
+    "bits": (lambda x: tf.bitcast(tf.bitcast(x, tf.int32), tf.float32), np.float32(0.3)),
+    "NumPy inside": (lambda x: tf.cast(np.sin(x.numpy().astype(np.float32)), tf.float64) * x, 0.3),
+}
+
+
+def test_what_is_not_the_same_function_is_not_used() -> None:
+    for name, (f, x) in OTHER.items():
+        function = formed(f, x)
+        if name == "another function in float64":
+            assert function.wide is not None  # the trace in float32, not the call with float64
+            np.testing.assert_allclose(function.wide.value(function.point), x)
+        else:
+            assert (name, function.wide) == (name, None)
+            assert function.roundoff >= SINGLE
+
+
+def test_variables_are_inputs_or_keep_their_values() -> None:
+    listed, other = tf.Variable([2.0, 3.0]), tf.Variable([0.1, 0.2])
+    function = formed(lambda x: x * listed * other, np.array([1.0, 2.0], np.float32), variables=listed)
+    assert function.wide is not None
+    np.testing.assert_array_equal(function.wide.point, [1, 2, 2, 3])
+    moved = np.array([1.0, 2.0, 2.5, 3.5])
+    np.testing.assert_array_equal(function.wide.value(moved), np.array([2.5, 7.0]) * np.array([0.1, 0.2], np.float32))
+
+
+def test_what_is_assigned_is_disconnected() -> None:
+    state = tf.Variable(1.0)
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        state.assign(x * 2.0)
+        return x * state
+
+    wide = formed(f, np.float32(3.0)).wide
+    assert wide is not None
+    assert wide.value(np.array([3.0])) == 18.0
+    assert wide.gradients(np.ones((1, 1))).values == 6.0
+
+
+def test_perturbed_forms_move_as_the_low_precision_rounds() -> None:
+    wide = formed(tf.nn.softmax, np.array([20.0, 3.0], np.float32)).wide
+    assert wide is not None
+    values = np.array([wide.perturbed(draw).value(wide.point) for draw in range(8)])
+    moves = np.abs(values / wide.value(wide.point) - 1)
+    np.testing.assert_allclose(moves, 2 * SINGLE, rtol=1e-6)
+    # The slope p (1 - p) of a probability that rounds to one moves by as much as all of it.
+    slopes = [wide.perturbed(draw).gradients(np.array([[1.0, 0.0]])).values for draw in range(8)]
+    assert np.ptp(slopes, axis=0).max() > SINGLE
+
+
+def test_digits_that_a_cast_hides_are_no_alarm() -> None:
+    """In single precision, the change of the large probability is lost, and that of the small one is not."""
+    x = [10.0, 0.0, -10.0]
+    for f in (cast_softmax, lambda x: cast_softmax(x) - 1.14, lambda x: 1e6 * (cast_softmax(x) - 1.14)):
+        assert check(f, x, order=2).verdict != "mismatch"
+
+    def hidden(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(lambda x: cast_softmax(tf.constant(x)).numpy(), [x], tf.float64)
+
+    @tf.custom_gradient
+    def untraced(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = cast_softmax(x)
+        gradient = tape.gradient(y, x)
+        return tf.constant(y.numpy()), lambda upstream: upstream * gradient
+
+    assert formed(untraced, x).wide is None
+    assert check(untraced, x).verdict != "mismatch"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_fault_behind_a_cast_is_found(dtype: str) -> None:
+    @tf.custom_gradient
+    def wrong(x: tf.Tensor) -> Any:
+        return tf.sin(x), lambda upstream: upstream * tf.cos(x) * (1.01 if dtype == "float32" else 2.0)
+
+    assert check(lambda x: tf.cast(wrong(tf.cast(x, dtype)), tf.float64), [0.5, 1.0]).verdict == "mismatch"
+    layer = keras.layers.Dense(2, activation=wrong, dtype=dtype)
+    x = tf.constant([[0.3, 0.6]], dtype)
+    layer(x)
+    assert check(layer, x, variables=[variable.value for variable in layer.variables]).verdict == "mismatch"

@@ -1,0 +1,197 @@
+"""Rows inside the radius that was found: their bounds hold, and points near kinks, poles and edges are decided."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import check
+from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.lines import Lines, curvature_estimate, slope_estimate
+from gradcheck.comparison.tables import Tolerance
+from gradcheck.numerics.reach import closer_steps, erratic
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil, sample
+from gradcheck.result import Kind, Verdict
+
+Array = np.ndarray[Any, Any]
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+POINTS = 40
+
+MISSED = {"curvature": 4.0}
+"""By how many bounds a jump of the curvature among the steps may miss; a mismatch has to miss by ten."""
+
+
+@pytest.fixture(scope="module")
+def nonsmooth() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module("nonsmooth")
+        sys.modules.pop("nonsmooth", None)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A function of x and its first two derivatives, on the side of the edge at which it is looked at."""
+
+    f: Callable[[Array], Array]
+    first: Callable[[Array], Array]
+    second: Callable[[Array], Array]
+    edge: float
+    side: int = 1
+
+
+EDGES = {
+    "relu": Edge(lambda x: np.maximum(x - 1, 0) * x, lambda x: 2 * x - 1, lambda x: 2 + 0 * x, 1.0),
+    "maximum": Edge(lambda x: np.maximum(x, x**3), lambda x: 3 * x**2, lambda x: 6 * x, 1.0),
+    "branch": Edge(lambda x: np.where(x > 2, np.exp(x), np.sin(x)), np.exp, np.exp, 2.0),
+    "jump": Edge(lambda x: x**2 * np.floor(x), lambda x: 4 * x, lambda x: 4 + 0 * x, 2.0),
+    "sqrt": Edge(lambda x: np.sqrt(x - 1), lambda x: (x - 1) ** -0.5 / 2, lambda x: -((x - 1) ** -1.5) / 4, 1.0),
+    "log": Edge(lambda x: np.log(3 - x), lambda x: -1 / (3 - x), lambda x: -1 / (3 - x) ** 2, 3.0, -1),
+    "pole": Edge(lambda x: 1 / (x - 1), lambda x: -1 / (x - 1) ** 2, lambda x: 2 / (x - 1) ** 3, 1.0),
+    "double pole": Edge(lambda x: (x - 1) ** -2.0, lambda x: -2 * (x - 1) ** -3.0, lambda x: 6 * (x - 1) ** -4.0, 1.0),
+    "curvature": Edge(lambda x: x + np.maximum(x - 1, 0) ** 2, lambda x: 1 + 2 * (x - 1), lambda x: 2 + 0 * x, 1.0),
+    "corner": Edge(lambda x: np.sin(x) + np.abs(x - 0.5), lambda x: np.cos(x) - 1, lambda x: -np.sin(x), 0.5, -1),
+}
+
+
+def look(edge: Edge, x: float, stencil: Stencil, order: int, *, trusting: bool) -> tuple[Sample, Any]:
+    """The wide sample at a point, and the estimate of a closer look."""
+    problem: Any = SimpleNamespace(
+        point=np.array([x]), roundoff=EPS64, values=edge.f, outputs=1, feasible_steps=lambda _, steps: steps
+    )
+    lines = Lines(problem, np.eye(1), np.eye(1), Tolerance())
+    with np.errstate(all="ignore"):
+        wide = lines.sample(stencil)
+        estimate = slope_estimate(wide) if order == 1 else curvature_estimate(wide)
+        return wide, closer_look(lines.sampled, wide, estimate, CONFIRM if trusting else None, order=order)
+
+
+def points(edge: Edge, count: int, seed: int) -> Array:
+    distances = 10.0 ** -np.random.default_rng(seed).uniform(0.5, 8.0, count)
+    return edge.edge + edge.side * distances
+
+
+@pytest.mark.parametrize("trusting", [True, False])
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", EDGES)
+def test_the_true_derivative_lies_within_the_bound(name: str, order: int, stencil: Stencil, trusting: bool) -> None:
+    edge, outside, conclusive = EDGES[name], [], 0
+    for x in points(edge, POINTS, seed=order):
+        _, estimate = look(edge, float(x), stencil, order, trusting=trusting)
+        true = float((edge.first if order == 1 else edge.second)(x))
+        conclusive += bool(estimate.conclusive[0, 0])
+        error = abs(estimate.value[0, 0] - true)
+        if estimate.conclusive[0, 0] and not error <= MISSED.get(name, 1.0) * estimate.bound[0, 0]:
+            outside.append((x - edge.edge, true, estimate))
+    assert outside == []
+    assert conclusive >= (0.3 if order == 2 else 0.9 if trusting else 0.8) * POINTS
+
+
+DECIDED = [
+    "relu6 at 6 - 1e-5",
+    "maximum 1e-6 above its switch",
+    "asin at 1 - 1e-6",
+    "acos at 1 - 1e-6",
+    "reduce_max, values 1e-6 apart",
+    "tf.cond 1e-6 from its branch",
+    "atanh at 1 - 1e-6",
+    "acosh at 1 + 1e-6",
+]
+
+
+@pytest.mark.parametrize("name", [*DECIDED, "l2_normalize at 0"])
+def test_points_near_something_are_decided_and_wrong_gradients_found(nonsmooth: Any, name: str) -> None:
+    place, distance = nonsmooth.POINTS[name]
+    table = nonsmooth.table_of(place.function, np.float64(place.point(distance)), 1)
+    true = place.derivative(place.point(distance), 1)
+    assert table.where(Verdict.AGREE).all()
+    assert table.bound[0, 0] <= 1e-6 * abs(true)
+    assert abs(table.difference[0, 0] - true) <= table.bound[0, 0]
+    for factor in (0.0, 0.5, 1.00001):
+        wrong = nonsmooth.spoiled(place, factor, 1)
+        (finding,) = check(wrong.function, np.float64(place.point(distance))).findings
+        assert finding.kind is Kind.WRONG_VALUE
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_so_are_second_derivatives_from_differences_of_gradients(nonsmooth: Any, name: str) -> None:
+    place, distance = nonsmooth.POINTS[name]
+    point = np.float64(place.point(distance))
+    table = nonsmooth.table_of(place.function, point, 2)
+    true = place.derivative(point, 2)
+    assert table.where(Verdict.AGREE).all()
+    assert table.bound[0, 0] <= 1e-6 * max(abs(true), 1.0)
+    if abs(true) > 1e-9:
+        (finding,) = check(nonsmooth.spoiled(place, 1.5, 2).function, point, order=2).findings
+        assert (finding.order, finding.kind) == (2, Kind.WRONG_VALUE)
+
+
+@pytest.mark.parametrize("distance", [2.0**-52, 1e-15])
+def test_within_rounding_of_a_kink_nothing_is_said(distance: float) -> None:
+    f = lambda x: tf.nn.relu(x - 1.0) * x  # noqa: E731
+    assert check(f, 1.0 + distance).verdict != Verdict.MISMATCH
+    assert check(f, 1.0 + distance, gradient=0.5).verdict != Verdict.MISMATCH
+
+
+def test_one_coordinate_near_a_kink_among_many() -> None:
+    x = np.random.default_rng(3).uniform(1.5, 2.5, 200)
+    x[17] = 1.0 + 1e-6
+    f = lambda x: tf.reduce_sum(tf.nn.relu(x - 1.0) * x**2)  # noqa: E731
+    assert check(f, x).verdict == Verdict.AGREE
+    wrong = 3 * x**2 - 2 * x
+    wrong[50] *= 1.001
+    assert check(f, x, gradient=wrong).verdict == Verdict.MISMATCH
+
+
+@pytest.mark.parametrize("width", [1e-9, 1e-7, 1e-5])
+def test_a_row_inside_a_single_stair_accuses_nobody(width: float) -> None:
+    """The stairs hide a slope of one that autodiff has; inside of a stair the slope is a thousandth."""
+
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        return tf.floor(x / width) * width + 0.001 * x, lambda upstream: 1.001 * upstream
+
+    for x in np.random.default_rng(4).uniform(0.5, 3.0, 5):
+        assert check(f, x).verdict != Verdict.MISMATCH
+
+
+def test_what_ends_the_reach() -> None:
+    def steps(f: Callable[[Array], Array], x: float) -> float:
+        with np.errstate(all="ignore"):
+            row = sample(f, np.array([x]), np.eye(1))
+            return float(closer_steps(row, slope_estimate(row))[0])
+
+    for distance in (1e-6, 1e-7, 1e-8):
+        assert distance / 4 <= steps(lambda x: np.abs(x - 1), 1 + distance) <= 8 * distance
+        assert distance / 4 <= steps(lambda x: np.sqrt(x - 1), 1 + distance) <= 8 * distance
+    assert np.isnan(steps(np.sin, 1.0))
+    assert np.isnan(steps(lambda x: np.abs(x - 1), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (lambda x: np.floor(x * 1e7) * 1e-7, True),
+        (lambda x: np.float64(np.float32(x)), True),
+        (lambda x: x + 1e-9 * np.random.default_rng(1).normal(size=x.shape), True),
+        (np.sin, False),
+        (lambda x: np.abs(x - 1 - 1e-6), False),
+        (lambda x: np.floor(x - 1e-6), False),
+        (lambda x: 1 / (x - 1 - 1e-6), False),
+        (lambda x: np.sqrt(x - 1 + 1e-6), False),
+    ],
+)
+def test_what_is_erratic_and_what_stands_alone(f: Callable[[Array], Array], expected: bool) -> None:
+    with np.errstate(all="ignore"):
+        level = erratic(sample(f, np.array([1.0]), np.eye(1)))[0, 0]
+    assert (level > 1e-13) == expected

@@ -1,0 +1,52 @@
+"""In low precision coordinates far smaller than the others are looked at on wider rows, if nothing else shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck.comparison import orders
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "bias": lambda x: tf.reduce_sum(tf.tanh(x[1:] * 0.5 + x[0]) ** 2),
+    "log": lambda x: tf.math.log(x[0]) + x[1] * x[2],
+    "pole": lambda x: 1e-5 / x[0] + x[1] ** 2,
+    "fast": lambda x: 1e-3 * tf.sin(x[0] * 1e5) + x[1],
+    "kink": lambda x: 3 * tf.nn.relu(x[0] + 1e-6) + x[1],
+    "narrow": lambda x: tf.exp(-((x[0] * 1e4) ** 2)) + x[1],
+    "jump": lambda x: tf.where(x[0] > 1e-3, 5.0, 2.0) * (1 + x[0]) + x[1],
+}
+
+
+def checked(name: str, size: float, factor: float) -> gradcheck.Result:
+    """The check with respect to a variable whose first element is small, of a gradient that is wrong by a factor."""
+    x = tf.Variable(np.array([size, -1.3, 0.9], np.float32))
+
+    def gradient() -> Any:
+        with tf.GradientTape() as tape:
+            value = FUNCTIONS[name](x)
+        return [tape.gradient(value, x) * tf.constant([factor, 1.0, 1.0])]
+
+    return gradcheck.check(lambda: FUNCTIONS[name](x), variables=[x], gradient=gradient)
+
+
+@pytest.mark.parametrize("size", [1e-5, 1e-4])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (1.5, "mismatch")])
+def test_a_small_bias_is_decided(size: float, factor: float, verdict: str) -> None:
+    assert checked("bias", size, factor).verdict == verdict
+
+
+def test_it_is_the_wider_row_that_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "wider_look", lambda lines, sample: sample)
+    assert checked("bias", 1e-5, 1.0).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_right_is_not_called_wrong(name: str, size: float) -> None:
+    assert checked(name, size, 1.0).verdict != "mismatch"
