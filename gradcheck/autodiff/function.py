@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, as_array
+from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
@@ -116,7 +117,7 @@ class Function(Problem):
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
         function = self.wide or self
-        if points.nbytes > CACHED_BYTES:
+        if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
             return function._values(points)
         # Second order asks for the points of first order again, once for every cotangent.
         key = hashlib.blake2b(np.ascontiguousarray(points).data).digest()

@@ -66,21 +66,21 @@ class Mapped:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
         if perturbing():
             return self._eagerly(points, shared)
-        early = []
+        early: list[Values] = []
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
-            points = [array[MEASURED:] for array in points]
-        if len(points[0]) and not self._traced and self._pays(len(points[0])):
+        if not self._traced and len(points[0]) > len(early) and self._pays(len(points[0]) - len(early)):
             self._traced = True
-            self._trace(points, shared)
+            self._trace([array[len(early) :] for array in points], shared)
         if self._graph is not None:
             try:
                 with graphs_as_traced():
+                    # All of them: where a graph rounds otherwise, a point that was called would stand alone.
                     taken = self._in_loop if len(points[0]) >= MANY else self._in_graph
-                    return early + taken(points, shared)
+                    return taken(points, shared)
             except Exception:  # a loop throws for all points what the computation throws at one
                 self._graph = None
-        return early + self._eagerly(points, shared)
+        return early + self._eagerly([array[len(early) :] for array in points], shared)
 
     def _pays(self, count: int) -> bool:
         saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)

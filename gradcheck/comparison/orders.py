@@ -43,6 +43,9 @@ SUSPECTS = 8
 MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
 """Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
+SHARE = 1e-10
+"""A bound of this part of the largest entry of its column is as good as a tight one."""
+
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
 
@@ -193,6 +196,8 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
         estimate = estimate.replaced(rough, closer)
     estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
+    largest = np.max(np.abs(estimate.value), axis=1, keepdims=True, where=estimate.conclusive, initial=0.0)
+    estimate = replace(estimate, conclusive=estimate.conclusive | (estimate.bound <= SHARE * largest))
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))

@@ -4,14 +4,15 @@
 
 For every Keras layer with weights or a differentiable computation, and for a few models: the processor time of
 `check` at orders 1 and 2 with the inputs and all trainable variables, divided by that of one eager gradient of the sum
-of squares of the outputs; the verdicts, and the share of inconclusive entries; beside it `tf.test.compute_gradient` of
-the same function where that ends in time. A check that does not end within the limit says so. Only the ratios mean
-something.
+of squares of the outputs; the verdicts, and the share of inconclusive entries; the most memory of all rows so far;
+beside it `tf.test.compute_gradient` of the same function where that ends in time. A check that does not end within the
+limit says so. Only the ratios mean something.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import time
 import warnings
@@ -246,6 +247,7 @@ def measure(name: str, row: Row, dtype: str, limit: int) -> str:
         outcome = result.orders[order]
         left = outcome.inconclusive / max(outcome.compared + outcome.inconclusive, 1)
         cells.append(f"{spent:7.2f} s {spent / unit:7.1f} {outcome.verdict!s:12s} {left:6.1%}")
+    cells.append(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
     if not row.integers:
         spent, _ = timed(partial(tf.test.compute_gradient, function, inputs), limit)
         cells.append(f"{spent / unit:9.1f}")
@@ -264,7 +266,8 @@ def main() -> None:
     if unknown:
         parser.error(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(rows)}")
     print(
-        f"{'':30s} {'gradient':>12s} | order 1: time, in gradients, verdict, inconclusive | order 2 | compute_gradient"
+        f"{'':30s} {'gradient':>12s} | order 1: time, in gradients, verdict, inconclusive | order 2 | peak memory"
+        " | compute_gradient"
     )
     for name in given.names or rows:
         with warnings.catch_warnings():

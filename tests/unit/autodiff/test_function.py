@@ -11,6 +11,7 @@ import tensorflow as tf
 from gradcheck.autodiff import function as functions
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.perturbation import perturbed_gradients
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
@@ -90,3 +91,17 @@ def test_gradients_beside_the_domain_are_nan() -> None:
     problem = open_function(f, (3.0,), None)
     np.testing.assert_array_equal(problem.gradients_at(np.ones(1), np.array([[1.0], [4.0]])), [[2.0], [np.nan]])
     np.testing.assert_array_equal(problem.products(np.ones(1), np.ones((1, 1)), np.array([4.0])).values, [[np.nan]])
+
+
+def test_perturbed_values_are_no_kept_ones() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.sin(x)
+        return tape.gradient(value, x)
+
+    problem, points = open_function(f, (3.0,), None), np.linspace(1.0, 2.0, 8)[:, None]
+    plain = problem.values(points)
+    with perturbed_gradients(0):
+        assert np.any(problem.values(points) != plain)
+    np.testing.assert_array_equal(problem.values(points), plain)

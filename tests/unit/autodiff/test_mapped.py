@@ -155,6 +155,15 @@ def test_a_graph_is_no_substitute_while_gradients_are_perturbed() -> None:
     assert any(np.any(one[0] != other[0]) for one, other in zip(plain, moved, strict=True) if one and other)
 
 
+def test_no_point_stands_alone_where_a_graph_rounds_otherwise() -> None:
+    def f(x: Any) -> Any:
+        return tf.sin(x) if tf.executing_eagerly() else tf.sin(x) * (1 + 8 * 2.0**-52)
+
+    whole, values = taken(f)
+    assert whole._graph is not None
+    np.testing.assert_array_equal(values, np.sin(POINTS) * (1 + 8 * 2.0**-52))
+
+
 def test_shared_tensors_are_given_at_every_point() -> None:
     whole = Mapped(lambda tensors, weight: [tensors[0] * weight], 2.0**-53)
     for weight in (2.0, 3.0):

@@ -106,18 +106,40 @@ def test_what_is_not_connected_or_not_finite_among_thousands(monkeypatch: pytest
     assert finding.kind == "missing"
 
 
-def test_a_column_is_done_with_after_few_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    plain = Function.gradients_at
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """At how many points gradients are taken, call by call."""
+    counts, plain = [], Function.gradients_at
 
     def counted(self: Function, cotangent: Array, points: Array) -> Array:
-        taken.append(len(points))
+        counts.append(len(points))
         return plain(self, cotangent, points)
 
     monkeypatch.setattr(Function, "gradients_at", counted)
+    return counts
+
+
+def test_a_column_is_done_with_after_few_gradients(taken: list[int]) -> None:
     _, matrix, x = drawn(0)
     assert check(planted(matrix), x, order=2).verdict == "agree"
     assert taken == [len(QUICK.offsets)] * probes.PAIRS
     taken.clear()
     assert check(planted(matrix), x, order=2, probes=16).verdict == "agree"
     assert len(taken) == 4
+
+
+def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    first, second, x = rng.normal(size=(100_000, 8)), rng.normal(size=(7, 100_000)) / 1e5, rng.normal(size=8)
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        kinked = tf.linalg.matvec(second, tf.nn.relu(tf.linalg.matvec(first, x)))
+        return kinked + tf.linalg.matvec(second[:, :8], tf.exp(x)) * 1e5
+
+    result = check(f, x, order=2).orders[2]
+    assert (result.verdict, result.inconclusive) == ("agree", 0)
+    assert result.relative_resolution < 1e-3
+    assert max(taken) == len(QUICK.offsets)
+    assert len(taken) <= 4 * probes.PAIRS
+    wrong = check(lambda x: f(x) + planted(second[:, :8], (3, 5, 2, 1.0))(x), x, order=2)
+    assert [finding.element for finding in wrong.findings] == ["x[2]"]
