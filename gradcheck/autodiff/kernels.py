@@ -52,7 +52,7 @@ def cropped(op: Any, inputs: list[Any]) -> list[Any]:
     """CropAndResize, which is linear in the images; what lies outside of them has a value of its own."""
     images, boxes, indices, size = inputs
     sizes, single = _single_pixels(op, images)
-    count, crops = len(single), tf.shape(boxes)[0]
+    count, crops = single.shape[0], tf.shape(boxes)[0]
     results = tf.raw_ops.CropAndResize(
         image=single,
         boxes=tf.repeat(tf.cast(boxes, tf.float32), count, axis=0),

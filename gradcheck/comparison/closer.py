@@ -80,6 +80,21 @@ def wider_look(lines: Lines, sample: Sample) -> Sample:
     return sample
 
 
+def reach(lines: Lines, sample: Sample) -> Array:
+    """Over what lengths (k, l), or (k, 1), the function's terms vary along the lines of a sample: its steps at least.
+
+    In low precision, where a coordinate is far smaller than the others, its own size says little: a wider row counts up
+    to the radius within which it is smooth.
+    """
+    problem, steps = lines.problem, sample.step[:, None]
+    if problem.precision <= EPS64:
+        return steps
+    sizes = np.maximum(np.abs(problem.point), typical_magnitude(problem.point))
+    wide = largest_steps(sizes, lines.directions, sample.stencil, eps=problem.roundoff) / sample.step
+    estimate = first_difference(lines.sample(sample.stencil, shrink=np.maximum(wide, 1.0)))
+    return np.maximum(steps, np.where(estimate.conclusive, estimate.radius, 0.0))
+
+
 def widened(lines: Lines, sample: Sample) -> Array:
     """By how much wider than usual the rows of a sample are, (k,)."""
     usual = largest_steps(lines.problem.point, lines.directions, sample.stencil, eps=lines.problem.roundoff)

@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look, widened, wider_look
+from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
 from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
 from gradcheck.comparison.lines import (
     Lines,
@@ -118,7 +118,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
         samples=samples,
         estimate=slope_estimate,
         own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
-        residue=residue(problem, samples[0], weights, samples[0].step[:, None]),
+        residue=residue(problem, samples[0], weights, reach(lines, samples[0])),
         values=samples,
         everywhere=(everywhere, sample),
         moving=moving,

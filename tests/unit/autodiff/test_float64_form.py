@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -169,3 +170,37 @@ def test_a_fault_behind_a_cast_is_found(dtype: str) -> None:
     x = tf.constant([[0.3, 0.6]], dtype)
     layer(x)
     assert check(layer, x, variables=[variable.value for variable in layer.variables]).verdict == "mismatch"
+
+
+LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "Dense": (lambda **dtype: keras.layers.Dense(3, "tanh", **dtype), (2, 3)),
+    "Conv2D": (lambda **dtype: keras.layers.Conv2D(2, 2, **dtype), (1, 3, 3, 2)),
+    "LSTM": (lambda **dtype: keras.layers.LSTM(2, **dtype), (1, 3, 2)),
+    "UnitNormalization": (lambda **dtype: keras.layers.UnitNormalization(**dtype), (2, 4)),
+    "UpSampling2D": (lambda **dtype: keras.layers.UpSampling2D(interpolation="bilinear", **dtype), (1, 3, 3, 1)),
+    "GlobalMaxPooling2D": (lambda **dtype: keras.layers.GlobalMaxPooling2D(**dtype), (1, 3, 3, 2)),
+    "Dropout": (lambda **dtype: keras.layers.Dropout(0.5, seed=1, **dtype), (3, 4)),
+}
+
+
+@pytest.mark.parametrize(("policy", "fault"), [("float32", 1.01), ("mixed_bfloat16", -4.0), ("bfloat16", -4.0)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_decided(name: str, policy: str, fault: float) -> None:
+    make, shape = LAYERS[name]
+    x = tf.cast(np.random.default_rng(3).normal(size=shape), "bfloat16" if policy == "bfloat16" else "float32")
+    if name == "LSTM":  # Keras draws an orthogonal matrix, for which there is no kernel in less than float32
+        make = partial(make, recurrent_initializer="glorot_uniform")
+    layer = make(dtype=policy)
+    layer(x)
+    variables = [variable.value for variable in layer.trainable_variables] or None
+
+    @tf.custom_gradient
+    def wrong(y: tf.Tensor) -> Any:
+        return tf.identity(y), lambda upstream: fault * upstream
+
+    def called(x: tf.Tensor) -> Any:
+        return layer(x, training=True) if name == "Dropout" else layer(x)
+
+    result = check(called, x, variables=variables)
+    assert (result.verdict, result.orders[1].inconclusive) == ("agree", 0)
+    assert check(lambda x: wrong(called(x)), x, variables=variables).verdict == "mismatch"
