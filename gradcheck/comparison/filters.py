@@ -41,6 +41,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -157,10 +158,20 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a much finer row contradicts the estimate, the usual row has aliased the function."""
-    finer = evidence.estimate(evidence.finer)
-    apart = np.abs(finer.value - comparison.difference) > finer.bound + comparison.bound
-    return comparison.excused(apart & np.isfinite(finer.bound), Reason.ILL_CONDITIONED)
+    """Where a much finer row contradicts the estimate, the usual row has aliased the function.
+
+    Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
+    lost, as those of a wave, the finer row counts if it has a slope, and that is autodiff's.
+    """
+    sample, finer = evidence.samples[0], evidence.finer
+    lost = rounding_of(sample).values[-1]
+    plain, granted = (evidence.estimate(row) for row in (finer, replace(finer, floor=lost)))
+    supports = evidence.compare(plain).where(Verdict.AGREE) & ~constant(finer)
+    apart, beyond = (
+        (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
+        for row in (plain, granted)
+    )
+    return comparison.excused(beyond | (apart & supports), Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

@@ -148,9 +148,4 @@ def confirmed(first: Comparison, second: Comparison) -> Comparison:
     """A mismatch needs both tableaux; where only the first was inconclusive, the second may still agree."""
     rescued = first.where(Verdict.INCONCLUSIVE) & second.where(Verdict.AGREE)
     doubted = first.where(Verdict.MISMATCH) & ~second.where(Verdict.MISMATCH)
-    both = first.replaced(rescued, second)
-    return replace(
-        both,
-        verdict=np.where(doubted, second.verdict, both.verdict),
-        cause=np.where(doubted, second.cause, both.cause),
-    )
+    return first.replaced(rescued | doubted, second)

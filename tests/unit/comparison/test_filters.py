@@ -15,7 +15,7 @@ from gradcheck import check
 from gradcheck.comparison import filters
 from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered
 from gradcheck.comparison.lines import OwnRounding
-from gradcheck.comparison.tables import Comparison
+from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
@@ -237,7 +237,10 @@ def test_what_is_not_finite_is_no_residue() -> None:
 
 @pytest.mark.parametrize(("finer", "bound", "verdict"), [(5.0, 0.1, INCONCLUSIVE), (1.05, 0.1, MISMATCH)])
 def test_a_finer_row_refutes_only_what_it_contradicts(finer: float, bound: float, verdict: Verdict) -> None:
-    seen = evidence(estimate=lambda _: estimated(finer, bound))
+    values = sample(lambda p: p**2, np.ones(1), np.eye(1))
+    lines = SimpleNamespace(problem=SimpleNamespace(smooth=True), sample=lambda **_: values, tolerance=Tolerance())
+    own = SimpleNamespace(autodiff=2.0 * ONE, beside=lambda *_: 0 * ONE)
+    seen = evidence(estimate=lambda _: estimated(finer, bound), samples=(values, values), lines=lines, own=own)
     assert filters.aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
 
