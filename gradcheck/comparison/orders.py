@@ -259,11 +259,13 @@ def compare_products(
     diagonal = _diagonal(lines, autodiff, estimates[1])
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
-    if not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
+    # Where the function is not twice differentiable along a direction, its second derivative is not checked.
+    if rough.all():
+        entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
+    elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, lines)
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), agreed)
-        # Where the function is not twice differentiable along a direction, its second derivative is not checked.
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
         entries, diagonal = entries.named(~connected), diagonal.named()
