@@ -37,15 +37,11 @@ Array = np.ndarray[Any, Any]
 CHUNK = 4096
 """The estimates of so many coordinates are made at a time."""
 
-SMALL = 24
-"""Up to so many coordinates (outputs) are looked at one by one."""
-
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
 
 MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
-"""Where most of a column of many entries is in doubt, a row is tried that starts beyond the finest step of the first.
-"""
+"""Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
 SHARE = 1e-10
 """A bound of this part of the largest entry of its column is as good as a tight one."""
@@ -195,8 +191,9 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
     estimate = quick_estimate(sampled, len(lines.directions))
     # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
-    rough = np.flatnonzero(np.mean(~estimate.conclusive, axis=1) > MOST)
-    if len(rough) and lines.problem.point.size > SMALL:
+    oblique = np.count_nonzero(lines.directions, axis=1) > 1
+    rough = np.flatnonzero(oblique & (np.mean(~estimate.conclusive, axis=1) > MOST))
+    if len(rough):
         closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
         estimate = estimate.replaced(rough, closer)
     estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)

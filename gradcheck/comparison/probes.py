@@ -12,7 +12,7 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
-from gradcheck.comparison.orders import SMALL, compare_first, compare_second
+from gradcheck.comparison.orders import compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
@@ -21,6 +21,9 @@ from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
+
+SMALL = 24
+"""Up to so many coordinates (outputs) are looked at one by one."""
 
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4

@@ -17,7 +17,7 @@ from gradcheck.autodiff.reverse import Gradients, WrongShapeError
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
-from gradcheck.comparison.orders import SMALL
+from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import replayed, target_value

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
 from gradcheck.comparison.lines import sample_values
-from gradcheck.comparison.orders import SMALL
+from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.call_problem import CallProblem
