@@ -123,8 +123,8 @@ def _same_at(function: Function, wide: Function, point: Array) -> bool:
     slack = min(ROUNDINGS * function.precision, MOST) * float(np.max(np.abs(high), initial=0.0))
     if np.all(apart <= slack):
         return True
-    moved = [np.abs(wide.perturbed(draw).value(point) - high) for draw in range(DRAWS)]
-    return bool(np.all(apart <= slack + SPREAD * np.max(moved, axis=0)))
+    moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
+    return bool(np.all(apart <= slack + SPREAD * moved))
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,11 @@ class _Retracing:
         except Exception:
             return None
 
-    def noisy(self, draw: int) -> Function:
-        """The float64 form with perturbed inner values; with none where it is not to be had."""
+    def noisy(self, draw: int) -> Function | None:
+        """The float64 form with perturbed inner values, where there is one."""
         compute = self._rounded
         if compute is None:
-            return self.wide[0]
+            return None
         return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])))
 
 

@@ -54,7 +54,7 @@ class Function(Problem):
     wide: Function | None = None
     held: ChangedState = UNCHANGED
     inner: float = 0.0
-    noisy: Callable[[int], Function] | None = None
+    noisy: Callable[[int], Function | None] | None = None
     _latest: dict[bytes, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -109,7 +109,7 @@ class Function(Problem):
         return self.wide
 
     def perturbed(self, draw: int) -> Function:
-        return self if self.noisy is None else self.noisy(draw)
+        return (self.noisy and self.noisy(draw)) or self
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n), of the float64 form if there is one.

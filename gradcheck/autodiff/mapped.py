@@ -27,9 +27,9 @@ TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 GRAPH_SECONDS = 1e-4
 """One call of a graph costs at least this."""
 
-MANY = 200
-"""From so many points on a graph loops over them: that takes away most of what a run costs, but to make the loop costs
-about as much as two hundred runs (measured)."""
+MANY, POINT = 1000, 4
+"""From so many tensors on, each point counting for some more, a graph loops over the points: that takes away most of
+what a run costs, but to make the loop costs about as much as so many (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
@@ -60,7 +60,7 @@ class Mapped:
         self._graph: Callable[..., Any] | None = None
         self._loop: Callable[..., Any] | None = None
         self._traced = False
-        self._rows = 1
+        self._rows, self._tensors = 1, 0
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
@@ -76,7 +76,8 @@ class Mapped:
             try:
                 with graphs_as_traced():
                     # All of them: where a graph rounds otherwise, a point that was called would stand alone.
-                    taken = self._in_loop if len(points[0]) >= MANY else self._in_graph
+                    self._tensors += len(points[0]) * (POINT + len(points))
+                    taken = self._in_loop if self._tensors >= MANY else self._in_graph
                     return taken(points, shared)
             except Exception:  # a loop throws for all points what the computation throws at one
                 self._graph = None

@@ -12,9 +12,9 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
-from gradcheck.comparison.orders import compare_first, compare_second
+from gradcheck.comparison.orders import SHARE, compare_first, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
-from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.difference import RELATIVE, Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
 from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
@@ -176,9 +176,11 @@ class _Probing:
 
         sampled = partial(self._sampled, QUICK)
         estimate = quick_estimate(sampled, len(self.directions))
+        largest = np.max(np.abs(estimate.value), axis=0, where=estimate.conclusive, initial=0.0)
+        estimate = replace(estimate, conclusive=estimate.conclusive | (estimate.bound <= SHARE * largest))
         # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
-        beyond = QUICK.ratio**-QUICK.count
-        estimate = taken_again(sampled, estimate, np.full(len(self.directions), beyond))
+        blind = ~(estimate.conclusive | (estimate.bound <= RELATIVE * largest)).all(axis=1)
+        estimate = taken_again(sampled, estimate, np.where(blind, QUICK.ratio**-QUICK.count, np.nan))
         if not estimate.conclusive.all():
             return None
         table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Kind, check
+from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.function import open_function
 
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -35,13 +37,13 @@ def test_differences_are_taken_in_float64(dtype: str) -> None:
     assert off.findings[0].bound < 1e-9
 
 
-def test_a_float32_constant_inside_leaves_float32_differences() -> None:
+def test_what_refuses_float64_is_built_in_it_from_its_trace() -> None:
     def in_float32(x: tf.Tensor) -> tf.Tensor:
         return tf.sin(x) * tf.constant([2.0, 3.0])
 
     result = check(in_float32, np.array([0.5, 1.5], np.float32))
     assert result.verdict == "agree"
-    assert 1e-5 < result.resolution[1] < 0.05
+    assert result.resolution[1] < 1e-5
     exact32 = np.cos(np.array([0.5, 1.5], np.float32).astype(float)) * [2.0, 3.0]
     assert (
         check(in_float32, np.array([0.5, 1.5], np.float32), gradient=exact32 + 3 * result.resolution[1]).verdict
@@ -62,14 +64,33 @@ def test_a_function_that_computes_something_else_in_float64_is_not_widened() -> 
     def by_dtype(x: tf.Tensor) -> tf.Tensor:
         return tf.sin(x) if x.dtype == tf.float64 else tf.cos(x)
 
-    result = check(by_dtype, np.float32(1.0))
-    assert result.verdict == "agree"
-    assert result.resolution[1] > 1e-5
+    function = with_float64_form(open_function(by_dtype, (np.float32(1.0),), None))
+    assert function.values(np.array([[1.0]])) == pytest.approx(np.cos(1.0), rel=1e-12)
+    assert check(by_dtype, np.float32(1.0)).verdict == "agree"
+    assert check(by_dtype, np.float32(1.0), gradient=-np.sin(1.0) * 1.001).verdict == "mismatch"
 
 
-def test_float16_that_cannot_be_widened_is_inconclusive_and_not_wrong() -> None:
-    result = check(lambda x: tf.sin(x) * tf.constant(2.0, tf.float16), np.float16(1.5))
-    assert result.verdict == "inconclusive"
+def test_what_can_neither_be_copied_nor_traced_is_compared_in_its_own_precision() -> None:
+    def through_numpy(x: tf.Tensor) -> tf.Tensor:
+        if x.dtype == tf.float64:
+            raise TypeError("float32 was expected")
+        return x * tf.constant(np.sign(x.numpy()))
+
+    assert check(through_numpy, np.float32(1.5)).verdict == "agree"
+    assert check(through_numpy, np.float32(1.5), gradient=1.01).verdict == "mismatch"
+
+
+def test_something_else_in_float64_that_cannot_be_traced_is_not_used() -> None:
+    def by_dtype(x: tf.Tensor) -> tf.Tensor:
+        return x * tf.constant(np.sign(x.numpy()) * (2 if x.dtype == tf.float64 else 1))
+
+    assert check(by_dtype, np.float32(1.5)).verdict == "agree"
+
+
+def test_float16_is_decided_by_the_float64_form_of_its_trace() -> None:
+    f, x = lambda x: tf.sin(x) * tf.constant(2.0, tf.float16), np.float16(1.5)
+    assert check(f, x).verdict == "agree"
+    assert check(f, x, gradient=2 * np.cos(1.5) * 1.5).verdict == "mismatch"
 
 
 @tf.custom_gradient

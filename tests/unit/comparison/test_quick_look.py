@@ -107,3 +107,15 @@ def test_probes_find_the_scale_of_many_near_kinks(points: list[int]) -> None:
     assert sum(points) <= 3 * 8 * (QUICKLY - 1)
     wrong = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * tf.stop_gradient(x)), x)
     assert wrong.verdict == Verdict.MISMATCH
+
+
+def test_probes_keep_the_resolution_where_one_output_is_small() -> None:
+    x = np.linspace(0.3, 1.2, 3000)
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        whole = tf.reduce_sum(tf.sin(x))
+        return tf.stack([whole, whole * 1e-3, tf.reduce_sum(tf.sin(x) * tf.cast(tf.range(3000) % 2 * 2 - 1, x.dtype))])
+
+    result = check(f, x)
+    assert result.verdict == Verdict.AGREE
+    assert result.orders[1].relative_resolution < 1e-8
