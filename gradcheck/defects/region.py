@@ -28,6 +28,8 @@ def _singular(groups: Array) -> bool:
     return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
 
 
+DENOMINATORS = np.arange(1, 9)
+
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
     "empty": lambda groups: groups.size == 0,
@@ -38,6 +40,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
     "one": lambda groups: bool(np.any(groups == 1)),
+    "fraction": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, groups) % 1 == 0)),
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
