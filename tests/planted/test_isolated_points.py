@@ -1,7 +1,8 @@
 """Derivatives that are wrong at one isolated point: where an input, or what becomes of it, has exactly a special value.
 
-Every factor at every place, for functions and for graphs of the hunt, and at both orders. A fault of the first order
-spoils the gradient, and with it the second derivative; one of the second order only the latter.
+Every factor at every place, for functions and for graphs of the hunt, and at both orders; the shapes take turns, so
+that each meets every factor and every place. A fault of the first order spoils the gradient, and with it the second
+derivative; one of the second order only the latter.
 """
 
 from __future__ import annotations
@@ -83,8 +84,12 @@ FAULTS = [
 ]
 
 
-def shapes(place: float | str) -> tuple[str, ...]:
-    return SHAPES[1:] if place == TIE else SHAPES
+def shapes(factor: float, place: float | str, order: int) -> tuple[str, ...]:
+    """One shape, or two for the factors that are hard to see."""
+    possible = SHAPES[1:] if place == TIE else SHAPES
+    turn = FACTORS.index(factor) + PLACES.index(place) + 2 * order
+    chosen = {turn % len(possible), (turn + 1) % len(possible)} if abs(factor - 1) < 0.1 else {turn % len(possible)}
+    return tuple(possible[place] for place in chosen)
 
 
 def function(fault: Fault) -> tuple[Callable[[Any], Any], Any]:
@@ -137,7 +142,7 @@ def assert_seen(fault: Fault, orders: Mapping[int, OrderResult]) -> None:
 
 @pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
 def test_a_function_is_wrong_at_a_point(factor: float, place: float | str, order: int) -> None:
-    for shape in shapes(place):
+    for shape in shapes(factor, place, order):
         fault = Fault(factor, place, shape, order)
         f, x = function(fault)
         assert_seen(fault, check(f, x, order=2 if factor == SMALL else order).orders)
@@ -145,7 +150,7 @@ def test_a_function_is_wrong_at_a_point(factor: float, place: float | str, order
 
 @pytest.mark.parametrize(("factor", "place", "order"), FAULTS)
 def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, order: int, plant: Any) -> None:
-    for shape in shapes(place):
+    for shape in shapes(factor, place, order):
         fault = Fault(factor, place, shape, order)
         for orders in ((1, 2), (2,)) if factor == SMALL else ((1, 2),):
             assert_seen(fault, hunted(fault, plant, orders))
@@ -194,3 +199,15 @@ def test_a_subgradient_is_wrong_only_at_the_kink(f: Any, slope: Any, kink: float
 
     (finding,) = check(lambda x: spoilt(x - where), where).findings
     assert finding.kind is Kind.SUBDIFFERENTIAL
+
+
+def test_every_shape_meets_every_factor_and_every_place() -> None:
+    met = [
+        (factor, place, shape)
+        for factor in FACTORS
+        for place in PLACES
+        for order in (1, 2)
+        for shape in shapes(factor, place, order)
+    ]
+    assert {(factor, shape) for factor, _, shape in met} == set(product(FACTORS, SHAPES))
+    assert {(place, shape) for _, place, shape in met} == set(product(PLACES, SHAPES)) - {(TIE, "scalar")}
