@@ -22,7 +22,10 @@ Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
-"""A trace with the first run of its graph costs about this time and so many eager calls (measured)."""
+"""A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
+
+TRACE_MOST = 1.0
+"""or so many seconds: calls that take long run dear kernels rather than very many."""
 
 GRAPH_SECONDS = 1e-4
 """One call of a graph costs at least this."""
@@ -85,7 +88,7 @@ class Mapped:
 
     def _pays(self, count: int) -> bool:
         saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
-        return saved > TRACE_SECONDS + TRACE_CALLS * self._seconds
+        return saved > TRACE_SECONDS + min(TRACE_CALLS * self._seconds, TRACE_MOST)
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
         values: list[Values] = []

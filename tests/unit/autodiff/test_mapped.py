@@ -217,6 +217,8 @@ def test_a_cheap_function_of_few_points_is_called(monkeypatch: pytest.MonkeyPatc
     assert not whole._pays(15)
     whole._calls = 30
     assert whole._pays(15)
+    whole._seconds, whole._calls = 0.2, 3
+    assert whole._pays(8)
 
 
 def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
