@@ -47,7 +47,8 @@ def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     counts; the row that is taken for it shows where that of the others ends.
     """
     stencil, nowhere = sample.stencil, np.full(len(sample.step), np.nan)
-    if tight(estimate, sample).conclusive.all():
+    sharp = estimate.conclusive & (estimate.bound <= POOR * sample.eps * np.abs(estimate.value))
+    if sharp.all() or tight(estimate, sample).conclusive.all():
         return nowhere
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
