@@ -18,40 +18,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import LITTLE, Lines, OwnRounding, sample_values, ulp_rounding
+from gradcheck.comparison.lines import LITTLE, Lines, sample_values, ulp_rounding
+from gradcheck.comparison.suspicion import FINER, Evidence
 from gradcheck.comparison.swing import swings
-from gradcheck.comparison.tables import EXCLUSION, Comparison, compare, confirmed
+from gradcheck.comparison.tables import EXCLUSION, Comparison, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import (
     ROUGH,
-    OneSided,
     Smoothness,
     classify,
-    confirm,
     constant,
     interval,
     subgradient_allows,
     wide_slope,
 )
-from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.probing import probe_directions
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
-
-VACUOUS = 0.1
-"""Rounding above this share of the derivative leaves nothing to compare."""
-
-ULPS = 2.0
-"""A residue of so many units in the last place of the cancelled terms is rounding."""
 
 FLAT = 4
 """A function that is constant on so many of the finest steps may be a staircase."""
@@ -59,73 +51,7 @@ FLAT = 4
 CLOSER = 2.0**-14
 """A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
 
-FINER = 2.0**-20
-"""A row that starts at a millionth of the usual step resolves what the usual row aliases."""
-
 DIRECTIONS_BEFORE_MISMATCH = 4
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
-
-    `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
-    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may leave of
-    a derivative. `values` are the samples of the function itself. `everywhere` has all directions that were looked at
-    closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
-    coordinate.
-    """
-
-    lines: Lines
-    samples: Sequence[Sample]
-    estimate: Callable[[Sample], Estimate]
-    own: OwnRounding
-    residue: Array
-    values: Sequence[Sample]
-    everywhere: tuple[Lines, Sample]
-    moving: Array
-
-    def compare(self, estimate: Estimate) -> Comparison:
-        """Autodiff beside an estimate."""
-        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
-        return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
-
-    def little(self, difference: Array) -> Array:
-        """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
-        problem, sample = self.lines.problem, self.samples[0]
-        sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-        rounded = np.maximum(LITTLE * problem.precision * sizes, self.residue)
-        return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
-
-    @cached_property
-    def finer(self) -> Sample:
-        """A sample on a row that starts at a millionth of the usual step."""
-        return self.lines.sample(shrink=FINER)
-
-    @cached_property
-    def coarse_sides(self) -> list[OneSided]:
-        """The one-sided sequences of both samples."""
-        return [classify(sample) for sample in self.samples]
-
-    @cached_property
-    def sides(self) -> list[OneSided]:
-        """The same, without the kinks that a finer row shows to be smooth."""
-        if not np.isin(self.coarse_sides[0].kind, ROUGH).any():
-            return self.coarse_sides
-        finer = classify(self.finer)
-        return [confirm(side, finer) for side in self.coarse_sides]
-
-
-def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Array) -> Array:
-    """What the rounding of cancelled terms may leave of a derivative, with the largest `weight` of an output.
-
-    `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
-    such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
-    """
-    size = float(np.max(magnitudes(problem.point)))
-    terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
 
 
 def vacuous_agreement(comparison: Comparison, evidence: Evidence) -> Comparison:

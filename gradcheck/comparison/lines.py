@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.tables import EXCLUSION, Tolerance
+from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
@@ -22,17 +20,8 @@ from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, s
 Array = np.ndarray[Any, Any]
 
 
-Derivative = Callable[[Problem, Array], Array]
-"""Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
-
 ULPS = 4.0
 """Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
-
-POINTS = 4
-"""So many perturbed points are tried."""
-
-NEXT = 64.0
-"""Neighbours lie within so many units in the last place."""
 
 DRAWS = 8
 SPREAD = 2.0
@@ -43,11 +32,6 @@ LITTLE = 64.0
 
 FINEST = 3
 """On so many of the finest steps a value that stands alone at the point keeps its distance."""
-
-NEAR = 2.0**-8
-"""How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
-
-NEIGHBOURS = 6
 
 
 @dataclass(frozen=True)
@@ -228,107 +212,6 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
     finite = np.where(np.isfinite(autodiff), np.abs(autodiff), 0.0)
     granted: Array = 2 * ULPS * precision * finite
     return granted
-
-
-@dataclass(frozen=True)
-class OwnRounding:
-    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
-
-    `derivative` gave the values `autodiff`, and takes them elsewhere. `granted` is the rounding that is not measured.
-    """
-
-    problem: Problem
-    derivative: Derivative
-    autodiff: Array
-    granted: Array
-
-    @cached_property
-    def moved(self) -> Array:
-        """How far the values move when everything moves by one unit in the last place."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            change = np.abs(self._beside(POINTS, np.ones) - self.autodiff)
-        return np.asarray(np.max(np.where(np.isfinite(change), change, 0.0), axis=0))
-
-    @cached_property
-    def lost(self) -> Array:
-        """How much of the values a low precision may lose, by two measures; zero where there is no float64 form.
-
-        The gap to the float64 form varies around the point: rounding changes from point to point even where an ulp does
-        not show it (1 - cos(x)**2 near 0); a wrong formula is wrong by as much at the neighbours. And that form itself
-        moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
-        (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
-        """
-        problem, form, nothing = self.problem, self.problem.in_float64, np.zeros(self.autodiff.shape)
-        if form is None:
-            return nothing
-        rng, size = np.random.default_rng(0), problem.point.size
-        shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
-        points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
-        try:
-            with np.errstate(invalid="ignore", over="ignore"):
-                gaps = np.stack([self.derivative(problem, point) - self.derivative(form, point) for point in points])
-                moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
-                # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
-                changes = np.abs([*(gaps - gaps[0]), *(moved - moved[0])])
-        except (DerivativeRaisedError, WrongShapeError):
-            return nothing
-        return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
-
-    @cached_property
-    def neighbours(self) -> Array:
-        """The values a little farther off, where no two coordinates move alike, so that ties break; a draw a row."""
-        rng = np.random.default_rng(1)
-        return self._beside(DRAWS, lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
-
-    def beside(self, low: Array, high: Array) -> Array:
-        """The rounding of values that should lie between `low` and `high`.
-
-        What can be blamed on rounding scatters at the neighbours, too: it is no more than what the farthest of them
-        misses the interval by. A value that stands alone, among neighbours inside, is wrong.
-        """
-        with np.errstate(invalid="ignore"):
-            outside = _outside(self.autodiff, low, high)
-            rounding = np.maximum(self.granted, self.moved)
-            excused = (outside > EXCLUSION * self.granted) & (self.moved > self.granted)
-            if not excused.any():
-                return np.asarray(rounding)
-            missed = np.max(_outside(self.neighbours, low, high), axis=0)
-            return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
-
-    def twice(self, lines: Lines) -> OwnRounding:
-        """The same for the second derivatives along each direction twice."""
-        autodiff, granted = lines.twice(self.autodiff), lines.twice(self.granted, bounds=True)
-        return OwnRounding(self.problem, lambda *at: lines.twice(self.derivative(*at)), autodiff, granted)
-
-    def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
-        """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
-
-        Inner values are perturbed as well, each time otherwise, where they can be reached.
-        """
-        rng, problem, rows = np.random.default_rng(0), self.problem, []
-        for draw in range(count):
-            signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
-            shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"):
-                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
-        return np.stack(rows)
-
-
-def _outside(values: Array, low: Array, high: Array) -> Array:
-    """By how much values lie outside of an interval; infinitely if they are not finite."""
-    beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
-    return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
-
-
-def slopes(cotangents: Array, directions: Array) -> Derivative:
-    """Autodiff's derivatives (k, l) of <w, f> along directions."""
-    return lambda problem, point: along(directions, problem.gradients(cotangents, point).values)
-
-
-def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
-    """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
-    granted = ulp_rounding(autodiff, problem.precision)
-    return OwnRounding(problem, slopes(cotangents, directions), autodiff, granted)
 
 
 def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:

@@ -12,19 +12,19 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
-from gradcheck.comparison.filters import FINER, Evidence, filtered, residue
+from gradcheck.comparison.filters import filtered
 from gradcheck.comparison.lines import (
     Lines,
-    OwnRounding,
     along,
     curvature_estimate,
     quick_estimate,
     slope_estimate,
-    slope_rounding,
     ulp_rounding,
     with_constants,
     with_inner_rounding,
 )
+from gradcheck.comparison.own_rounding import OwnRounding, slope_rounding
+from gradcheck.comparison.suspicion import FINER, Evidence, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import Smoothness, classify, confirm

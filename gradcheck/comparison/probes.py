@@ -11,8 +11,9 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, slope_rounding, taken_again, ulp_rounding
+from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, taken_again, ulp_rounding
 from gradcheck.comparison.orders import SHARE, compare_first, compare_second
+from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import RELATIVE, Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify

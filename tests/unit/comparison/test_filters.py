@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.comparison import filters
-from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, Evidence, filtered
-from gradcheck.comparison.lines import OwnRounding
+from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, filtered
+from gradcheck.comparison.own_rounding import OwnRounding
+from gradcheck.comparison.suspicion import Evidence
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import CONFIRM, sample
