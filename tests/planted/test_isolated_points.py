@@ -85,10 +85,10 @@ FAULTS = [
 
 
 def shapes(factor: float, place: float | str, order: int) -> tuple[str, ...]:
-    """One shape, or two for the factors that are hard to see."""
+    """One shape, or two for the factor that is looked at from both orders."""
     possible = SHAPES[1:] if place == TIE else SHAPES
     turn = FACTORS.index(factor) + PLACES.index(place) + 2 * order
-    chosen = {turn % len(possible), (turn + 1) % len(possible)} if abs(factor - 1) < 0.1 else {turn % len(possible)}
+    chosen = {turn % len(possible), (turn + 1) % len(possible)} if factor == SMALL else {turn % len(possible)}
     return tuple(possible[place] for place in chosen)
 
 
