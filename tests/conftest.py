@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gradcheck.strategies import profiles
@@ -22,6 +23,23 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fixed examples, unless the options ask for a hunt."""
     seed = config.getoption("--hypothesis-seed")
     settings.load_profile(profiles.chosen(config.getoption("--hypothesis-profile"), seed))
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A trace always pays; whether each attempt gave a graph that can be trusted."""
+    from gradcheck.autodiff.mapped import Mapped  # TensorFlow, which not every test needs
+
+    attempts: list[bool] = []
+    trace = Mapped._trace
+
+    def noted(self: Any, *arguments: Any) -> None:
+        trace(self, *arguments)
+        attempts.append(self._graph is not None)
+
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
+    monkeypatch.setattr(Mapped, "_trace", noted)
+    return attempts
 
 
 @pytest.fixture(autouse=True)

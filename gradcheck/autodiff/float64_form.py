@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import op_callbacks, op_def_registry
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.function import Function, specs_of
 from gradcheck.autodiff.retraced import Retraced
 from gradcheck.autodiff.sources import Arguments, Source
+from gradcheck.autodiff.state import nodes_of, observe_operations
 
 Array = np.ndarray[Any, Any]
 
@@ -64,29 +63,12 @@ def _inner_roundoff(function: Function) -> float:
     """The unit roundoff of the coarsest arithmetic that a call of the function runs, relevant or not."""
     found = {0.0}
 
-    def note(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
-        found.update(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in (*inputs, *outputs))
-        kind = name.decode() if isinstance(name, bytes) else name
-        if op_def_registry.get(kind) is None:
-            found.update(_types_in(kind))
+    def note(name: str, tensors: Sequence[Any]) -> None:
+        inner = (tf.as_dtype(given.type) for node, _ in nodes_of(name) for given in node.attr.values() if given.type)
+        found.update(ROUNDOFF.get(dtype.name, 0.0) for dtype in (*(tensor.dtype for tensor in tensors), *inner))
 
-    op_callbacks.add_op_callback(note)
-    try:
-        function.value(function.point)
-    finally:
-        op_callbacks.remove_op_callback(note)
+    observe_operations(lambda: function.value(function.point), note)
     return max(found)
-
-
-def _types_in(name: str) -> set[float]:
-    """The roundoffs of what the operations of a function that TensorFlow knows by this name work on."""
-    found: set[float] = set()
-    for node in context.context().get_function_def(name).node_def:
-        for given in node.attr.values():
-            found.add(ROUNDOFF.get(tf.as_dtype(given.type).name, 0.0) if given.type else 0.0)
-            if given.HasField("func"):
-                found |= _types_in(given.func.name)
-    return found
 
 
 def _widened(source: Source) -> Source:
@@ -151,7 +133,7 @@ class _Retracing:
     @cached_property
     def wide(self) -> tuple[Function, float]:
         """The float64 form, and the coarsest roundoff that was left out."""
-        retraced = Retraced(wide=True)
+        retraced = Retraced()
         form = _built(self.sources, lambda *tensors: retraced.outputs(self.graph, tensors))
         return replace(_function_of(self.sources, form), noisy=self.noisy), retraced.narrow
 
@@ -160,7 +142,7 @@ class _Retracing:
         """The computation of the sources and a seed (2,) of its perturbations; None where there is none."""
 
         def compute(*tensors: Any) -> Any:
-            return Retraced(wide=True, seed=tensors[-1]).outputs(self.graph, tensors[:-1])
+            return Retraced(seed=tensors[-1]).outputs(self.graph, tensors[:-1])
 
         try:
             return _built((*self.sources, Source("seed", np.zeros(2, np.int32))), compute)

@@ -112,10 +112,7 @@ class Mapped:
         few = [array[[0, len(array) // 2, -1]] for array in points]
         specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
         try:
-            # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-            self._graph = tf.function(self._compute_flat, autograph=False).get_concrete_function(
-                specs, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
-            )
+            self._graph = _traced(self._compute_flat, specs, shared)
             with graphs_as_traced():
                 values = self._in_graph(few, shared)
         except Exception:  # what cannot be traced is called
@@ -151,9 +148,7 @@ class Mapped:
         assert self._outputs is not None
         if self._loop is None:
             batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
-            self._loop = tf.function(self._looped, autograph=False).get_concrete_function(
-                batches, [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
-            )
+            self._loop = _traced(self._looped, batches, shared)
             self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
         most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
@@ -181,6 +176,14 @@ class Mapped:
         # Not tf.map_fn, which leaves a caching device in the user's variable scope when it raises.
         _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
         return [array.stack() for array in arrays]
+
+
+def _traced(function: Callable[..., Any], specs: Sequence[Any], shared: Sequence[Any]) -> Callable[..., Any]:
+    """The graph of a function of tensors with these specs, and of tensors like the shared ones."""
+    others = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+    # get_concrete_function traces without TensorFlow's warning of frequent retracing.
+    graph: Callable[..., Any] = tf.function(function, autograph=False).get_concrete_function(specs, others)
+    return graph
 
 
 @contextmanager

@@ -88,15 +88,15 @@ class Known:
 
 
 class Retraced:
-    """One more build of a traced graph, inside the graph that is current.
+    """One more build of a traced graph, in float64, inside the graph that is current.
 
-    `wide`: in float64. With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
+    With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
     was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built.
     """
 
-    def __init__(self, *, wide: bool, seed: Any = None) -> None:
+    def __init__(self, seed: Any = None) -> None:
         self.narrow = 0.0
-        self._wide, self._seed = wide, seed
+        self._seed = seed
         self._variables: dict[int, Known] = {}
         self._given: set[int] = set()
         self._inside = 0
@@ -109,7 +109,7 @@ class Retraced:
         given = [Known(value, moved=True) for value in inputs]
         self._given = {id(one) for one in given}
         known |= {tensor.ref(): one for tensor, one in zip(explicit, given, strict=True)}
-        return [one.wide if self._wide else one.value for one in self._run(graph, known)]
+        return [one.wide for one in self._run(graph, known)]
 
     def _run(self, graph: Any, known: dict[Any, Known]) -> list[Known]:
         for op in _needed(graph):
@@ -132,9 +132,7 @@ class Retraced:
         if moved and any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in op.inputs):
             self.narrow = max([self.narrow, *(ROUNDOFF.get(tensor.dtype.name, 0.0) for tensor in op.outputs)])
         rounds = moved and self._seed is not None and op.type not in EXACT
-        values = (
-            self._widely(op, inputs, rounds) if moved and self._wide else _created(op, [one.value for one in inputs])
-        )
+        values = self._widely(op, inputs, rounds) if moved else _created(op, [one.value for one in inputs])
         if rounds:
             values = [self._rounded(value, tensor.dtype) for value, tensor in zip(values, op.outputs, strict=True)]
         return [Known(value, moved) for value in values]
@@ -175,7 +173,7 @@ class Retraced:
         if op.type == "ReadVariableOp":
             return [kept]
         moved = kept.moved or operands[0].moved
-        old, new = (one.wide if moved and self._wide else one.value for one in (kept, operands[0]))
+        old, new = (one.wide if moved else one.value for one in (kept, operands[0]))
         if op.type == "ResourceGather":
             return [Known(tf.gather(old, new, batch_dims=op.get_attr("batch_dims")), moved)]
         self._variables[resource._id] = Known(old + new if "Add" in op.type else old - new, moved)
@@ -186,7 +184,7 @@ class Retraced:
 
     def _carried(self, results: Sequence[Known]) -> list[Any]:
         """What a branch or a step hands on: tensors, all that may depend on the inputs in one precision."""
-        return [one.wide if self._wide else one.value for one in results if one.value.dtype != tf.resource]
+        return [one.wide for one in results if one.value.dtype != tf.resource]
 
     def _bound(self, inputs: Sequence[Known], values: Sequence[Any]) -> list[Known]:
         """The inputs with these values, in which floating ones and lists of them count as dependent on the inputs."""

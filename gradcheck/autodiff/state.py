@@ -209,30 +209,45 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
         context.context().clear_kernel_cache()
 
 
+def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any]], None]) -> None:
+    """Run `run`; `note` is given the name of each operation, or function, that it executes, and its tensors."""
+
+    def noted(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
+        note(name.decode() if isinstance(name, bytes) else name, (*inputs, *outputs))
+
+    op_callbacks.add_op_callback(noted)
+    try:
+        run()
+    finally:
+        op_callbacks.remove_op_callback(noted)
+
+
+def nodes_of(name: str) -> Iterator[tuple[Any, bool]]:
+    """The nodes of a function that TensorFlow knows by this name, those of functions that they call included.
+
+    Beside each, whether it calls some. Nothing for the name of an operation.
+    """
+    if op_def_registry.get(name) is not None:
+        return
+    for node in context.context().get_function_def(name).node_def:
+        called = [value.func.name for value in node.attr.values() if value.HasField("func")]
+        if not called and op_def_registry.get(node.op) is None:
+            called = [node.op]
+        yield node, bool(called)
+        for inner in called:
+            yield from nodes_of(inner)
+
+
 def executed_operations(run: Callable[[], Any]) -> set[str]:
     """The names of the operations that `run` executes, those inside of functions included."""
     names: set[str] = set()
 
-    def note(name: Any, *_: Any, **__: Any) -> None:
-        _note_operations(name.decode() if isinstance(name, bytes) else name, names)
+    def note(name: str, tensors: Sequence[Any]) -> None:
+        inner = {node.op for node, calls in nodes_of(name) if not calls}
+        names.update(inner if op_def_registry.get(name) is None else {name})
 
-    op_callbacks.add_op_callback(note)
-    try:
-        run()
-    finally:
-        op_callbacks.remove_op_callback(note)
+    observe_operations(run, note)
     return names
-
-
-def _note_operations(name: str, names: set[str]) -> None:
-    """Add an operation, or those of a function that TensorFlow knows by this name."""
-    if op_def_registry.get(name) is not None:
-        names.add(name)
-        return
-    for node in context.context().get_function_def(name).node_def:
-        called = [value.func.name for value in node.attr.values() if value.HasField("func")]
-        for inner in called or [node.op]:
-            _note_operations(inner, names)
 
 
 def stateful_operations(run: Callable[[], Any]) -> list[str]:

@@ -69,7 +69,7 @@ def wider_look(lines: Lines, sample: Sample) -> Sample:
         return sample
     for size in (typical_magnitude(problem.point), 1.0):
         sizes = np.maximum(np.abs(problem.point), size)
-        wide = largest_steps(sizes, lines.directions, sample.stencil, eps=problem.roundoff) / sample.step
+        wide = _usual_steps(lines, sample, sizes) / sample.step
         chosen = np.flatnonzero(~first_difference(sample).conclusive.all(axis=1) & (wide > 1))
         if chosen.size:
             row = lines.some(chosen).sample(sample.stencil, shrink=wide[chosen])
@@ -90,12 +90,18 @@ def reach(lines: Lines, sample: Sample) -> Array:
     if problem.precision <= EPS64:
         return steps
     sizes = np.maximum(np.abs(problem.point), typical_magnitude(problem.point))
-    wide = largest_steps(sizes, lines.directions, sample.stencil, eps=problem.roundoff) / sample.step
+    wide = _usual_steps(lines, sample, sizes) / sample.step
     estimate = first_difference(lines.sample(sample.stencil, shrink=np.maximum(wide, 1.0)))
     return np.maximum(steps, np.where(estimate.conclusive, estimate.radius, 0.0))
 
 
 def widened(lines: Lines, sample: Sample) -> Array:
-    """By how much wider than usual the rows of a sample are, (k,)."""
-    usual = largest_steps(lines.problem.point, lines.directions, sample.stencil, eps=lines.problem.roundoff)
-    return np.maximum(sample.step / usual, 1.0)
+    """By how much wider than usual the rows of a sample are, (k,); `wider_look` makes them so in low precision only."""
+    if lines.problem.roundoff <= EPS64:
+        return np.ones(len(sample.step))
+    return np.maximum(sample.step / _usual_steps(lines, sample, lines.problem.point), 1.0)
+
+
+def _usual_steps(lines: Lines, sample: Sample, point: Array) -> Array:
+    """The largest steps (k,) of a sample's rows around a point (n,)."""
+    return largest_steps(point, lines.directions, sample.stencil, eps=lines.problem.roundoff)

@@ -160,8 +160,12 @@ def quick_estimate(sampled: Sampled, lines: int) -> Estimate:
     Lines that only finer steps show to be smooth are sampled a second time within these.
     """
     sample = sampled(np.arange(lines), np.ones(lines))
-    estimate = with_constants(tight(first_difference(sample), sample), sample)
-    shrink = orderly_part(sample)
+    with np.errstate(all="ignore"):
+        rounding = rounding_of(sample)
+    estimate = with_constants(tight(first_difference(sample, rounding), sample), sample)
+    if estimate.conclusive.all():
+        return estimate
+    shrink = orderly_part(sample, rounding)
     return taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan))
 
 
@@ -172,6 +176,12 @@ def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate
         return estimate
     sample = sampled(places, shrink[places])
     return estimate.replaced(places, tight(first_difference(sample), sample))
+
+
+def sharp_beside(estimate: Estimate, share: float, axis: int) -> Array:
+    """Which entries are conclusive, or have a bound of this share of the largest conclusive one along an axis."""
+    largest = np.max(np.abs(estimate.value), axis=axis, keepdims=True, where=estimate.conclusive, initial=0.0)
+    return np.asarray(estimate.conclusive | (estimate.bound <= share * largest))
 
 
 def slope_estimate(sample: Sample) -> Estimate:

@@ -18,6 +18,7 @@ from gradcheck.comparison.lines import (
     along,
     curvature_estimate,
     quick_estimate,
+    sharp_beside,
     slope_estimate,
     ulp_rounding,
     with_constants,
@@ -27,7 +28,7 @@ from gradcheck.comparison.own_rounding import OwnRounding, slope_rounding
 from gradcheck.comparison.suspicion import FINER, Evidence, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
-from gradcheck.numerics.one_sided import Smoothness, classify, confirm
+from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
 from gradcheck.numerics.probing import axes
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
@@ -74,8 +75,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     close = lines.some(doubtful)
     sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
-    place = np.cumsum(doubtful) - 1
-    return comparison.replaced(doubtful[:, None], combined(lambda array: array[place], closer))
+    return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
 
 
 def compare_gradients(
@@ -90,19 +90,18 @@ def compare_gradients(
         autodiff = along(lines.directions, gradients.values)
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     estimate = with_constants(estimate, sample)
-    wide, comparison = (
-        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
-        for each in (estimate, closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample)))
-    )
+    wide = comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    closer = closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample))
+    if closer is not estimate:
+        comparison = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
     if not doubt.any():
         return comparison
-    doubtful = doubt.any(axis=1)
-    place = np.cumsum(doubtful) - 1  # of a line among the doubtful ones
+    doubtful: Array = np.asarray(doubt.any(axis=1))
     moving = _moving(lines.directions) if moving is None else moving
-    closer = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
+    closely = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
     missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
-    comparison = comparison.replaced(doubt, combined(lambda array: array[place], closer)).named(missing)
+    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
     return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
 
 
@@ -184,10 +183,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
     passed over.
     """
-
-    def sampled(places: Array, shrink: Array) -> Sample:
-        return replace(lines.some(places), gradients=True).sample(QUICK, shrink=shrink)
-
+    sampled = partial(replace(lines, gradients=True).sampled, QUICK)
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
     estimate = quick_estimate(sampled, len(lines.directions))
     # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
@@ -197,8 +193,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
         estimate = estimate.replaced(rough, closer)
     estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
-    largest = np.max(np.abs(estimate.value), axis=1, keepdims=True, where=estimate.conclusive, initial=0.0)
-    estimate = replace(estimate, conclusive=estimate.conclusive | (estimate.bound <= SHARE * largest))
+    estimate = replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=1))
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
@@ -247,12 +242,11 @@ def compare_products(
     problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
     estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
     rounding = ulp_rounding(autodiff, problem.precision)
-    wide, entries = (
-        compare(autodiff, each, lines.tolerance, rounding, factor=1.0)
-        for each in (estimate, closer_look(replace(lines, gradients=True).sampled, gradients, estimate, CONFIRM))
-    )
-    agreed = entries.replaced(wide.where(Verdict.AGREE), wide)
-    differ = wide.where(Verdict.AGREE) != entries.where(Verdict.AGREE)
+    wide = close = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    closer = closer_look(replace(lines, gradients=True).sampled, gradients, estimate, CONFIRM)
+    if closer is not estimate:
+        close = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
+    entries, agreed = close, wide.where(Verdict.AGREE)
     diagonal = _diagonal(lines, autodiff, estimates[1])
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     alone = None
@@ -262,7 +256,8 @@ def compare_products(
     elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values)
         entries, alone = _triangulated(entries, diagonal, lines)
-        entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), agreed)
+        differ = agreed != close.where(Verdict.AGREE)
+        entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
         entries, diagonal = entries.named(~connected), diagonal.named()
@@ -343,18 +338,21 @@ def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
     Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
     finer row shows to be smooth lies beside the point.
     """
-    kinked = (classify(gradients).kind == Smoothness.KINK).any(axis=1)
-    rough = np.asarray(kinked | np.isin(classify(values).kind, UNSMOOTH).any(axis=1))
+    sides = classify(values), classify(gradients)
+    rough = _unsmooth(*sides)
     suspects = np.flatnonzero(rough)
     if suspects.size:
         lines = lines.some(suspects)
-        of_values, of_gradients = (
-            confirm(classify(sample.lines(suspects)), classify(one.sample(shrink=FINER)))
-            for sample, one in ((values, lines), (gradients, replace(lines, gradients=True)))
-        )
-        rough[suspects] = np.isin(of_values.kind, UNSMOOTH).any(axis=1)
-        rough[suspects] |= (of_gradients.kind == Smoothness.KINK).any(axis=1)
+        rows = (one.sample(shrink=FINER) for one in (lines, replace(lines, gradients=True)))
+        finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
+        rough[suspects] = _unsmooth(*finer)
     return rough[:, None]
+
+
+def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
+    """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
+    kinked = gradients.kind == Smoothness.KINK
+    return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
 
 
 def _scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
@@ -362,10 +360,8 @@ def _scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: f
 
     A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
     """
-    offsets = np.abs(values.stencil.offsets)[None, :] * values.step[:, None]
-    sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))[:, :, 0]
-    inside = offsets[:, :, None] <= estimate.radius[:, None, :]
-    size = np.max(np.where(inside, sizes[:, :, None], 0.0), axis=1)
+    sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))
+    size = np.max(np.where(values.within(estimate.radius), sizes, 0.0), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         small = estimate.bound <= share * size / (estimate.radius * lines.lengths)
     return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))

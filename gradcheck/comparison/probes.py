@@ -11,8 +11,8 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, taken_again, ulp_rounding
-from gradcheck.comparison.orders import SHARE, compare_first, compare_second
+from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, sharp_beside, taken_again, ulp_rounding
+from gradcheck.comparison.orders import BEYOND, SHARE, compare_first, compare_second
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import RELATIVE, Estimate, first_difference
@@ -174,14 +174,12 @@ class _Probing:
 
     def quickly(self) -> Comparison | None:
         """The probes beside tight estimates from few values, if all agree within them."""
-
         sampled = partial(self._sampled, QUICK)
         estimate = quick_estimate(sampled, len(self.directions))
-        largest = np.max(np.abs(estimate.value), axis=0, where=estimate.conclusive, initial=0.0)
-        estimate = replace(estimate, conclusive=estimate.conclusive | (estimate.bound <= SHARE * largest))
+        blind = ~sharp_beside(estimate, RELATIVE, axis=0).all(axis=1)
+        estimate = replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
         # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
-        blind = ~(estimate.conclusive | (estimate.bound <= RELATIVE * largest)).all(axis=1)
-        estimate = taken_again(sampled, estimate, np.where(blind, QUICK.ratio**-QUICK.count, np.nan))
+        estimate = taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
         if not estimate.conclusive.all():
             return None
         table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)

@@ -99,6 +99,11 @@ class Comparison:
         """The comparison with the entries of another one where `mask` says so."""
         return combined(lambda own, others: np.asarray(np.where(mask, others, own)), self, other)
 
+    def spread(self, lines: Array) -> Comparison:
+        """The comparison of the marked ones of all lines (k,) in their places; the others are filled with any of it."""
+        place = np.cumsum(lines) - 1
+        return combined(lambda array: array[place], self)
+
     def named(self, missing: Array | bool = False) -> Comparison:
         """The wrong values by their kinds: missing where TensorFlow gave None, non-finite, else as they are."""
         endless = self.where(Verdict.MISMATCH, Kind.WRONG_VALUE) & ~np.isfinite(self.autodiff)

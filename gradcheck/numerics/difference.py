@@ -120,22 +120,20 @@ def tight(estimate: Estimate, sample: Sample) -> Estimate:
 
     There the bound is at most `TIGHT` eps (|f| + |x f'|) / L, with the largest |f| within the radius L.
     """
-    offsets = np.abs(sample.stencil.offsets) * sample.step[:, None]
     with np.errstate(invalid="ignore"):
-        within = offsets[:, :, None] <= estimate.radius[:, None, :]
-        size = np.max(np.abs(sample.values), axis=1, where=within, initial=0.0)
+        size = np.max(np.abs(sample.values), axis=1, where=sample.within(estimate.radius), initial=0.0)
         size += sample.magnitude[:, None] * np.abs(estimate.value)
         limited = estimate.bound * estimate.radius <= TIGHT * sample.eps * size
     return replace(estimate, conclusive=estimate.conclusive & limited)
 
 
-def orderly_part(sample: Sample) -> Array:
+def orderly_part(sample: Sample, rounding: Rounding) -> Array:
     """By how much smaller than the row's the widest step is up to which every output is orderly, shape (k,); 0: none.
 
-    At steps that are orderly the differences change as those of a series in the square of the step do.
+    At steps that are orderly the differences change as those of a series in the square of the step do. `rounding` is
+    that of the sample.
     """
     with np.errstate(all="ignore"):
-        rounding = rounding_of(sample)
         errors = rounding.values / rounding.steps
         within = orderly(rounding.slopes, errors, rounding.resolved[:, :, None], sample.stencil).all(axis=2)
         return np.asarray(np.where(within, sample.stencil.steps[:, None], 0.0).max(axis=0))

@@ -59,6 +59,10 @@ class OneSided:
     right_bound: Array
     kind: Array
 
+    def lines(self, chosen: Array | slice) -> OneSided:
+        """The derivatives on some of the lines."""
+        return OneSided(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
     @property
     def middle(self) -> Array:
         """Half-way between the one-sided derivatives."""

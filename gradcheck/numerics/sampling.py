@@ -91,6 +91,11 @@ class Sample:
         shape = lines, len(stencil.noise_spacings), stencil.noise_points, outputs
         return self.values[:, 1 + 2 * stencil.count :].reshape(shape)
 
+    def within(self, radius: Array) -> Array:
+        """Which points lie within a radius (k, m) in t of the centre, boolean (k, points, m)."""
+        distances = np.abs(self.stencil.offsets) * self.step[:, None]
+        return np.asarray(distances[:, :, None] <= radius[:, None, :])
+
     def lines(self, chosen: Array | slice) -> Sample:
         """The sample on some of its lines."""
         return replace(self, step=self.step[chosen], values=self.values[chosen], magnitude=self.magnitude[chosen])

@@ -11,24 +11,8 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.autodiff.mapped import Mapped
 
 Step = Callable[[], Any]
-
-
-@pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """A trace always pays; whether each attempt gave a graph that can be trusted."""
-    attempts: list[bool] = []
-    trace = Mapped._trace
-
-    def noted(self: Mapped, *arguments: Any) -> None:
-        trace(self, *arguments)
-        attempts.append(self._graph is not None)
-
-    monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
-    monkeypatch.setattr(Mapped, "_trace", noted)
-    return attempts
 
 
 def steps(x: tf.Variable, optimizer: Any, factor: float) -> dict[str, Step]:
