@@ -144,11 +144,15 @@ def variables_restored(variables: Sequence[Any] = ()) -> Iterator[None]:
         # TensorFlow offers no public way to ask whether its generator exists, and asking for it would make it.
         generator = getattr(stateful_random_ops, "global_generator", None)
         stack.callback(setattr, stateful_random_ops, "global_generator", generator)
-        if generator is not None:
-            stack.callback(generator.state.assign, generator.state.numpy())
-        for variable in variables:
-            stack.callback(variable.assign, variable.numpy())
+        for variable in (*variables, *([] if generator is None else [generator.state])):
+            with tf.init_scope():  # code that is being traced may use it, too
+                stack.callback(_assign, variable, variable.numpy())
         yield
+
+
+def _assign(variable: Any, value: Any) -> None:
+    with tf.init_scope():
+        variable.assign(value)
 
 
 @contextmanager

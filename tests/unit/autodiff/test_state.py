@@ -156,6 +156,22 @@ def test_the_next_numbers_are_those_that_would_have_come() -> None:
     assert numbers() != first
 
 
+def test_code_that_is_being_traced_may_use_it() -> None:
+    """The global generator is a variable, which a trace can neither read as an array nor assign for good."""
+    state = tf.random.get_global_generator().state
+    before = state.numpy().tolist()
+
+    @tf.function
+    def drawn() -> tf.Tensor:
+        with variables_restored():
+            state.assign_add(tf.ones_like(state))
+            return state.value()
+
+    drawn.get_concrete_function()
+    assert state.numpy().tolist() == before
+    assert drawn().numpy().tolist() != before
+
+
 def test_kernels_with_a_seed_of_their_own_go_on_if_nothing_else_was_numbers() -> None:
     tf.random.set_seed(3)
     first = [float(tf.random.normal((), seed=7)) for _ in range(3)]
