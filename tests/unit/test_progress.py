@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -48,6 +48,14 @@ CHECKS = {
     "check": "check(slow, tf.constant(1.5, tf.float64), order=2)",
     "explain": "explain(slow, tf.constant(1.5, tf.float64))",
 }
+
+
+@pytest.fixture(autouse=True)
+def _python_listens_to_ctrl_c() -> Iterator[None]:
+    """Started in the background of a shell, Python finds SIGINT ignored, and installs no handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def on_a_terminal(code: str, **environment: str) -> tuple[str, str]:
@@ -227,11 +235,13 @@ def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 GRAPH = """
+import signal
 import sys
 import numpy as np
 import tensorflow as tf
 import gradcheck
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 x, counter = tf.Variable(np.linspace(1.0, 2.0, 4)), tf.Variable(0)
 
 
