@@ -6,16 +6,20 @@ Mathematics and Computers in Simulation 35 (1993).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import ops
 
-UNIT = 2.0**-52
+from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.interception import functions_run_eagerly, patched
+
+UNIT = 2 * ROUNDOFF["float64"]
 
 SELECTING = frozenset(
     (
@@ -25,6 +29,15 @@ SELECTING = frozenset(
 )
 """Operations whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
 What they select has lost no digits."""
+
+EXACT = SELECTING.union(
+    ("Identity", "IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
+    ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split"),
+    ("SplitV", "Slice", "StridedSlice", "GatherV2", "GatherNd", "Pad", "PadV2"),
+    ("Maximum", "Minimum", "MaxPool", "Relu", "Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "Rint"),
+    ("Select", "SelectV2"),
+)
+"""Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
 
 
 def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
@@ -64,6 +77,43 @@ def perturbed_gradients(seed: int) -> Iterator[None]:
         _active.remove(seed)
         for name, function in kept.items():
             registry[name]["type"] = function
+
+
+@contextmanager
+def perturbed_operations(seed: int) -> Iterator[None]:
+    """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds.
+
+    What a tf.function computes is reached as well, since its Python code runs.
+    """
+    generator, ours = np.random.default_rng(seed), [False]
+
+    def noted(name: str, tensors: Iterable[Any], results: Any) -> Any:
+        inputs = (tensor for tensor in tf.nest.flatten(list(tensors)) if tf.is_tensor(tensor))
+        if ours[0] or name in EXACT or not any(tensor.dtype.name in ROUNDOFF for tensor in inputs):
+            return results
+        ours[0] = True
+        try:
+            return tf.nest.map_structure(lambda one: perturbed(one, generator, _unit(one)), results)
+        finally:
+            ours[0] = False
+
+    def quickly(original: Callable[..., Any], context: Any, name: str, *args: Any) -> Any:
+        return noted(name, args[1:], original(context, name, *args))
+
+    def slowly(original: Callable[..., Any], handle: Any, device: Any, name: str, inputs: Any, *args: Any) -> Any:
+        return noted(name, inputs, original(handle, device, name, inputs, *args))
+
+    calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
+    _active.append(seed)
+    try:
+        with functions_run_eagerly(), patched(*calls):
+            yield
+    finally:
+        _active.remove(seed)
+
+
+def _unit(value: Any) -> float:
+    return 2 * ROUNDOFF.get(value.dtype.name, 0.0) if tf.is_tensor(value) else 0.0
 
 
 def _perturbed_gradient(

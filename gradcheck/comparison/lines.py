@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.perturbation import perturbed_gradients
+from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
@@ -229,13 +230,16 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
 
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
     gradient: this is about the error of the estimates, so that here, other than in `OwnRounding`, the
-    backward pass of each operation is perturbed, too.
+    backward pass of each operation is perturbed, too. Its forward pass is where the problem reaches its inner values;
+    elsewhere that would break ties, which move a gradient, while a value knows nothing of them.
     """
     problem, point, changes = lines.problem, lines.problem.point[None, :], []
     plain = lines.values(point)[0]
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
-            with perturbed_gradients(draw):
-                changes.append(np.abs(lines.values(point, problem.perturbed(draw))[0] - plain))
+            noisy = problem.perturbed(draw)
+            inner = noisy is problem and not lines.gradients
+            with perturbed_gradients(draw), perturbed_operations(draw) if inner else nullcontext():
+                changes.append(np.abs(lines.values(point, noisy)[0] - plain))
     floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
     return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.interception import derivatives_observed
 from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.probes import first_order
@@ -17,7 +18,6 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_unconnected, diagnosed
-from gradcheck.explanation.interception import derivatives_observed
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from gradcheck.explanation.interception import DERIVATIVES
+from gradcheck.autodiff.interception import DERIVATIVES
 from gradcheck.explanation.record import Event, HostRead, RecordedOperation, TapeChange, WatchEvent, key
 
 Changed = Callable[[int, int], bool | None]

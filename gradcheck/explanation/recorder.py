@@ -16,8 +16,8 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
+from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
-from gradcheck.explanation.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.explanation.record import (
     CodeRecord,
     DerivativeCall,

@@ -14,9 +14,9 @@ import tensorflow as tf
 from tensorflow.python.client.session import BaseSession
 from tensorflow.python.eager import context
 
+from gradcheck.autodiff.interception import patched
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, hidden_state
 from gradcheck.explanation.diagnosis import graph_diagnosis
-from gradcheck.explanation.interception import patched
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.optimizers import OptimizerCall

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
-from gradcheck.explanation.interception import Wrapper, patched
+from gradcheck.autodiff.interception import Wrapper, patched
 from gradcheck.explanation.user_code import file_owner
 
 DEPTH = 4

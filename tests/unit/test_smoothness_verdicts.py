@@ -169,10 +169,24 @@ def test_a_straight_through_estimator_is_a_staircase(x: float) -> None:
 
 
 @pytest.mark.parametrize("x", [1.3, 2.7, 0.4])
-def test_lost_digits_are_a_staircase(x: float) -> None:
+def test_lost_digits_are_no_staircase_of_the_function(x: float) -> None:
     result = check(lambda x: (x + 1e16) - 1e16, x)
     assert result.verdict == "inconclusive"
-    assert result.orders[1].reasons == (Reason.STAIRCASE,)
+    assert result.orders[1].reasons == (Reason.ILL_CONDITIONED,)
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, tf.function])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (1.0 + 1e-4, "mismatch")])
+def test_a_term_that_is_a_staircase_of_rounding(wrapped: Any, factor: float, verdict: str) -> None:
+    """The phase is rounded to 1e-10: between its steps only the square varies, whose slope alone would look exact."""
+
+    @tf.custom_gradient
+    def scaled(x: tf.Tensor) -> Any:
+        return x, lambda upstream: factor * upstream
+
+    result = check(wrapped(lambda x: scaled(tf.sin(1.86e-4 * x + 6e5) * 0.0018 + x**2)), 0.005, order=2)
+    assert result.orders[1].verdict == verdict
+    assert result.orders[2].verdict != "mismatch" or factor != 1.0
 
 
 def test_a_flat_function_is_no_staircase() -> None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.framework import ops
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.framework import op_def_registry, ops
 
-from gradcheck.autodiff.perturbation import SELECTING, UNIT, perturbed, perturbed_gradients
+from gradcheck.autodiff.perturbation import (
+    EXACT,
+    SELECTING,
+    UNIT,
+    perturbed,
+    perturbed_gradients,
+    perturbed_operations,
+    perturbing,
+)
 
 
 def slope(x: tf.Tensor, f: Callable[[tf.Tensor], tf.Tensor] = tf.sigmoid) -> tf.Tensor:
@@ -121,3 +131,57 @@ def test_a_function_that_is_traced_meanwhile_keeps_nothing() -> None:
         inside = traced(x)
     np.testing.assert_array_equal(inside, slope(x))
     np.testing.assert_array_equal(traced(x), slope(x))
+
+
+def moved(f: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> float:
+    """How far a value moves, relatively, when all operations are perturbed."""
+    plain = f(x).numpy()
+    with perturbed_operations(0):
+        return float(np.max(np.abs(f(x).numpy() - plain) / np.max(np.abs(plain))))
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, tf.function, lambda f: tf.function(f, jit_compile=True)])
+def test_digits_that_operations_lose_show_up(wrapped: Callable[..., Any]) -> None:
+    x = tf.constant([0.3, 0.7], tf.float64)
+    assert 1e-11 < moved(wrapped(lambda x: tf.sin(x + 1e6) + 2.0), x) < 1e-9
+    assert 0 < moved(wrapped(tf.sin), x) < 2 * UNIT
+    assert 1e-8 < moved(wrapped(lambda x: tf.cast(tf.cast(x, tf.float32), tf.float64)), x) < 1e-6
+
+
+def test_what_is_exact_stays() -> None:
+    """A tie does not break, an index and a count stay, and a variable has its value."""
+    x, held = tf.constant([3.0, -3.0], tf.float64), tf.Variable([1.5, 2.5], dtype=tf.float64)
+    for f in (
+        lambda x: tf.reduce_max(tf.abs(x)) + tf.nn.relu(x),
+        lambda x: tf.gather(x, tf.cast(tf.floor(x[:1]), tf.int32) - 2),
+        lambda x: tf.where(held == [1.5, 2.5], held[::-1], -x),
+        lambda x: tf.one_hot(tf.argmax(x), 2, dtype=tf.float64),
+    ):
+        assert moved(f, x) <= 2 * UNIT
+    assert all(op_def_registry.get(name) is not None for name in EXACT)
+
+
+def test_custom_gradients_are_kept() -> None:
+    @tf.custom_gradient
+    def wrong(x: tf.Tensor) -> Any:
+        return x**2, lambda upstream: 5.0 * upstream
+
+    x = tf.constant([1.0, 2.0], tf.float64)
+    with perturbed_operations(0):
+        np.testing.assert_allclose(slope(x, wrong), 5.0, rtol=10 * UNIT)
+
+
+def test_calls_are_put_back_whatever_happens() -> None:
+    names = ("TFE_Py_FastPathExecute", "TFE_Py_Execute")
+    before = [getattr(pywrap_tfe, name) for name in names]
+
+    def interrupted() -> None:
+        with perturbed_operations(0):
+            assert tf.config.functions_run_eagerly()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [getattr(pywrap_tfe, name) for name in names] == before
+    assert not tf.config.functions_run_eagerly()
+    assert not perturbing()

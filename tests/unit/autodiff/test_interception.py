@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.interception import derivatives_observed, patched
+from gradcheck.autodiff.interception import derivatives_observed, patched
 from gradcheck.explanation.record import HostRead, RecordedOperation, TapeChange
 from gradcheck.explanation.recorder import CodeRecorder
 
