@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.float64_form import observed_call, with_float64_form
 from gradcheck.autodiff.function import Function, open_function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
@@ -31,6 +31,8 @@ from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+
+Array = np.ndarray[Any, Any]
 
 MODES = ("raise", "warn", "ignore")
 ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
@@ -85,7 +87,9 @@ def check(
         changed = ChangedState(snapshot.changed(), used)
         function = replace(function, held=changed.besides(moved))
         unconnected = _unconnected(function, gradient)
-        if apart := _apart(function):
+        observed = observed_call(function)
+        apart = function.opened is not None and _difference(function, function.opened, observed.value)
+        if apart and (apart := _apart(function)):
             stack.enter_context(seeded())
             function = replace(function, held=replace(function.held, generators=(*used, generators()[-1])))
             apart = _apart(function)
@@ -93,7 +97,7 @@ def check(
             why = hidden_state(partial(function.value, function.point))
             note = f"two calls at the same inputs differ by {apart:.3g}; {why}"
             return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-        problem = function = with_float64_form(function)
+        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed.roundoff)
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
@@ -106,7 +110,10 @@ def check(
 
 def _apart(function: Function) -> float:
     """How far two calls at the same inputs differ, if that is more than rounding; else 0."""
-    first, second = (function.value(function.point) for _ in range(2))
+    return _difference(function, *(function.value(function.point) for _ in range(2)))
+
+
+def _difference(function: Function, first: Array, second: Array) -> float:
     slack = 1e3 * function.precision * np.maximum(np.abs(first), np.abs(second))
     return 0.0 if np.all(np.abs(first - second) <= slack) else float(np.max(np.abs(first - second)))
 

@@ -35,7 +35,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(self: Any, *arguments: Any) -> None:
         trace(self, *arguments)
-        attempts.append(self._graph is not None)
+        attempts.append(self._trusted)
 
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
     monkeypatch.setattr(Mapped, "_trace", noted)

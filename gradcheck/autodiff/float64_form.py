@@ -6,6 +6,7 @@ in float64 (`retraced`): layers with float32 variables, mixed policies, casts th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,20 +35,46 @@ BESIDE = 2.0**-6
 """How far beside the point, relatively, the values are compared as well."""
 
 
-def with_float64_form(function: Function) -> Function:
+@dataclass(frozen=True)
+class ObservedCall:
+    """A call of a function at its point: the coordinates `value` (m,) of the results, the processor time in seconds,
+    and the unit roundoff of the coarsest arithmetic that it runs, relevant or not."""
+
+    value: Array
+    seconds: float
+    roundoff: float
+
+
+def observed_call(function: Function) -> ObservedCall:
+    """Call a function and look at its operations, those inside of functions included."""
+    found, values, noting = {0.0}, [], 0.0
+
+    def note(name: str, tensors: Sequence[Any]) -> None:
+        nonlocal noting
+        began = time.process_time()
+        inner = (tf.as_dtype(given.type) for node, _ in nodes_of(name) for given in node.attr.values() if given.type)
+        found.update(ROUNDOFF.get(dtype.name, 0.0) for dtype in (*(tensor.dtype for tensor in tensors), *inner))
+        noting += time.process_time() - began
+
+    began = time.process_time()
+    observe_operations(lambda: values.append(function.value(function.point)), note)
+    return ObservedCall(values[0], time.process_time() - began - noting, max(found))
+
+
+def with_float64_form(function: Function, inner: float | None = None) -> Function:
     """The function with its float64 form, where it computes in less and has one, and with the roundoff of what it does.
 
     The form is compared with the function's own values, at the point and beside it: what computes something else in
-    float64 is not used.
+    float64 is not used. `inner` is the roundoff that an ObservedCall has shown.
     """
-    inner = _inner_roundoff(function)
+    inner = observed_call(function).roundoff if inner is None else inner
     if max(function.precision, inner) <= FLOAT64:
         return function
     retracing = _Retracing(function)
     copied = _copied(function)
     if copied is not None:
         copied = replace(copied, noisy=retracing.noisy)
-        if _same(function, copied) and _inner_roundoff(copied) <= FLOAT64:
+        if _same(function, copied) and observed_call(copied).roundoff <= FLOAT64:
             return replace(function, wide=copied)
     try:
         wide, inner = retracing.wide
@@ -57,18 +84,6 @@ def with_float64_form(function: Function) -> Function:
         return replace(function, wide=wide) if _same(function, wide) else function
     except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
         return replace(function, inner=inner)
-
-
-def _inner_roundoff(function: Function) -> float:
-    """The unit roundoff of the coarsest arithmetic that a call of the function runs, relevant or not."""
-    found = {0.0}
-
-    def note(name: str, tensors: Sequence[Any]) -> None:
-        inner = (tf.as_dtype(given.type) for node, _ in nodes_of(name) for given in node.attr.values() if given.type)
-        found.update(ROUNDOFF.get(dtype.name, 0.0) for dtype in (*(tensor.dtype for tensor in tensors), *inner))
-
-    observe_operations(lambda: function.value(function.point), note)
-    return max(found)
 
 
 def _widened(source: Source) -> Source:

@@ -38,6 +38,9 @@ HALVINGS = 40
 CACHED_BYTES = 2**24
 """Tables of values are kept until they take more memory than this."""
 
+LINES, VALUES = 8, 16
+"""The values that a check asks for lie on a line for every coordinate, or on so many; at least so many on each."""
+
 
 @dataclass(frozen=True)
 class Function(Problem):
@@ -45,7 +48,8 @@ class Function(Problem):
 
     What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
     arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
-    with its inner values perturbed, for a number that chooses how.
+    with its inner values perturbed, for a number that chooses how. `seconds`, where it is known, is the processor time
+    of a call, and `opened` what the very first one gave, (m,).
     """
 
     f: Callable[..., Any]
@@ -55,6 +59,8 @@ class Function(Problem):
     held: ChangedState = UNCHANGED
     inner: float = 0.0
     noisy: Callable[[int], Function | None] | None = None
+    seconds: float | None = None
+    opened: Array | None = field(default=None, compare=False, repr=False)
     _latest: dict[bytes, Array] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -147,7 +153,9 @@ class Function(Problem):
 
     @cached_property
     def _mapped_results(self) -> Mapped:
-        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision)
+        expected = VALUES * min(self.point.size, LINES)
+        known = None if self.seconds is None else (self.seconds, self.results)
+        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, known)
 
     @cached_property
     def _mapped_gradients(self) -> Mapped:
@@ -303,7 +311,8 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
             "f has to run before its gradient can be checked"
         ) from error
-    return Function(f, arguments, specs_of(result))
+    specs = specs_of(result)
+    return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:

@@ -21,6 +21,9 @@ Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
+Graph = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+"""Takes tensors, and shared ones."""
+
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
 
@@ -50,19 +53,27 @@ RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured. Where those to be made cost more than a trace, or those made as well more
-    than two, `compute` is traced (without autograph), if it can be, and if its values at the first, middle and last
-    point are those of eager calls. Python code that looks at values, NumPy, hidden state and variables that are made
-    inside therefore mean eager calls, as does an exception at any point.
+    Eager calls come first and are measured, unless `known` says what they take (seconds) and give (specs). Where those
+    to be made, at least `expected` in all, cost more than a trace, or those made as well more than two, `compute` is
+    traced (without autograph), if it can be, and if its values at the first, middle and last point are those of eager
+    calls. Python code that looks at values, NumPy, hidden state and variables that are made inside therefore mean eager
+    calls, as does an exception at any point.
     """
 
-    def __init__(self, compute: Callable[..., list[Any]], precision: float) -> None:
-        self._compute, self._precision = compute, precision
-        self._calls, self._seconds = 0, float("inf")
-        self._outputs: list[Any] | None = None
-        self._graph: Callable[..., Any] | None = None
-        self._loop: Callable[..., Any] | None = None
-        self._traced = False
+    def __init__(
+        self,
+        compute: Callable[..., list[Any]],
+        precision: float,
+        expected: int = 0,
+        known: tuple[float, Sequence[tf.TensorSpec]] | None = None,
+    ) -> None:
+        self._compute, self._precision, self._expected = compute, precision, expected
+        self._calls = 0 if known is None else MEASURED
+        self._seconds = float("inf") if known is None else known[0]
+        self._outputs: Sequence[tf.TensorSpec] | None = None if known is None else known[1]
+        self._graph: Graph | None = None
+        self._loop: Graph | None = None
+        self._tried = self._trusted = False
         self._rows, self._tensors = 1, 0
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
@@ -72,22 +83,20 @@ class Mapped:
         early: list[Values] = []
         if self._calls < MEASURED:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
-        if not self._traced and len(points[0]) > len(early) and self._pays(len(points[0]) - len(early)):
-            self._traced = True
+        if not self._tried and len(points[0]) > len(early) and self._pays(len(points[0]) - len(early)):
+            self._tried = True
             self._trace([array[len(early) :] for array in points], shared)
-        if self._graph is not None:
+        if self._trusted:
             try:
-                with graphs_as_traced():
-                    # All of them: where a graph rounds otherwise, a point that was called would stand alone.
-                    self._tensors += len(points[0]) * (POINT + len(points))
-                    taken = self._in_loop if self._tensors >= MANY else self._in_graph
-                    return taken(points, shared)
+                # All of them: where a graph rounds otherwise, a point that was called would stand alone.
+                return self._traced(points, shared, len(points[0]))
             except Exception:  # a loop throws for all points what the computation throws at one
-                self._graph = None
+                self._trusted = False
         return early + self._eagerly([array[len(early) :] for array in points], shared)
 
     def _pays(self, count: int) -> bool:
-        saved = max(count, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
+        coming = max(count, self._expected - self._calls)
+        saved = max(coming, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
         return saved > TRACE_SECONDS + min(TRACE_CALLS * self._seconds, TRACE_MOST)
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
@@ -110,17 +119,13 @@ class Mapped:
         if self._outputs is None:
             return
         few = [array[[0, len(array) // 2, -1]] for array in points]
-        specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
         try:
-            self._graph = _traced(self._compute_flat, specs, shared)
-            with graphs_as_traced():
-                values = self._in_graph(few, shared)
+            values = self._traced(few, shared, max(len(points[0]), self._expected))
         except Exception:  # what cannot be traced is called
             values = []
-        if not self._trusted(values, few, shared):
-            self._graph = None
+        self._trusted = self._same(values, few, shared)
 
-    def _trusted(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
+    def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
         """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
         # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
         eager = self._eagerly(points, shared)
@@ -132,15 +137,24 @@ class Mapped:
         beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
         return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
 
+    def _traced(self, points: Sequence[Array], shared: Sequence[Any], coming: int) -> list[Values]:
+        """The values of a graph, which loops where there are many points, or will be."""
+        many = self._tensors + coming * (POINT + len(points)) >= MANY
+        self._tensors += len(points[0]) * (POINT + len(points))
+        with graphs_as_traced():
+            return self._in_loop(points, shared) if many or self._loop else self._in_graph(points, shared)
+
     def _compute_flat(self, tensors: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
         return self._compute(tensors, *shared)
 
     def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
-        assert self._graph is not None
+        if self._graph is None:
+            specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
+            self._graph = _graph_of(self._compute_flat, specs, shared)
         values: list[Values] = []
         for point in zip(*points, strict=True):
             counted(1)
-            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), list(shared)))))
+            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), shared))))
         return values
 
     def _in_loop(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
@@ -148,7 +162,7 @@ class Mapped:
         assert self._outputs is not None
         if self._loop is None:
             batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
-            self._loop = _traced(self._looped, batches, shared)
+            self._loop = _graph_of(self._looped, batches, shared)
             self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
         most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
@@ -158,19 +172,19 @@ class Mapped:
             rows = slice(len(values), len(values) + self._rows)
             counted(len(points[0][rows]))
             began = time.perf_counter()
-            batches = self._loop([tf.constant(array[rows]) for array in points], list(shared))
+            batches = self._loop([tf.constant(array[rows]) for array in points], shared)
             values += map(list, zip(*map(as_array, batches), strict=True))
             quick = time.perf_counter() - began < RUN_SECONDS / 2
             self._rows = 2 * self._rows if quick else max(1, self._rows // 2)
         return values
 
     def _looped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
-        assert self._graph is not None
-        graph, count = self._graph, tf.shape(batches[0])[0]
+        # Without a trace of its own, which would be made and run beside that of the loop.
+        compute, count = self._graph or self._compute_flat, tf.shape(batches[0])[0]
         arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
 
         def body(row: Any, *arrays: Any) -> list[Any]:
-            values = graph([batch[row] for batch in batches], list(shared))
+            values = compute([tf.gather(batch, row) for batch in batches], shared)
             return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
 
         # Not tf.map_fn, which leaves a caching device in the user's variable scope when it raises.
@@ -178,12 +192,13 @@ class Mapped:
         return [array.stack() for array in arrays]
 
 
-def _traced(function: Callable[..., Any], specs: Sequence[Any], shared: Sequence[Any]) -> Callable[..., Any]:
+def _graph_of(function: Graph, specs: Sequence[Any], shared: Sequence[Any]) -> Graph:
     """The graph of a function of tensors with these specs, and of tensors like the shared ones."""
     others = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-    graph: Callable[..., Any] = tf.function(function, autograph=False).get_concrete_function(specs, others)
-    return graph
+    graph = tf.function(function, autograph=False).get_concrete_function(list(specs), others)
+    # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
+    return lambda tensors, shared: list(graph._call_flat([*tensors, *shared], graph.captured_inputs))
 
 
 @contextmanager

@@ -155,28 +155,30 @@ Sampled = Callable[[Array, Array], Sample]
 """Samples the lines at some places with a light stencil, their steps smaller than usual by a factor each."""
 
 
-def quick_estimate(sampled: Sampled, lines: int) -> Estimate:
-    """The first differences from few values, conclusive only where they are tight.
+def quick_estimate(
+    sampled: Sampled, lines: int, enough: Callable[[Estimate], Estimate] = lambda estimate: estimate
+) -> Estimate:
+    """The first differences from few values, conclusive only where they are tight, or `enough` makes them so.
 
     Lines that only finer steps show to be smooth are sampled a second time within these.
     """
     sample = sampled(np.arange(lines), np.ones(lines))
     with np.errstate(all="ignore"):
         rounding = rounding_of(sample)
-    estimate = with_constants(tight(first_difference(sample, rounding), sample), sample)
+    estimate = enough(with_constants(tight(first_difference(sample, rounding), sample), sample))
     if estimate.conclusive.all():
         return estimate
     shrink = orderly_part(sample, rounding)
-    return taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan))
+    return enough(taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan)))
 
 
 def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:
-    """The estimate with smaller steps on the lines that are not tight, where `shrink` (k,) is not NaN."""
+    """The better of the estimate and one with smaller steps, on lines that are not tight where `shrink` is not NaN."""
     places = np.flatnonzero(~estimate.conclusive.all(axis=1) & np.isfinite(shrink))
     if not len(places):
         return estimate
     sample = sampled(places, shrink[places])
-    return estimate.replaced(places, tight(first_difference(sample), sample))
+    return estimate.replaced(places, estimate.lines(places).better(tight(first_difference(sample), sample)))
 
 
 def sharp_beside(estimate: Estimate, share: float, axis: int) -> Array:

@@ -185,15 +185,22 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     """
     sampled = partial(replace(lines, gradients=True).sampled, QUICK)
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
-    estimate = quick_estimate(sampled, len(lines.directions))
+
+    def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
+        estimate = _scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
+        return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=1))
+
+    estimate = quick_estimate(sampled, len(lines.directions), enough)
     # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
     oblique = np.count_nonzero(lines.directions, axis=1) > 1
     rough = np.flatnonzero(oblique & (np.mean(~estimate.conclusive, axis=1) > MOST))
     if len(rough):
-        closer = quick_estimate(lambda places, shrink: sampled(rough[places], BEYOND * shrink), len(rough))
-        estimate = estimate.replaced(rough, closer)
-    estimate = _scaled_by_values(estimate, values, lines, TIGHT * values.eps)
-    estimate = replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=1))
+        closer = quick_estimate(
+            lambda places, shrink: sampled(rough[places], BEYOND * shrink),
+            len(rough),
+            lambda estimate: enough(estimate, rough),
+        )
+        estimate = estimate.replaced(rough, estimate.lines(rough).better(closer))
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))

@@ -30,14 +30,14 @@ FEW_INPUTS = 6
 FEW_OUTPUTS = 4
 """Second derivatives are taken along all axes, of all outputs, up to these numbers."""
 
-PAIRS = 2
-"""Beyond them so many random cotangents w are taken, each along random directions v of its own (or all axes).
+PAIR = 8
+"""Beyond them one random cotangent w is taken for so many probes, along a random direction v of its own (or all axes).
 
 One such pair compares the whole column H_w v, of every output's Hessian at once. An entry that is wrong by e is wrong
 there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most r with a
 probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2 and the
 signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that happens
-once in 1e8 times, and with both pairs never. More pairs would add nothing but their cost.
+once in 1e8 times. More pairs would add little but their cost.
 """
 
 WIDE = 4096
@@ -80,11 +80,11 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
     """The comparisons of second derivatives, a line a coordinate.
 
-    All axes and outputs while they are few, else `PAIRS` of random directions and cotangents, or more where more probes
-    are asked for. Of few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
+    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes. Of
+    few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)
-    n, m, pairs = problem.point.size, problem.outputs, max(PAIRS, probes // 4)
+    n, m, pairs = problem.point.size, problem.outputs, max(1, probes // PAIR)
     few = n <= FEW_INPUTS
 
     def compared(weight: Array, count: int, output: int | None = None) -> list[Comparison]:
@@ -175,9 +175,12 @@ class _Probing:
     def quickly(self) -> Comparison | None:
         """The probes beside tight estimates from few values, if all agree within them."""
         sampled = partial(self._sampled, QUICK)
-        estimate = quick_estimate(sampled, len(self.directions))
+
+        def enough(estimate: Estimate) -> Estimate:
+            return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
+
+        estimate = quick_estimate(sampled, len(self.directions), enough)
         blind = ~sharp_beside(estimate, RELATIVE, axis=0).all(axis=1)
-        estimate = replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
         # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
         estimate = taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
         if not estimate.conclusive.all():

@@ -52,6 +52,11 @@ class Estimate:
             array[places] = getattr(other, field.name)
         return Estimate(*arrays)
 
+    def better(self, other: Estimate) -> Estimate:
+        """Of two estimates, entry by entry, the one that is conclusive, else that with the smaller bound."""
+        wins = np.where(self.conclusive == other.conclusive, other.bound < self.bound, other.conclusive)
+        return Estimate(*(np.where(wins, getattr(other, f.name), getattr(self, f.name)) for f in fields(self)))
+
     @property
     def turned(self) -> Estimate:
         """The estimate with lines and outputs exchanged."""

@@ -2,11 +2,12 @@
 
     python tests/benchmarks/models.py [NAME ...] [--float32] [--limit SECONDS]
 
-For every Keras layer with weights or a differentiable computation, and for a few models: the processor time of
-`check` at orders 1 and 2 with the inputs and all trainable variables, divided by that of one eager gradient of the sum
-of squares of the outputs; the verdicts, and the share of inconclusive entries; the most memory of all rows so far;
-beside it `tf.test.compute_gradient` of the same function where that ends in time. A check that does not end within the
-limit says so. Only the ratios mean something.
+For every Keras layer with weights or a differentiable computation, and for a few models: the processor time of one
+eager gradient of the sum of squares of the outputs, and of one trace of the function with a first run of its graph;
+that of `check` at orders 1 and 2 with the inputs and all trainable variables, less one such trace, in units of the
+gradient; the verdicts, and the share of inconclusive entries; the most memory of all rows so far; beside it
+`tf.test.compute_gradient` of the same function where that ends in time. A check that does not end within the limit says
+so. Only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from keras import layers as kl
 
 import gradcheck
 
-REPEATS = 5
-"""An eager gradient is taken so many times; the fastest counts."""
+REPEATS, TRACES = 5, 2
+"""An eager gradient, and a trace, are taken so many times; the fastest counts."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,11 @@ def drawn(row: Row, dtype: str) -> list[Any]:
     return [tf.constant(rng.normal(size=shape), dtype) for shape in row.shapes]
 
 
+def traced(function: Callable[..., Any], inputs: list[Any]) -> Any:
+    """A run of the function's graph, newly traced."""
+    return tf.function(function, autograph=False).get_concrete_function(*inputs)(*inputs)
+
+
 def measure(name: str, row: Row, dtype: str, limit: int) -> str:
     """One line of the table."""
     keras.utils.set_random_seed(7)
@@ -237,7 +243,8 @@ def measure(name: str, row: Row, dtype: str, limit: int) -> str:
 
     gradient()
     unit = min(timed(gradient, limit)[0] for _ in range(REPEATS))
-    cells = [f"{name:30s} {unit * 1e3:9.2f} ms"]
+    trace = min(timed(partial(traced, function, inputs), limit)[0] for _ in range(TRACES))
+    cells = [f"{name:30s} {unit * 1e3:9.2f} ms {trace * 1e3:7.0f} ms"]
     for order in (1, 2):
         run = partial(gradcheck.check, function, *inputs, order=order, variables=variables or None)
         spent, result = timed(run, limit)
@@ -246,7 +253,7 @@ def measure(name: str, row: Row, dtype: str, limit: int) -> str:
             break
         outcome = result.orders[order]
         left = outcome.inconclusive / max(outcome.compared + outcome.inconclusive, 1)
-        cells.append(f"{spent:7.2f} s {spent / unit:7.1f} {outcome.verdict!s:12s} {left:6.1%}")
+        cells.append(f"{spent:7.2f} s {(spent - trace) / unit:7.1f} {outcome.verdict!s:12s} {left:6.1%}")
     cells.append(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
     if not row.integers:
         spent, _ = timed(partial(tf.test.compute_gradient, function, inputs), limit)
@@ -266,8 +273,8 @@ def main() -> None:
     if unknown:
         parser.error(f"no such rows: {', '.join(sorted(unknown))}; there are {', '.join(rows)}")
     print(
-        f"{'':30s} {'gradient':>12s} | order 1: time, in gradients, verdict, inconclusive | order 2 | peak memory"
-        " | compute_gradient"
+        f"{'':30s} {'gradient':>12s} {'trace':>10s} | order 1: time, gradients beside the trace, verdict, inconclusive"
+        " | order 2 | peak memory | compute_gradient"
     )
     for name in given.names or rows:
         with warnings.catch_warnings():

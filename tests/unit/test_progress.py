@@ -19,6 +19,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import progress
+from gradcheck.autodiff import mapped
 from gradcheck.autodiff.mapped import Mapped
 
 LONG = """
@@ -201,16 +202,14 @@ def test_ctrl_c(name: str, at: int, interrupt: Callable[[], None]) -> None:
 def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that comes while a graph runs is heard when it returns, after at most so many points."""
     x, counter, runs = tf.Variable([1.5, 0.5], dtype=tf.float64), tf.Variable(0), []
+    graph_of = mapped._graph_of
 
     def loss() -> Any:
         counter.assign_add(1)
         return tf.reduce_sum(x**3)
 
-    in_graph = Mapped._in_graph
-
-    def interrupted(self: Mapped, *arguments: Any) -> Any:
-        graph = self._graph
-        assert graph is not None
+    def interrupted(*arguments: Any) -> Any:
+        graph = graph_of(*arguments)
 
         def run(*inputs: Any) -> Any:
             result = graph(*inputs)
@@ -219,14 +218,10 @@ def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> 
                 press_and_catch()
             return result
 
-        self._graph = run
-        try:
-            return in_graph(self, *arguments)
-        finally:
-            self._graph = graph
+        return run
 
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
-    monkeypatch.setattr(Mapped, "_in_graph", interrupted)
+    monkeypatch.setattr(mapped, "_graph_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gradcheck.check(loss, variables=[x], order=2)
     assert len(runs) == 6

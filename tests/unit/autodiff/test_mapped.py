@@ -45,7 +45,7 @@ def in_a_graph(f: Callable[..., Any], points: Array = POINTS) -> bool:
         assert (value is None) == (expected is None)
         if value is not None and expected is not None:
             np.testing.assert_allclose(value, expected, rtol=1e-15)
-    return whole._graph is not None
+    return whole._trusted
 
 
 pytestmark = pytest.mark.usefixtures("eager_to_trace")
@@ -68,7 +68,7 @@ pytestmark = pytest.mark.usefixtures("eager_to_trace")
 def test_what_can_be_traced_is_taken_in_a_graph(f: Callable[..., Any]) -> None:
     with np.errstate(invalid="ignore"):
         whole, values = taken(f)
-    assert whole._graph is not None
+    assert whole._trusted
     for value, point in zip(values, POINTS, strict=True):
         assert value is not None
         np.testing.assert_array_equal(value, np.asarray(f(tf.constant(point))))
@@ -136,7 +136,7 @@ def test_a_graph_gets_a_loop_once_there_are_many_points(monkeypatch: pytest.Monk
     for points, looped in ((POINTS[:7], False), (POINTS, True), (POINTS[:7], True)):
         values = [value[0] for value in whole([points]) if value is not None]
         np.testing.assert_array_equal(values, np.asarray(tf.sin(points)))
-        assert whole._graph is not None
+        assert whole._trusted
         assert (whole._loop is not None) == looped
 
 
@@ -149,7 +149,7 @@ def test_a_graph_is_no_substitute_while_gradients_are_perturbed() -> None:
 
     whole = Mapped(gradient, 2.0**-53)
     plain = whole([POINTS])
-    assert whole._graph is not None
+    assert whole._trusted
     with perturbed_gradients(0):
         moved = whole([POINTS])
     assert any(np.any(one[0] != other[0]) for one, other in zip(plain, moved, strict=True) if one and other)
@@ -160,7 +160,7 @@ def test_no_point_stands_alone_where_a_graph_rounds_otherwise() -> None:
         return tf.sin(x) if tf.executing_eagerly() else tf.sin(x) * (1 + 8 * 2.0**-52)
 
     whole, values = taken(f)
-    assert whole._graph is not None
+    assert whole._trusted
     np.testing.assert_array_equal(values, np.sin(POINTS) * (1 + 8 * 2.0**-52))
 
 
@@ -169,7 +169,7 @@ def test_shared_tensors_are_given_at_every_point() -> None:
     for weight in (2.0, 3.0):
         values = whole([POINTS], [tf.constant(weight, tf.float64)])
         np.testing.assert_array_equal([value[0] for value in values if value is not None], POINTS * weight)
-    assert whole._graph is not None
+    assert whole._trusted
 
 
 def test_variables_and_attributes_are_those_of_eager_code_afterwards() -> None:
@@ -227,4 +227,20 @@ def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
 
     for error, scale, trusted in ((1e-12, 1e5, True), (1e-12, 1.0, False), (1e-8, 1e5, False), (1e-7, 1e12, False)):
         whole, _ = taken(otherwise_traced(error, scale))
-        assert (whole._graph is not None) == trusted, (error, scale)
+        assert (whole._trusted) == trusted, (error, scale)
+
+
+def test_a_function_that_is_known_is_traced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time and its results need no measured calls; what is expected counts as if it had been asked for already."""
+    monkeypatch.undo()
+    calls = []
+
+    def f(tensors: list[Any]) -> list[Any]:
+        calls.append(tf.executing_eagerly())
+        return [tf.sin(tensors[0])]
+
+    spec = tf.TensorSpec(POINTS.shape[1:], tf.float64)
+    for expected, seconds, eager in ((100, 1e-2, 3), (0, 1e-2, 4), (100, 1e-5, 4)):
+        calls.clear()
+        Mapped(f, 2.0**-53, expected, (seconds, [spec]))([POINTS[:4]])
+        assert sum(calls) == eager, (expected, seconds)

@@ -51,6 +51,20 @@ def test_so_do_probes(points: list[int]) -> None:
     assert points == [8 * (QUICKLY - 1)]
 
 
+def test_a_function_that_takes_its_time_is_called_a_few_times() -> None:
+    """Once to open it, once observed, twice for gradients, once for the trace, and three times to trust that."""
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(tf.executing_eagerly())
+        for _ in range(100):
+            x = x + 0.001 * tf.sin(x)
+        return x
+
+    assert check(f, np.linspace(0.2, 1.4, 100)).verdict == Verdict.AGREE
+    assert (calls.count(True), calls.count(False)) == (7, 1)
+
+
 def test_the_light_stencil_is_a_part_of_the_close_one() -> None:
     assert set(QUICK.offsets) < set(FIRST.offsets)
     assert QUICKLY * 2 < CLOSELY
