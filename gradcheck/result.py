@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from math import isfinite
+from math import ceil, inf, isfinite, log10
 
 
 class Word(str, Enum):
@@ -254,3 +254,15 @@ def _by_call(sources: tuple[SourceResult, ...]) -> list[str]:
             rest = rest if name is source.name else [f"    {diagnosis.cause.value}, as for {name}"]
         lines += [f"  {line}" for line in (first, *rest)]
     return lines
+
+
+def told_apart(first: float, second: float, digits: int = 6) -> tuple[str, str]:
+    """Two numbers with so many digits, or with as many as show two digits of what they differ by.
+
+    >>> told_apart(2.718281828, 2.718281831), told_apart(0.5, 2.0)
+    (('2.718281828', '2.718281831'), ('0.5', '2'))
+    """
+    apart = abs(first - second)
+    if 0 < apart < inf:
+        digits = max(digits, min(ceil(log10(max(abs(first), abs(second))) - log10(apart)) + 2, 17))
+    return f"{first:.{digits}g}", f"{second:.{digits}g}"

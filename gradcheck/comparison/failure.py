@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, nan
 
-from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict
+from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict, told_apart
 
 
 class GradientInconclusive(AssertionError):
@@ -127,12 +127,13 @@ def _paragraph(finding: Finding, label: str) -> list[str]:
         head = f"  {finding.kind.value}: the move of {finding.element}"
     numbers, remarks = [], [finding.reason]
     if finding.difference is not None and finding.bound is not None:
-        numbers = [(label, "None" if finding.autodiff is None else f"{finding.autodiff:.12g}")]
+        given, estimate = told_apart(nan if finding.autodiff is None else finding.autodiff, finding.difference, 12)
+        numbers = [(label, "None" if finding.autodiff is None else given)]
         if finding.kind is Kind.SUBDIFFERENTIAL:
             low, high = finding.difference - finding.bound, finding.difference + finding.bound
             numbers += [("slopes", f"{low:.12g} to {high:.12g}")]
         else:
-            numbers += [("estimate", f"{finding.difference:.12g}   (error at most {finding.bound:.1e})")]
+            numbers += [("estimate", f"{estimate}   (error at most {finding.bound:.1e})")]
             if finding.allowed is not None and finding.autodiff is not None:
                 off = abs(finding.autodiff - finding.difference)
                 numbers += [("off by", f"{off:.3g}   (allowed {finding.allowed:.1e})")]

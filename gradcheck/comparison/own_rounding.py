@@ -30,6 +30,9 @@ NEAR = 2.0**-8
 
 NEIGHBOURS = 6
 
+SIDES = 2.0 ** -np.array([47.0, 44.0, 41.0, 38.0])
+"""How far, relatively, the points lie that tell both sides apart."""
+
 
 @dataclass(frozen=True)
 class OwnRounding:
@@ -85,7 +88,8 @@ class OwnRounding:
         """The rounding of values that should lie between `low` and `high`.
 
         What can be blamed on rounding scatters at the neighbours, too: it is no more than what the farthest of them
-        misses the interval by. A value that stands alone, among neighbours inside, is wrong.
+        misses the interval by. A value that stands alone, among neighbours inside, is wrong; so is one that all
+        neighbours on one side share, and none on the other: there a formula changes.
         """
         with np.errstate(invalid="ignore"):
             outside = _outside(self.autodiff, low, high)
@@ -94,7 +98,20 @@ class OwnRounding:
             if not excused.any():
                 return np.asarray(rounding)
             missed = np.max(_outside(self.neighbours, low, high), axis=0)
+            missed = np.where(self._wrong_on_one_side(low, high), 0.0, missed)
             return np.asarray(np.maximum(self.granted, np.fmin(rounding, missed)))
+
+    def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
+        """Where the values miss the interval as that at the point does on one side, and do not on the other."""
+        moves = np.random.default_rng(2).choice([-1.0, 1.0], size=self.problem.point.shape) * self.problem.point
+        sides = [
+            [self.derivative(self.problem, self.problem.point + way * shift * moves) for shift in SIDES]
+            for way in (1, -1)
+        ]
+        own, beside = (np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides))
+        alike = ((beside >= own / 2) & (beside <= own * 2) | (beside <= own / 2) & (beside >= own * 2)).all(axis=1)
+        inside = (np.abs(beside) <= np.abs(own) / 8).all(axis=1)
+        return np.asarray((alike & inside[::-1]).any(axis=0))
 
     def twice(self, lines: Lines) -> OwnRounding:
         """The same for the second derivatives along each direction twice."""

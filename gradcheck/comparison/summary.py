@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.tables import Comparison, combined
-from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict, told_apart
 
 Array = np.ndarray[Any, Any]
 
@@ -145,8 +146,8 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
         other += f"; {CONTRADICTING.format(table.alone)}"
     numbers = table.autodiff, table.difference, table.bound, table.allowed
     autodiff, difference, bound, allowed = (float(array[line, row]) for array in numbers)
-    given = "None" if kind is Kind.MISSING else f"{autodiff:.10g}"
-    estimate = estimate_text(difference, bound)
+    given = "None" if kind is Kind.MISSING else told_apart(autodiff, difference, 10)[0]
+    estimate = estimate_text(difference, bound, autodiff)
     if kind is Kind.SUBDIFFERENTIAL:
         estimate = f"the one-sided slopes lie between {difference - bound:.10g} and {difference + bound:.10g}"
     return Finding(
@@ -164,6 +165,7 @@ def _finding(order: int, table: Comparison, sources: Sequence[Source], line: int
     )
 
 
-def estimate_text(difference: float, bound: float) -> str:
-    """The estimate in words."""
-    return f"the finite-difference estimate is {difference:.10g} (error at most {bound:.1e})"
+def estimate_text(difference: float, bound: float, beside: float = nan) -> str:
+    """The estimate in words, with as many digits as tell it from the number that stands beside it."""
+    text = told_apart(difference, beside, 10)[0]
+    return f"the finite-difference estimate is {text} (error at most {bound:.1e})"

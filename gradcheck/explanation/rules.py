@@ -19,7 +19,7 @@ from gradcheck.explanation.paths import differentiable, registered
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
 from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient
-from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict
+from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict, told_apart
 
 Words = tuple[str, str, Place | None]
 """Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
@@ -323,9 +323,10 @@ def wrong_formula(wrong: WrongGradient) -> Diagnosis | None:
             continue
         name, defined = call.func.__name__, definition_of(call.func)
         worst = np.unravel_index(np.argmax(table.excess()), table.verdict.shape)
+        gives, estimate = told_apart(float(table.autodiff[worst]), float(table.difference[worst]))
         evidence = (
             f"called alone{at(operation.line)}, the function {name} under tf.custom_gradient gives the derivative "
-            f"{table.autodiff[worst]:.6g} where the finite-difference estimate is {table.difference[worst]:.6g}"
+            f"{gives} where the finite-difference estimate is {estimate}"
         )
         remedy = f"correct the gradient that {name}{at(defined)} returns"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), wrong.lost.size)

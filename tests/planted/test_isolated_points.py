@@ -69,6 +69,13 @@ class Fault(NamedTuple):
         return np.array([ELSEWHERE, value, -1.7] if self.shape == "one of a vector" else [value] * 3)
 
 
+class FromThereOn(Fault):
+    """A fault on one side of the place, and there: a formula that changes, where the function does not."""
+
+    def there(self, x: Any) -> Any:
+        return x >= tf.constant(self.place, x.dtype)
+
+
 def _with_derivative_times(factor: float, value: Any) -> Any:
     @tf.custom_gradient
     def identity(x: Any) -> Any:
@@ -154,6 +161,24 @@ def test_an_operation_is_wrong_at_a_point(factor: float, place: float | str, ord
         fault = Fault(factor, place, shape, order)
         for orders in ((1, 2), (2,)) if factor == SMALL else ((1, 2),):
             assert_seen(fault, hunted(fault, plant, orders))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("place", PLACES[:5])
+def test_a_function_is_wrong_from_a_point_on(factor: float, place: float) -> None:
+    """Values on one side are right: they do not show that those on the other are rounding."""
+    for shape in shapes(factor, place, 1):
+        fault = FromThereOn(factor, place, shape, 1)
+        f, x = function(fault)
+        assert_seen(fault, check(f, x).orders)
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("place", PLACES[:5])
+def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, plant: Any) -> None:
+    for shape in shapes(factor, place, 1):
+        fault = FromThereOn(factor, place, shape, 1)
+        assert_seen(fault, hunted(fault, plant, (1,)))
 
 
 @pytest.mark.parametrize("factor", FACTORS)

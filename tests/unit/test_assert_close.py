@@ -166,6 +166,15 @@ def test_the_second_order_says_which_estimate_stands_alone() -> None:
     assert "of the three estimates autodiff of autodiff stands alone" in str(caught.value)
 
 
+def test_numbers_that_differ_late_are_told_apart() -> None:
+    gradient = np.exp(1.0) * (1 + 4e-12)
+    with pytest.raises(GradientMismatch) as caught:
+        assert_close(tf.exp, 1.0, gradient=gradient)
+    numbers = re.findall(r"^ +(?:given|estimate) +(2\.71828182\d+)", str(caught.value), re.MULTILINE)
+    assert len(numbers) == 2
+    assert float(numbers[0]) / float(numbers[1]) == pytest.approx(1 + 4e-12, abs=2e-13)
+
+
 def test_a_given_gradient_is_called_so() -> None:
     with pytest.raises(gradcheck.GradientWrongValue) as caught:
         assert_close(tf.sin, x, gradient=np.array([0.0, 1.0]))
