@@ -285,7 +285,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
     def derivative(other: Problem, point: Array) -> Array:
         return lines.seen(other.products(cotangent, directions, point).values)
 
-    weight, step = float(np.max(np.abs(cotangent), initial=0.0)), both_values[1].step[:, None]
+    weight, step = float(np.max(np.abs(cotangent), initial=0.0)), reach(lines, both_values[1])
     beside_gradients = Evidence(
         lines=of_gradients,
         samples=both_gradients,
