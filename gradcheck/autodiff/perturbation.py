@@ -64,19 +64,20 @@ def perturbed_gradients(seed: int) -> Iterator[None]:
     which perturbed inputs do not show; terms of a sum that cancel leave the rounding of each. Functions that are traced
     meanwhile are left alone, because they would keep the perturbation.
     """
-    registry: dict[str, dict[str, Any]] = ops.gradient_registry._registry
     generator = np.random.default_rng(seed)
-    kept = {name: entry["type"] for name, entry in registry.items()}
-    for name, function in kept.items():
-        if function is not None:
-            registry[name]["type"] = _perturbed_gradient(function, generator, selecting=name in SELECTING)
+
+    def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
+        function = original(registry, name)
+        if function is None or registry is not ops.gradient_registry:
+            return function
+        return _perturbed_gradient(function, generator, selecting=name in SELECTING)
+
     _active.append(seed)
     try:
-        yield
+        with patched((type(ops.gradient_registry), "lookup", looked_up)):
+            yield
     finally:
         _active.remove(seed)
-        for name, function in kept.items():
-            registry[name]["type"] = function
 
 
 @contextmanager
