@@ -111,14 +111,15 @@ class OwnRounding:
         )
 
         def alike(missed: Array) -> Array:
-            return (missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2)
+            return np.asarray((missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2))
 
         def inside(missed: Array) -> Array:
             return np.asarray(np.abs(missed) <= np.abs(own) / 8)
 
         # What cancels leaves nothing or a rounding, maybe on one side each; perturbed inside, it leaves anything.
-        two_values = (alike(near) | inside(near)).all(axis=0)
-        return two_values & (alike(beside).all(axis=1) & inside(beside).all(axis=1)[::-1]).any(axis=0)
+        two_values = np.all(alike(near) | inside(near), axis=0)
+        one, none = np.asarray(np.all(alike(beside), axis=1)), np.asarray(np.all(inside(beside), axis=1))
+        return np.asarray(two_values & np.any(one & none[::-1], axis=0))
 
     def twice(self, lines: Lines) -> OwnRounding:
         """The same for the second derivatives along each direction twice."""
