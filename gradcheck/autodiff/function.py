@@ -28,6 +28,7 @@ from gradcheck.autodiff.reverse import (
 )
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
+from gradcheck.numerics.sampling import QUICK
 from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +39,7 @@ HALVINGS = 40
 CACHED_BYTES = 2**24
 """Tables of values are kept until they take more memory than this."""
 
-LINES, VALUES = 8, 16
+LINES, VALUES = 8, len(QUICK.offsets) - 1
 """The values that a check asks for lie on a line for every coordinate, or on so many; at least so many on each."""
 
 

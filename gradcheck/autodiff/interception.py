@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 Wrapper = Callable[..., Any]
 """Takes the original function, then the arguments of a call."""
@@ -53,6 +54,18 @@ def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
+    """Let `hook(operation, function)` say what is found for a lookup in TensorFlow's gradient registry in the block."""
+
+    def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
+        found = original(registry, name)
+        return hook(name, found) if registry is ops.gradient_registry else found
+
+    with patched((type(ops.gradient_registry), "lookup", looked_up)):
+        yield
 
 
 DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.interception import functions_run_eagerly, patched
+from gradcheck.autodiff.interception import functions_run_eagerly, gradients_looked_up, patched
 
 UNIT = 2 * ROUNDOFF["float64"]
 
@@ -57,6 +56,15 @@ def perturbing() -> bool:
 
 
 @contextmanager
+def _marked(seed: int) -> Iterator[None]:
+    _active.append(seed)
+    try:
+        yield
+    finally:
+        _active.remove(seed)
+
+
+@contextmanager
 def perturbed_gradients(seed: int) -> Iterator[None]:
     """Perturb the operands and the results of every gradient function that runs in the block.
 
@@ -66,18 +74,11 @@ def perturbed_gradients(seed: int) -> Iterator[None]:
     """
     generator = np.random.default_rng(seed)
 
-    def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
-        function = original(registry, name)
-        if function is None or registry is not ops.gradient_registry:
-            return function
-        return _perturbed_gradient(function, generator, selecting=name in SELECTING)
+    def looked_up(name: str, function: Any) -> Any:
+        return function and _perturbed_gradient(function, generator, selecting=name in SELECTING)
 
-    _active.append(seed)
-    try:
-        with patched((type(ops.gradient_registry), "lookup", looked_up)):
-            yield
-    finally:
-        _active.remove(seed)
+    with _marked(seed), gradients_looked_up(looked_up):
+        yield
 
 
 @contextmanager
@@ -105,12 +106,8 @@ def perturbed_operations(seed: int) -> Iterator[None]:
         return noted(name, inputs, original(handle, device, name, inputs, *args))
 
     calls = (pywrap_tfe, "TFE_Py_FastPathExecute", quickly), (pywrap_tfe, "TFE_Py_Execute", slowly)
-    _active.append(seed)
-    try:
-        with functions_run_eagerly(), patched(*calls):
-            yield
-    finally:
-        _active.remove(seed)
+    with _marked(seed), functions_run_eagerly(), patched(*calls):
+        yield
 
 
 def _unit(value: Any) -> float:

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gradcheck.hunt.census import census, registered
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -65,6 +67,19 @@ def registered_code(registry: Mapping[str, Any]) -> dict[str, FunctionCode]:
     return {operation: code for operation, code in codes.items() if code is not None}
 
 
+def reachable_code() -> dict[str, FunctionCode]:
+    """The code of the registered gradients of the census that a CPU can reach, by operation."""
+    rows = census()
+    return registered_code({name: one for name, one in registered().items() if name in rows and rows[name].reachable})
+
+
+def syntax_of(code: FunctionCode) -> Function:
+    """The syntax of a function, which everybody shares: copy it to change it."""
+    return next(
+        node for node in ast.walk(_tree(code.file)) if isinstance(node, Function) and _start(node) == code.start
+    )
+
+
 @cache
 def _tree(file: str) -> ast.Module:
     return ast.parse(Path(file).read_text(encoding="utf-8"))
@@ -95,10 +110,8 @@ def _called(code: FunctionCode) -> frozenset[str]:
 
 
 def _names(code: FunctionCode) -> Iterator[str]:
-    for node in ast.walk(_tree(code.file)):
-        if isinstance(node, Function) and _start(node) == code.start:
-            for inner in (inner for statement in node.body for inner in ast.walk(statement)):
-                if isinstance(inner, ast.Name):
-                    yield inner.id
-                elif isinstance(inner, ast.Attribute):
-                    yield inner.attr
+    for inner in (inner for statement in syntax_of(code).body for inner in ast.walk(statement)):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr

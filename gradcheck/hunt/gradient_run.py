@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gradcheck.documents import Document, Text, matching
+from gradcheck.hunt.gradient_code import helpers_of, reachable_code
 
 Place = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,200}\.py")]
 """A file, by its path within the folder that TensorFlow is installed in."""
@@ -56,6 +57,15 @@ class NoCoverageError(RuntimeError):
         super().__init__("coverage.py is missing, which counts the lines that run: pip install 'gradcheck[reach]'")
 
 
+def measurement(files: list[str] | None = None) -> Any:
+    """A coverage.Coverage of lines and branches in some files, which keeps nothing on disk; raises NoCoverageError."""
+    try:
+        import coverage
+    except ImportError:
+        raise NoCoverageError from None
+    return coverage.Coverage(data_file=None, branch=True, include=files, config_file=False)
+
+
 def installed_in() -> Path:
     """The folder that TensorFlow is installed in."""
     import tensorflow as tf
@@ -67,18 +77,8 @@ class GradientRecorder:
     """Records what runs of TensorFlow's gradients between `start` and `stop`. Raises NoCoverageError."""
 
     def __init__(self) -> None:
-        try:
-            import coverage
-        except ImportError:
-            raise NoCoverageError from None
-        import tensorflow as tf
-
-        from gradcheck.hunt.census import registered
-        from gradcheck.hunt.gradient_code import helpers_of, registered_code
-
-        self._release, self._home = str(tf.__version__), installed_in()
-        files = sorted({code.file for code in helpers_of(registered_code(registered()).values())})
-        self._coverage = coverage.Coverage(data_file=None, branch=True, include=files, config_file=False)
+        self._coverage = measurement(sorted({code.file for code in helpers_of(reachable_code().values())}))
+        self._home = installed_in()
         self._first: set[str] = set()
         self._second: set[str] = set()
         self._stack = ExitStack()
@@ -86,25 +86,25 @@ class GradientRecorder:
     def start(self) -> None:
         """From now on."""
         from tensorflow.python.eager import record
-        from tensorflow.python.framework import ops
 
-        from gradcheck.autodiff.interception import patched
+        from gradcheck.autodiff.interception import gradients_looked_up
 
-        def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
-            if registry is ops.gradient_registry:
-                (self._second if record.could_possibly_record() else self._first).add(name)
-            return original(registry, name)
+        def looked_up(name: str, function: Any) -> Any:
+            (self._second if record.could_possibly_record() else self._first).add(name)
+            return function
 
-        self._stack.enter_context(patched((type(ops.gradient_registry), "lookup", looked_up)))
+        self._stack.enter_context(gradients_looked_up(looked_up))
         self._stack.callback(self._coverage.stop)
         self._coverage.start()
 
     def stop(self) -> GradientRun:
         """What ran since then."""
+        import tensorflow as tf
+
         self._stack.close()
         data = self._coverage.get_data()
         arcs = {self._place(file): data.arcs(file) or () for file in data.measured_files()}
-        return GradientRun.of(self._release, self._first, self._second, arcs)
+        return GradientRun.of(str(tf.__version__), self._first, self._second, arcs)
 
     def _place(self, file: str) -> str:
         return Path(file).resolve().relative_to(self._home).as_posix()

@@ -54,8 +54,12 @@ class Estimate:
 
     def better(self, other: Estimate) -> Estimate:
         """Of two estimates, entry by entry, the one that is conclusive, else that with the smaller bound."""
-        wins = np.where(self.conclusive == other.conclusive, other.bound < self.bound, other.conclusive)
-        return Estimate(*(np.where(wins, getattr(other, f.name), getattr(self, f.name)) for f in fields(self)))
+        alike = self.conclusive == other.conclusive
+        return self.where(np.where(alike, other.bound < self.bound, other.conclusive), other)
+
+    def where(self, chosen: Array, other: Estimate) -> Estimate:
+        """The estimate with the chosen entries (k, m) of another one."""
+        return Estimate(*(np.where(chosen, getattr(other, f.name), getattr(self, f.name)) for f in fields(self)))
 
     @property
     def turned(self) -> Estimate:

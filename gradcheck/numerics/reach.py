@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import comb
 from typing import Any
 
@@ -90,9 +90,7 @@ def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:
     """
     sharp = close.conclusive & (close.bound <= np.maximum(RELATIVE * np.abs(close.value), least))
     apart = np.abs(close.value - wide.value) > wide.bound + close.bound
-    better = sharp & (~wide.conclusive | apart | (close.bound < wide.bound))
-    names = [field.name for field in fields(Estimate)]
-    return Estimate(*(np.where(better, getattr(close, name), getattr(wide, name)) for name in names))
+    return wide.where(sharp & (~wide.conclusive | apart | (close.bound < wide.bound)), close)
 
 
 def both(wide: Estimate, close: Estimate) -> Estimate:

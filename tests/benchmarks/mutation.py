@@ -36,7 +36,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import Judgement, census, registered
 from gradcheck.hunt.evidence import finding_of, node_trials
-from gradcheck.hunt.gradient_code import FunctionCode, registered_code
+from gradcheck.hunt.gradient_code import FunctionCode, registered_code, syntax_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.running.configuration import Shard
@@ -129,16 +129,13 @@ class Places(ast.NodeTransformer):
         return node
 
 
-def function_of(code: FunctionCode) -> ast.FunctionDef:
-    """The syntax of a function, without its decorators and its docstring."""
-    tree = ast.parse(Path(code.file).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.name and node.body[0].lineno == code.first:
-            node.decorator_list = []
-            if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
-                del node.body[0]
-            return node
-    raise ValueError(f"{code.name} is not in {code.file}")
+def function_of(code: FunctionCode) -> Any:
+    """A copy of a function's syntax, without its decorators and its docstring."""
+    node = copy.deepcopy(syntax_of(code))
+    node.decorator_list = []
+    if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
+        del node.body[0]
+    return node
 
 
 def changes() -> list[Change]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck import documents, files
-from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands import cli
 from gradcheck.hunt.commands.run_commands import left_out
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
-from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
+from gradcheck.hunt.report.gradient_reach import GradientReach, RunReach, reach_of
 from gradcheck.hunt.report.run import HuntRun, read
 from gradcheck.hunt.report.writer import write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
@@ -58,12 +56,13 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    page = _page(options.reports, name, reach)
+    hunted = read(options.reports / EVENTS, pattern=f"{name}-*.jsonl")
+    page = write_run(hunted, options.reports, left_out(), reach)[0] if hunted.started else None
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
     lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
     data: dict[str, Any] = {"tensorflow": reach.tensorflow, "gradients": list(map(_row, reach.gradients)), "run": name}
     data |= {"lines": reach.lines, "branches": reach.branches}
-    claimed = _claimed_in_vain(name, options.reports, run)
+    claimed = _claimed_in_vain(hunted, run)
     data["claimed_in_vain"] = claimed
     lines += [f"claimed by the catalogue, but never run: {each}" for each in claimed]
     step = "python -m gradcheck reach --read --all" if not options.all else "python -m gradcheck coverage"
@@ -82,7 +81,7 @@ def _hunt(options: argparse.Namespace) -> int:
     command += [f"--gradcheck-ops={options.ops}"] if options.ops else []
     command += [f"--gradcheck-minutes={options.minutes}"] if options.minutes else []
     output = sys.stderr if options.json else None  # standard output is for the one object then
-    return subprocess.run(command, env=dict(os.environ), stdout=output, check=False).returncode
+    return subprocess.run(command, stdout=output, check=False).returncode
 
 
 def newest(folder: Path) -> tuple[str, GradientRun]:
@@ -101,28 +100,17 @@ def newest(folder: Path) -> tuple[str, GradientRun]:
             if path.stem.rpartition("-")[0] == name
         ]
         return name, GradientRun.merged(runs)
-    except (OSError, ValueError, DocumentError) as error:
+    except (OSError, ValueError) as error:
         raise cli.CommandError(f"{error}; take the file away from {folder}") from None
 
 
-def _claimed_in_vain(name: str, folder: Path, run: GradientRun) -> list[str]:
+def _claimed_in_vain(hunted: HuntRun, run: GradientRun) -> list[str]:
     """The operations that were drawn, each with the gradients that its entry claims and that never ran."""
-    drawn = {done.operation for done in _events(name, folder).operations if sum(done.counts.values())}
+    drawn = {done.operation for done in hunted.operations if sum(done.counts.values())}
     claims = (
         (one.name, sorted(set(one.gradients) - set(run.first))) for one in CATALOGUE.values() if one.name in drawn
     )
     return [f"{', '.join(never)} of {operation}" for operation, never in claims if never]
-
-
-def _events(name: str, folder: Path) -> HuntRun:
-    """What the processes of a run wrote; nothing where that is gone."""
-    return read(folder / EVENTS, pattern=f"{name}-*.jsonl")
-
-
-def _page(folder: Path, name: str, reach: RunReach) -> Path | None:
-    """Writes the run's page once more, with its reach; None where its events are gone."""
-    found = _events(name, folder)
-    return write_run(found, folder, left_out(), reach)[0] if found.started else None
 
 
 def _summary(reach: RunReach) -> list[str]:
@@ -161,9 +149,12 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 
 def _row(each: GradientReach) -> dict[str, Any]:
-    code: CodeReach | None = each.code
-    row = {"operation": each.gradient.operation, "function": each.gradient.function, "first": each.first}
+    row: dict[str, Any] = {
+        "operation": each.gradient.operation,
+        "function": each.gradient.function,
+        "first": each.first,
+    }
     row |= {"second": each.second, "judgement": each.gradient.judgement.value}
-    if code is not None:
+    if (code := each.code) is not None:
         row |= {"lines": code.lines, "branches": code.branches, "missing": code.missing, "partial": code.partial}
     return row

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from linecache import getline
 from typing import Any
 
-from gradcheck.hunt.census import Judgement, RegisteredGradient, census, registered
-from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, registered_code
-from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError, installed_in
+from gradcheck.hunt.census import Judgement, RegisteredGradient, census
+from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
+from gradcheck.hunt.gradient_run import GradientRun, installed_in, measurement
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,14 @@ def _sum(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
 
 def reach_of(run: GradientRun) -> RunReach:
     """The reach of a run of the installed release; raises ValueError for another release, and NoCoverageError."""
-    try:
-        import coverage
-    except ImportError:
-        raise NoCoverageError from None
     import tensorflow as tf
 
     if run.tensorflow != tf.__version__:
         raise ValueError(
             f"the run was one of TensorFlow {run.tensorflow}; {tf.__version__} is installed, with other lines"
         )
-    functions = {name: function for name, function in registered().items() if name in census()}
-    codes = registered_code({name: functions[name] for name in functions if census()[name].reachable})
+    codes, measured, home = reachable_code(), measurement(), installed_in()
     own = set(codes.values())
-    measured = coverage.Coverage(data_file=None, branch=True, config_file=False)
-    home = installed_in()
     measured.get_data().add_arcs({str(home / place): arcs for place, arcs in run.arcs.items()})
     reached = _measured(measured, helpers_of(own))
     gradients = tuple(

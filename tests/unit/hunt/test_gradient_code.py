@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,18 +55,13 @@ made = make()
 
 
 @pytest.fixture(params=["some_grad.py", "some_ops.py"])
-def module(tmp_path: Path, request: pytest.FixtureRequest) -> ModuleType:
+def module(tmp_path: Path, request: pytest.FixtureRequest) -> SimpleNamespace:
     path = tmp_path / request.param
     path.write_text(MODULE)
-    spec = importlib.util.spec_from_file_location("some", path)
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
-def test_a_function_s_lines_are_those_of_its_body(module: ModuleType) -> None:
+def test_a_function_s_lines_are_those_of_its_body(module: SimpleNamespace) -> None:
     code = code_of(module.gradient)
     assert code is not None
     text = MODULE.splitlines()
@@ -75,7 +70,7 @@ def test_a_function_s_lines_are_those_of_its_body(module: ModuleType) -> None:
     assert code.last in code
 
 
-def test_a_function_that_another_one_makes(module: ModuleType) -> None:
+def test_a_function_that_another_one_makes(module: SimpleNamespace) -> None:
     code = code_of(module.made)
     assert code is not None
     assert code.name == "made"
@@ -87,7 +82,7 @@ def test_what_is_not_written_in_python_has_no_code(function: object) -> None:
     assert registered_code({"Some": function}) == {}
 
 
-def test_helpers_are_what_is_called_if_it_is_written_for_gradients(module: ModuleType) -> None:
+def test_helpers_are_what_is_called_if_it_is_written_for_gradients(module: SimpleNamespace) -> None:
     """All of a file of gradients; elsewhere what is private, since a public function is an operation of its own."""
     codes = registered_code({"Some": module.gradient, "None": None})
     found = {code.name for code in helpers_of(codes.values())}
