@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
+from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
@@ -266,19 +267,9 @@ def test_declared_gradients_stand_in_the_census() -> None:
 
 UNREACHED = {
     # Kernels that TensorFlow's functions no longer make; newer ones are in the catalogue.
-    *("BatchToSpace", "SpaceToBatch", "Reverse", "MatrixDiagV2", "MatrixDiagPartV2", "MatrixSetDiagV2", "BiasAddV1"),
-    *("FusedBatchNorm", "FusedBatchNormV2", "MaxPoolV2", "TensorListConcatV2", "TensorListScatter", "SparseMatMul"),
-    # Control flow with side effects: its gradients are those of the stateless twins.
-    *("Case", "If", "While"),
-    # The identity, with a message or a dump besides.
-    *("CheckNumericsV2", "DebugIdentityV2", "Print"),
-    # Values that are no dense tensors on their way.
-    *("ResourceGatherNd", "RaggedFillEmptyRows", "TensorListScatterIntoExistingList"),
-    *("CSRSparseMatrixToSparseTensor", "SparseTensorToCSRSparseMatrix"),
-    *("SparseMatrixSparseMatMul", "SparseMatrixTranspose"),
-    *("CompositeTensorVariantFromComponents", "CompositeTensorVariantToComponents"),
-    # Registered by a module that `import tensorflow` does not load.
-    *("TensorMapErase", "TensorMapInsert", "TensorMapLookup"),
+    *("BiasAddV1", "FusedBatchNorm", "FusedBatchNormV2", "MaxPoolV2"),
+    # The gradient raises for some IndexedSlices; for which is to be found out.
+    "SparseMatMul",
 }
 """What the census would compare with differences and no operation of the catalogue goes through."""
 
