@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import Any
@@ -55,7 +55,7 @@ def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
     return [x[..., i, j, k, :] for i in cuts[0] for j in cuts[1] for k in cuts[2]]
 
 
-def places(length: int, stride: int, padding: str) -> Array:
+def places(length: int, stride: int, padding: str) -> np.ndarray[Any, Any]:
     """Which of `length` elements are the two of each window, (windows, 2, length); none is where there is padding."""
     windows = -(-(length - (padding == "VALID")) // stride)
     before = max((windows - 1) * stride + 2 - length, 0) // 2 if padding == "SAME" else 0
@@ -70,7 +70,7 @@ def in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
     return tf.reshape(pieces, [*pieces.shape[:4], 8, -1])
 
 
-def from_cubes(pieces: tf.Tensor, lengths: Sequence[int], stride: int, padding: str) -> tf.Tensor:
+def from_cubes(pieces: tf.Tensor, lengths: list[int], stride: int, padding: str) -> tf.Tensor:
     """The transpose of `in_cubes`: what comes back to every element of volumes of these lengths."""
     planes, rows, columns = (places(length, stride, padding) for length in lengths)
     corners = tf.reshape(pieces, [*pieces.shape[:4], 2, 2, 2, -1])
@@ -93,7 +93,7 @@ def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str
     return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
 
 
-def unpooled(shape: Sequence[int], stride: int, padding: str) -> list[int]:
+def unpooled(shape: list[int], stride: int, padding: str) -> list[int]:
     """The largest shape (points, *space, channels) on which as many windows of edge 2 lie as `shape` has elements."""
     points, *space, channels = shape
     return [points, *(length * stride + (padding == "VALID") for length in space), channels]
@@ -127,7 +127,7 @@ def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[st
     """
 
     def ties(x: Array, values: Array, windows: tuple[int, str], *, leap: bool) -> Array:
-        return np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf)
+        return np.asarray(np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf))
 
     return {
         "kinks": lambda x, values, windows: ties(x, values, windows, leap=False),
@@ -135,8 +135,8 @@ def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[st
     }
 
 
-def _not_zero(_x: Array, values: Array, windows_of: tuple[int, str]) -> Array:
-    return np.ravel(values) != 0
+def _not_zero(_x: Array, values: Array, _windows: tuple[int, str]) -> Array:
+    return np.asarray(np.ravel(values) != 0)
 
 
 def _differ_at_the_largest_two(x: Array, values: Array, windows: tuple[int, str]) -> Array:
