@@ -254,7 +254,6 @@ SPARSE = (
         dtypes=("complex128",),
         result="complex128",
     ),
-    _csr_product("csr_matrix_product", multiplied),
     _csr_product("csr_matrix_product_in_function", multiplied_in_function),
     _csr_product(
         "csr_matrix_product_in_function_complex",
