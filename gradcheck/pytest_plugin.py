@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +49,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gradcheck")
     for name, metavar, kind, default, text in OPTIONS:
         group.addoption(f"--gradcheck-{name}", metavar=metavar, type=kind, default=default, help=text)
+    reach = "record what runs of TensorFlow's gradients, for `python -m gradcheck reach` (needs gradcheck[reach])"
+    group.addoption("--gradcheck-reach", action="store_true", help=reach)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Reads the options, and the known defects before anything is collected, if the properties are going to run."""
+    if config.getoption("--gradcheck-reach") and find_spec("coverage") is None:
+        raise pytest.UsageError("--gradcheck-reach counts lines with coverage.py: pip install 'gradcheck[reach]'")
     config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
     known = config.rootpath / "reports" / "known"
     if known.is_dir():
@@ -99,6 +104,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
         shrink_seconds=numbers["shrinking"],
         minutes=minutes,
         seed=str(config.getoption("--hypothesis-seed", None) or "random"),
+        reach=config.getoption("--gradcheck-reach"),
         **shared,
     )
 

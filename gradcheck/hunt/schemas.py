@@ -14,11 +14,13 @@ from gradcheck.defects.records import Defect, TapeDefect
 from gradcheck.defects.tape_program import Program
 from gradcheck.hunt.coverage import CoverageCounts
 from gradcheck.hunt.events import Event
+from gradcheck.hunt.gradient_run import GradientRun
 from gradcheck.hunt.report.json_report import Report
 
 DOCUMENTS: dict[str, Any] = {
     "coverage": CoverageCounts,
     "event": Event,
+    "gradient-run": GradientRun,
     "graph": GraphDocument,
     "known-defect": Defect,
     "known-tape-defect": TapeDefect,

@@ -13,6 +13,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
 from gradcheck.hunt.report.finding_page import sentence
+from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.rendering import counted, render
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
 
@@ -32,7 +33,7 @@ SHOWN = 40
 FINEST, COARSEST = -16, 0
 
 
-def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
+def run_page(run: HuntRun, left_out: LeftOut | None = None, reach: RunReach | None = None) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it. Imports no TensorFlow."""
     reached, releases = reaches(run, left_out), sorted({each.release for each in run.known}, key=_version)
     states = {(each.name, each.release): each for each in run.known}
@@ -55,6 +56,7 @@ def run_page(run: HuntRun, left_out: LeftOut | None = None) -> str:
         colours=COLOURS,
         shown=SHOWN,
         counted=counted,
+        reach=reach,
     )
 
 

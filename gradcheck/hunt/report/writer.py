@@ -8,6 +8,7 @@ from pathlib import Path
 from gradcheck import documents, files
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.finding_page import finding_page, markdown
+from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.run_page import LeftOut, run_page, summary
@@ -34,13 +35,16 @@ def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
     return _written(Path(folder), named, f"the report {finding.name}")
 
 
-def write_run(run: HuntRun, folder: Path | str, left_out: LeftOut | None = None) -> tuple[Path, ...]:
+def write_run(
+    run: HuntRun, folder: Path | str, left_out: LeftOut | None = None, reach: RunReach | None = None
+) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them. `left_out` maps (operation, order) to the known defect that leaves it no
-    use. Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
+    use; `reach` is what the run has reached of TensorFlow's gradients, if that was recorded. Raises ReportError where
+    the folder cannot be made or written to. Imports no TensorFlow.
     """
-    contents = {"index.html": run_page(run, left_out), "summary.md": summary(run, left_out)}
+    contents = {"index.html": run_page(run, left_out, reach), "summary.md": summary(run, left_out)}
     return _written(Path(folder), contents, "the report of the run")
 
 

@@ -61,7 +61,7 @@ def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in wanted))
 
 
-EVENTS, RUNNING = "events", "running"
+EVENTS, RUNNING, GRADIENTS = "events", "running", "gradients"
 RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.04, 3.0, 60.0
 
 
@@ -71,7 +71,7 @@ class RunConfiguration:
 
     `limit` is the seconds an example may take, `shrink_seconds` those that a test may take from its first failure on,
     `deadline` a time.time() at which drawing ends, `schedule` the numbers of the last runs that finished each test,
-    empty without a budget.
+    empty without a budget. `reach`: what runs of TensorFlow's gradients is recorded.
     """
 
     name: str
@@ -84,6 +84,7 @@ class RunConfiguration:
     deadline: float
     schedule: Mapping[str, int]
     seed: str
+    reach: bool = False
 
     @property
     def events(self) -> Path:
@@ -94,6 +95,11 @@ class RunConfiguration:
     def pattern(self) -> str:
         """What the names of this run's files of events look like."""
         return f"{self.name}-*.jsonl"
+
+    @property
+    def gradients(self) -> Path:
+        """The folder of what all processes ran of TensorFlow's gradients."""
+        return self.folder / GRADIENTS
 
     @property
     def running(self) -> Path:

@@ -13,10 +13,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from gradcheck import documents, files
 from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
 from gradcheck.hunt.finding import GraphFinding, summary_line
+from gradcheck.hunt.gradient_run import GradientRecorder
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
@@ -45,6 +47,7 @@ class Worker:
         self._record = configuration.record(name)
         self._recorder: ProcessRecorder | None = None
         self._began = time.time()
+        self._gradients: GradientRecorder | None = None
         self._outcomes: list[list[Any]] = []
         self._findings: list[dict[str, Any]] = []
 
@@ -55,6 +58,9 @@ class Worker:
             with suppress(ImportError, OSError):  # no fcntl, or a folder that cannot be written to
                 self._recorder = ProcessRecorder(self._record)
                 self.monitor.listeners.append(self._recorder)
+        if self._gradients is None and self.configuration.reach:
+            self._gradients = GradientRecorder()
+            self._gradients.start()
         before = monitor.install(self.monitor)
         counted, began = Counter(self.coverage.outcomes), time.monotonic()
         try:
@@ -141,6 +147,11 @@ class Worker:
             shard = str(self.configuration.shard)
             self.journal.write(Finished(how, self.coverage.valid(), time.time() - self._began, shard))
         self.journal.close()
+        if self._gradients is not None:
+            ran, folder = self._gradients.stop(), self.configuration.gradients
+            with suppress(OSError):  # such as a full disk; `reach` says that nothing was recorded
+                folder.mkdir(parents=True, exist_ok=True)
+                files.replace(folder / self._record.name, documents.to_text(ran))
 
     def close(self) -> None:
         """Takes away what only a running process has."""

@@ -1,0 +1,62 @@
+"""The census of TensorFlow's registered gradients: which of them differences can judge, and why the others cannot be.
+
+The table beside this file has one row an operation of the gradient registry, of TensorFlow 2.18 to 2.21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib import resources
+from typing import Any
+
+
+class Judgement(str, Enum):
+    """What is expected of a registered gradient."""
+
+    DIFFERENCES = "finite_difference"
+    ORACLE = "other_oracle"
+    NONE = "none_by_design"
+    RAISES = "raises_by_design"
+    EXCLUDED = "excluded"
+    OPEN = "reachable"
+
+
+@dataclass(frozen=True)
+class RegisteredGradient:
+    """A row: the operation, its family, what judges its gradient, the reason where differences do not, the function."""
+
+    operation: str
+    family: str
+    judgement: Judgement
+    note: str
+    function: str
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a CPU can run it in eager code, in tf.function or through raw operations."""
+        return self.judgement is not Judgement.EXCLUDED
+
+
+@cache
+def census() -> Mapping[str, RegisteredGradient]:
+    """The rows by operation.
+
+    >>> census()["Sin"].judgement.value
+    'finite_difference'
+    """
+    text = resources.files("gradcheck.hunt").joinpath("census.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines()[1:])
+    return {row[0]: RegisteredGradient(row[0], row[1], Judgement(row[2]), row[3], row[4]) for row in rows}
+
+
+def registered() -> dict[str, Any]:
+    """The gradient functions of the installed TensorFlow by operation; None for those without a gradient by decree."""
+    # Gradients of some operations are registered when the module that makes them is first used.
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import map_ops  # noqa: F401
+    from tensorflow.python.ops.linalg.sparse import sparse_csr_matrix_grad  # noqa: F401
+
+    return {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()}

@@ -1,0 +1,169 @@
+"""`python -m gradcheck reach`: a hunt, and how much of TensorFlow's own gradients it has reached."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gradcheck import documents, files
+from gradcheck.documents import DocumentError
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.commands import cli
+from gradcheck.hunt.commands.run_commands import left_out
+from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
+from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
+from gradcheck.hunt.report.run import HuntRun, read
+from gradcheck.hunt.report.writer import write_run
+from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
+
+SHOWN = 20
+LARGEST = 2**23
+REACH = """hunt, and show how much of TensorFlow's own gradients was reached
+
+Runs the properties (or the TESTS that are named) with the profile dev, and records which of TensorFlow's
+registered gradients ran, at first order and differentiated again, and which lines and branches of their code, the
+helpers that they call included. What never ran is printed with its line of TensorFlow's source, and stands in the
+run's page. Hypothesis draws other examples each time; more tests, operations and minutes reach more.
+
+exit codes: 0 all that the operations claim ran at first order, 1 not all did, 2 nothing was recorded.
+
+example:
+  python -m gradcheck reach --ops sin,reduce_*"""
+
+
+def add(commands: Any) -> None:
+    """Adds the command."""
+    parser = cli.subcommand(commands, "reach", run_reach, REACH)
+    parser.add_argument("tests", nargs="*", metavar="TESTS", default=["tests/properties"], help="what pytest is to run")
+    parser.add_argument("--ops", metavar="NAMES", help="operations to hunt in: names or globs, with commas (all)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="hunt for so many minutes")
+    parser.add_argument("--profile", default="dev", help="Hypothesis profile: dev or nightly (dev)")
+    parser.add_argument("--processes", default="2", metavar="N", help="processes of pytest-xdist, 0 for none (2)")
+    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the reports")
+    parser.add_argument("--read", action="store_true", help="run nothing; read what the last such run has recorded")
+    parser.add_argument("--all", action="store_true", help="print every function, and every line that never ran")
+
+
+def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
+    """Hunts, unless only asked to read, and shows the reach of the newest run in the folder."""
+    code = 0 if options.read else _hunt(options)
+    cli.tensorflow()
+    name, run = newest(options.reports / GRADIENTS)
+    try:
+        reach = reach_of(run)
+    except (ValueError, NoCoverageError) as error:
+        raise cli.CommandError(str(error)) from None
+    page = _page(options.reports, name, reach)
+    lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
+    lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
+    data: dict[str, Any] = {"tensorflow": reach.tensorflow, "gradients": list(map(_row, reach.gradients)), "run": name}
+    data |= {"lines": reach.lines, "branches": reach.branches}
+    claimed = _claimed_in_vain(name, options.reports, run)
+    data["claimed_in_vain"] = claimed
+    lines += [f"claimed by the catalogue, but never run: {each}" for each in claimed]
+    step = "python -m gradcheck reach --read --all" if not options.all else "python -m gradcheck coverage"
+    return cli.CommandOutput("reach", tuple(lines), data, step, 1 if claimed else 0)
+
+
+def _hunt(options: argparse.Namespace) -> int:
+    """Runs pytest, which prints what it does, and returns its exit code."""
+    for test in options.tests:
+        if not Path(test.partition("::")[0]).exists():
+            raise cli.CommandError(f"{test}: no such tests here; run it where the project's tests are, or name others")
+    command = [sys.executable, "-m", "pytest", "-p", "gradcheck.pytest_plugin", *options.tests, "-q"]
+    command += [f"--hypothesis-profile={options.profile}"]
+    command += ["-n", options.processes, "--dist", "worksteal"] if options.processes != "0" else []
+    command += ["--gradcheck-reach", f"--gradcheck-reports={options.reports}"]
+    command += [f"--gradcheck-ops={options.ops}"] if options.ops else []
+    command += [f"--gradcheck-minutes={options.minutes}"] if options.minutes else []
+    output = sys.stderr if options.json else None  # standard output is for the one object then
+    return subprocess.run(command, env=dict(os.environ), stdout=output, check=False).returncode
+
+
+def newest(folder: Path) -> tuple[str, GradientRun]:
+    """The name of the last run that recorded gradients in a folder, and what all its processes ran.
+
+    Raises CommandError where there is none, or a file is something else.
+    """
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise cli.CommandError(f"{folder}: nothing was recorded there; run python -m gradcheck reach without --read")
+    name = paths[-1].stem.rpartition("-")[0]
+    try:
+        runs = [
+            documents.convert(documents.parse(files.read(path, LARGEST)), GradientRun)
+            for path in paths
+            if path.stem.rpartition("-")[0] == name
+        ]
+        return name, GradientRun.merged(runs)
+    except (OSError, ValueError, DocumentError) as error:
+        raise cli.CommandError(f"{error}; take the file away from {folder}") from None
+
+
+def _claimed_in_vain(name: str, folder: Path, run: GradientRun) -> list[str]:
+    """The operations that were drawn, each with the gradients that its entry claims and that never ran."""
+    drawn = {done.operation for done in _events(name, folder).operations if sum(done.counts.values())}
+    claims = (
+        (one.name, sorted(set(one.gradients) - set(run.first))) for one in CATALOGUE.values() if one.name in drawn
+    )
+    return [f"{', '.join(never)} of {operation}" for operation, never in claims if never]
+
+
+def _events(name: str, folder: Path) -> HuntRun:
+    """What the processes of a run wrote; nothing where that is gone."""
+    return read(folder / EVENTS, pattern=f"{name}-*.jsonl")
+
+
+def _page(folder: Path, name: str, reach: RunReach) -> Path | None:
+    """Writes the run's page once more, with its reach; None where its events are gone."""
+    found = _events(name, folder)
+    return write_run(found, folder, left_out(), reach)[0] if found.started else None
+
+
+def _summary(reach: RunReach) -> list[str]:
+    """The totals."""
+    judged = reach.judged
+    rows = [
+        ("gradients that differences can judge, at first order", sum(each.first for each in judged), len(judged)),
+        ("  differentiated again", sum(each.second for each in judged), len(judged)),
+        ("all gradients that a CPU can reach", sum(each.first for each in reach.gradients), len(reach.gradients)),
+        ("lines of them and their helpers", *reach.lines),
+        ("branches", *reach.branches),
+    ]
+    table = [(text, f"{done} of {count}", f"{done / max(count, 1):.1%}") for text, done, count in rows]
+    return [f"TensorFlow {reach.tensorflow}", *cli.table(table)]
+
+
+def _details(reach: RunReach, most: int) -> list[str]:
+    """What was never reached, and the lines of what was that never ran."""
+    never = [each.gradient.operation for each in reach.judged if not each.first]
+    once = [each.gradient.operation for each in reach.judged if each.first and not each.second]
+    partly = sorted(
+        (code for code in reach.codes if code.lines[0] and code.missing), key=lambda code: -len(code.missing)
+    )
+    lines = [f"never reached: {_listed(never, most)}", f"never differentiated again: {_listed(once, most)}"]
+    for code in partly[:most]:
+        lines += [
+            f"{Path(code.code.file).name}, {code.code.name}: {len(code.missing)} of {code.lines[1]} lines never ran"
+        ]
+        lines += [f"  {line:5d}  {code.source(line)}" for line in code.missing[:most]]
+    return lines + [f"{len(partly) - most} more functions in part; --all shows them"] * (len(partly) > most)
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more or "none"
+
+
+def _row(each: GradientReach) -> dict[str, Any]:
+    code: CodeReach | None = each.code
+    row = {"operation": each.gradient.operation, "function": each.gradient.function, "first": each.first}
+    row |= {"second": each.second, "judgement": each.gradient.judgement.value}
+    if code is not None:
+        row |= {"lines": code.lines, "branches": code.branches, "missing": code.missing, "partial": code.partial}
+    return row

@@ -1,0 +1,104 @@
+"""Where TensorFlow's gradients are written: the lines of the registered functions, and of helpers that they call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, order=True)
+class FunctionCode:
+    """A function of TensorFlow: its file, its name, the line where it starts, and the first and last of its body."""
+
+    file: str
+    name: str
+    start: int
+    first: int
+    last: int
+
+    def __contains__(self, line: int) -> bool:
+        return self.first <= line <= self.last
+
+
+def code_of(function: Callable[..., Any]) -> FunctionCode | None:
+    """A function's code; None where it is not written in Python."""
+    try:
+        inner = inspect.unwrap(function)
+        file, start = inspect.getsourcefile(inner), inner.__code__.co_firstlineno
+    except (AttributeError, TypeError, ValueError):
+        return None
+    if file is None:
+        return None
+    # The innermost one: some gradients are defined inside of a function that makes them.
+    around = [one for one in _functions(file) if one.start <= start <= one.last]
+    return max(around, key=lambda one: one.start, default=None)
+
+
+def helpers_of(functions: Iterable[FunctionCode]) -> set[FunctionCode]:
+    """The functions that these call, and those that those call, where they are written for gradients.
+
+    That is what lies in a file that is named so, and what is private to the file of its caller.
+    """
+    waiting, found = list(functions), set(functions)
+    gradient_files = {one.file for one in found if "grad" in Path(one.file).name}
+    while waiting:
+        caller = waiting.pop()
+        for name in _called(caller):
+            files = {caller.file} if name.startswith("_") else gradient_files
+            files = files | gradient_files if "grad" in Path(caller.file).name else files
+            called = {one for file in files for one in _functions(file) if one.name == name} - found
+            found |= called
+            waiting += called
+    return found
+
+
+def registered_code(registry: Mapping[str, Any]) -> dict[str, FunctionCode]:
+    """The code of a registry's functions, by operation, of those that are written in Python."""
+    codes = {operation: code_of(function) for operation, function in registry.items() if function is not None}
+    return {operation: code for operation, code in codes.items() if code is not None}
+
+
+@cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
+
+
+@cache
+def _functions(file: str) -> tuple[FunctionCode, ...]:
+    return tuple(
+        FunctionCode(file, node.name, _start(node), node.body[0].lineno, _end(node))
+        for node in ast.walk(_tree(file))
+        if isinstance(node, Function)
+    )
+
+
+def _start(node: Function) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _end(node: Function) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno
+
+
+@cache
+def _called(code: FunctionCode) -> frozenset[str]:
+    """The names of what a function calls, or hands on to be called."""
+    return frozenset(_names(code))
+
+
+def _names(code: FunctionCode) -> Iterator[str]:
+    for node in ast.walk(_tree(code.file)):
+        if isinstance(node, Function) and _start(node) == code.start:
+            for inner in (inner for statement in node.body for inner in ast.walk(statement)):
+                if isinstance(inner, ast.Name):
+                    yield inner.id
+                elif isinstance(inner, ast.Attribute):
+                    yield inner.attr

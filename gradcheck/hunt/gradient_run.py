@@ -1,0 +1,110 @@
+"""What a process ran of TensorFlow's gradients: which registered functions, at which order, which lines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from gradcheck.documents import Document, Text, matching
+
+Place = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_/.-]{0,200}\.py")]
+"""A file, by its path within the folder that TensorFlow is installed in."""
+
+
+class GradientRun(Document, frozen=True, tag_field="format", tag="gradcheck gradient run"):
+    """The operations whose gradient functions ran at `first` order, and those that a second tape watched meanwhile.
+
+    `arcs` are the pairs of lines that ran one after the other, by file; entering and leaving a function are negative.
+    """
+
+    tensorflow: Text
+    first: tuple[Text, ...]
+    second: tuple[Text, ...]
+    arcs: dict[Place, tuple[tuple[int, int], ...]]
+    version: Literal[1] = 1
+
+    @staticmethod
+    def merged(runs: Iterable[GradientRun]) -> GradientRun:
+        """What several processes ran together; raises ValueError for different releases, or none."""
+        runs = list(runs)
+        releases = sorted({run.tensorflow for run in runs})
+        if len(releases) != 1:
+            raise ValueError(f"runs of TensorFlow {' and '.join(releases) or 'of no release'}; expected those of one")
+        arcs: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        for run in runs:
+            for place, pairs in run.arcs.items():
+                arcs[place].update(pairs)
+        first, second = ({name for run in runs for name in getattr(run, order)} for order in ("first", "second"))
+        return GradientRun.of(releases[0], first, second, arcs)
+
+    @staticmethod
+    def of(
+        release: str, first: Set[str], second: Set[str], arcs: Mapping[str, Iterable[tuple[int, int]]]
+    ) -> GradientRun:
+        """A run of these, sorted; what ran while a second tape watched, ran."""
+        pairs = {place: tuple(sorted(arcs[place])) for place in sorted(arcs)}
+        return GradientRun(release, tuple(sorted(first | second)), tuple(sorted(second)), pairs)
+
+
+class NoCoverageError(RuntimeError):
+    """coverage.py is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("coverage.py is missing, which counts the lines that run: pip install 'gradcheck[reach]'")
+
+
+def installed_in() -> Path:
+    """The folder that TensorFlow is installed in."""
+    import tensorflow as tf
+
+    return Path(tf.__file__).resolve().parent.parent
+
+
+class GradientRecorder:
+    """Records what runs of TensorFlow's gradients between `start` and `stop`. Raises NoCoverageError."""
+
+    def __init__(self) -> None:
+        try:
+            import coverage
+        except ImportError:
+            raise NoCoverageError from None
+        import tensorflow as tf
+
+        from gradcheck.hunt.census import registered
+        from gradcheck.hunt.gradient_code import helpers_of, registered_code
+
+        self._release, self._home = str(tf.__version__), installed_in()
+        files = sorted({code.file for code in helpers_of(registered_code(registered()).values())})
+        self._coverage = coverage.Coverage(data_file=None, branch=True, include=files, config_file=False)
+        self._first: set[str] = set()
+        self._second: set[str] = set()
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        """From now on."""
+        from tensorflow.python.eager import record
+        from tensorflow.python.framework import ops
+
+        from gradcheck.autodiff.interception import patched
+
+        def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
+            if registry is ops.gradient_registry:
+                (self._second if record.could_possibly_record() else self._first).add(name)
+            return original(registry, name)
+
+        self._stack.enter_context(patched((type(ops.gradient_registry), "lookup", looked_up)))
+        self._stack.callback(self._coverage.stop)
+        self._coverage.start()
+
+    def stop(self) -> GradientRun:
+        """What ran since then."""
+        self._stack.close()
+        data = self._coverage.get_data()
+        arcs = {self._place(file): data.arcs(file) or () for file in data.measured_files()}
+        return GradientRun.of(self._release, self._first, self._second, arcs)
+
+    def _place(self, file: str) -> str:
+        return Path(file).resolve().relative_to(self._home).as_posix()

@@ -1,0 +1,314 @@
+"""Random changes of TensorFlow's gradient functions, one place each, and which of them the hunt notices.
+
+    python tests/benchmarks/mutation.py [--changes 100] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
+
+A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
+function are run, with so many examples each: an operator, a sign, a constant, a flag, a comparison, a dropped term, two
+arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed (by which operation, order and
+kind), never run, run without an effect on any drawn value, or with an effect that was not noticed, with the verdicts
+that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON are added as they come, and what
+is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import drawing
+import numpy as np
+import tensorflow as tf
+from gradcheck.strategies.graphs import graphs
+from hypothesis.errors import HypothesisException
+from tensorflow.python.framework import ops
+
+from gradcheck.defects import known
+from gradcheck.hunt import trial
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.census import Judgement, census, registered
+from gradcheck.hunt.evidence import finding_of, node_trials
+from gradcheck.hunt.gradient_code import FunctionCode, registered_code
+from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.known_graphs import match
+from gradcheck.hunt.running.configuration import Shard
+from gradcheck.result import Verdict
+
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+}
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+SCALE = 1.001
+
+
+@dataclass(frozen=True)
+class Change:
+    """One of a function's places and what is done there; `operations` are those of the registry that have it."""
+
+    code: FunctionCode
+    operations: tuple[str, ...]
+    number: int
+    line: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{Path(self.code.file).stem}.{self.code.name}#{self.number}"
+
+
+def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """What may stand in the place of an expression, with its description."""
+    if isinstance(node, ast.BinOp):
+        if type(node.op) in OPERATORS:
+            yield "another operator", ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
+        yield "the right operand dropped", node.left
+        yield "the left operand dropped", node.right
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
+        yield "a sign or a not dropped", node.operand
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
+        yield "another comparison", ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators)
+    elif isinstance(node, ast.BoolOp):
+        yield "and for or", ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield "a flag turned", ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        yield "a constant one larger", ast.Constant(node.value + 1)
+    elif isinstance(node, ast.Call) and len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args):
+        swapped = [node.args[1], node.args[0], *node.args[2:]]
+        yield "two arguments swapped", ast.Call(node.func, swapped, node.keywords)
+
+
+class Places(ast.NodeTransformer):
+    """Visits the places of a function in their order; replaces that with the number `wanted`, if there is one."""
+
+    def __init__(self, wanted: int | None = None) -> None:
+        self.wanted, self.found = wanted, list[tuple[int, str]]()
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        node = self.generic_visit(node)  # type: ignore[assignment]
+        if node.value is not None:
+            scaled = ast.Call(ast.Name("scaled_by_the_change", ast.Load()), [copy.deepcopy(node.value)], [])
+            node.value = self._offered(node.value, [("the result scaled", scaled)], node.lineno)
+        return node
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        options = [(text, copy.deepcopy(made)) for text, made in variants(node)]
+        visited = super().generic_visit(node)
+        return self._offered(visited, options, node.lineno) if options else visited  # type: ignore[attr-defined]
+
+    def _offered(self, node: Any, options: list[tuple[str, Any]], line: int) -> Any:
+        for text, made in options:
+            if len(self.found) == self.wanted:
+                empty = ast.arguments([], [], None, [], [], None, [])
+                node = ast.Call(ast.Name("chosen_by_the_change", ast.Load()), [ast.Lambda(empty, made)], [])
+            self.found.append((line, text))
+        return node
+
+
+def function_of(code: FunctionCode) -> ast.FunctionDef:
+    """The syntax of a function, without its decorators and its docstring."""
+    tree = ast.parse(Path(code.file).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.name and node.body[0].lineno == code.first:
+            node.decorator_list = []
+            if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
+                del node.body[0]
+            return node
+    raise ValueError(f"{code.name} is not in {code.file}")
+
+
+def changes() -> list[Change]:
+    """All changes of functions that differences can judge and an operation of the catalogue goes through."""
+    claimed = {name for spec in CATALOGUE.values() for name in spec.gradients}
+    functions = {
+        name: function
+        for name, function in registered().items()
+        if name in claimed and census()[name].judgement is Judgement.DIFFERENCES and not function.__code__.co_freevars
+    }
+    owners: dict[FunctionCode, list[str]] = {}
+    for name, code in registered_code(functions).items():
+        owners.setdefault(code, []).append(name)
+    found = []
+    for code in sorted(owners):
+        places = Places()
+        places.visit(function_of(code))
+        found += [Change(code, tuple(owners[code]), i, *place) for i, place in enumerate(places.found)]
+    return found
+
+
+class Effect:
+    """What a change did while the tests ran: how often its place was come to, and whether a gradient differed."""
+
+    def __init__(self) -> None:
+        self.runs, self.differed = 0, False
+
+    def chosen(self, value: Callable[[], Any]) -> Any:
+        """The value of the changed expression."""
+        self.runs += 1
+        return value()
+
+    def watched(self, right: Callable[..., Any], changed: Callable[..., Any]) -> Callable[..., Any]:
+        """The changed function, whose results are held against those of the right one until one differs."""
+
+        def gradient(op: Any, *cotangents: Any) -> Any:
+            try:
+                after = changed(op, *cotangents)
+            except Exception:
+                self.differed = True
+                raise
+            self.differed = self.differed or not same(right(op, *cotangents), after)
+            return after
+
+        return gradient
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two gradients are alike; those of a graph are taken to differ."""
+    try:
+        first, second = tf.nest.flatten(one), tf.nest.flatten(other)
+        return len(first) == len(second) and all(map(_alike, first, second))
+    except Exception:
+        return False
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, tf.IndexedSlices) and isinstance(other, tf.IndexedSlices):
+        return _alike(one.values, other.values) and _alike(one.indices, other.indices)
+    if tf.is_tensor(one) and tf.is_tensor(other):
+        return one.dtype == other.dtype and np.array_equal(one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating)
+    return type(one) is type(other) and bool(one == other)
+
+
+def scaled(value: Any) -> Any:
+    """A result, or each of several, a little too large."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(scaled, value))
+    return value * tf.cast(SCALE, value.dtype) if tf.is_tensor(value) and not value.dtype.is_integer else value
+
+
+@contextmanager
+def applied(change: Change) -> Iterator[Effect]:
+    """Puts a change into the gradient registry, and takes it out again whatever happens."""
+    syntax = Places(change.number).visit(function_of(change.code))
+    module = ast.fix_missing_locations(ast.Module([syntax], []))
+    entries = [ops.gradient_registry._registry[name] for name in change.operations]
+    right, effect = entries[0]["type"], Effect()
+    names = {"chosen_by_the_change": effect.chosen, "scaled_by_the_change": scaled}
+    space = {**right.__globals__, **names}
+    exec(compile(module, change.code.file, "exec"), space)  # TensorFlow's own source, changed
+    for entry in entries:
+        entry["type"] = effect.watched(right, space[change.code.name])
+    try:
+        yield effect
+    finally:
+        for entry in entries:
+            entry["type"] = right
+
+
+def outcome(change: Change, examples: int) -> dict[str, Any]:
+    """What became of a change."""
+    verdicts: Counter[str] = Counter()
+    with applied(change) as effect:
+        for operation, order in tests_of(change):
+            noticed = hunted(operation, order, examples, verdicts)
+            if noticed:
+                return {"outcome": "noticed", "by": f"{operation}, order {order}: {noticed}"}
+    what = "not noticed" if effect.differed else "no effect" if effect.runs else "never run"
+    return {"outcome": what, "verdicts": dict(verdicts)}
+
+
+def tests_of(change: Change) -> list[tuple[str, int]]:
+    """The operations of the catalogue that go through the function, with the orders that are hunted."""
+    specs = (spec for spec in CATALOGUE.values() if set(spec.gradients) & set(change.operations))
+    return [(one.name, order) for one in specs for order in one.orders if known.everywhere(one.name, order) is None]
+
+
+class NoticedError(Exception):
+    """A graph is wrong; the message is the kind."""
+
+
+def hunted(operation: str, order: int, examples: int, verdicts: Counter[str]) -> str:
+    """The kind of the first mismatch among so many graphs with an operation; nothing where there is none."""
+
+    def look(graph: Graph) -> None:
+        checked = trial.run(graph, (order,))
+        verdict = checked.result.orders[order].verdict
+        verdicts[str(verdict)] += 1
+        if verdict == Verdict.MISMATCH:
+            found = finding_of(checked, order, node_trials(checked.problem.mode))
+            if match(found) is None:
+                raise NoticedError(str(found.findings[0].kind))
+
+    try:
+        drawing.draw_each(graphs(containing=operation, order=order, known=known.excludes), 1, examples, look)
+    except NoticedError as noticed:
+        return str(noticed)
+    except HypothesisException:  # nothing could be drawn
+        return ""
+    except Exception as error:  # what the harness does not expect of a gradient is noticed as well
+        return f"raised {type(error).__name__}"
+    return ""
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changes", type=int, default=100, help="how many, drawn at random (default: 100)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--examples", type=int, default=10, help="graphs a test (default: 10, as in a hunt with dev)")
+    parser.add_argument("--shard", type=Shard.parse, default=Shard(), help="take the K-th of N shares")
+    parser.add_argument("--into", type=Path, help="a file of lines of JSON, which is gone on with")
+    parser.add_argument("--only", help="changes whose names contain this text")
+    options = parser.parse_args()
+    every = [change for change in changes() if not options.only or options.only in change.name]
+    drawn = random.Random(options.seed).sample(every, min(options.changes, len(every)))
+    print(f"{len(drawn)} of {len(every)} changes")
+    done = {}
+    if options.into and options.into.exists():
+        done = {row["change"]: row for row in map(json.loads, options.into.read_text().splitlines())}
+    rows = []
+    for change in drawn:
+        if not options.shard.takes(change.name):
+            continue
+        row = done.get(change.name)
+        if row is None:
+            row = {"change": change.name, "line": change.line, "what": change.text, **outcome(change, options.examples)}
+            if options.into:
+                with options.into.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+        rows.append(row)
+        if row["outcome"] != "noticed":
+            print(
+                f"{row['outcome']:12s} {row['change']}, line {row['line']}: {row['what']} {row['verdicts']}", flush=True
+            )
+    counts = Counter(row["outcome"] for row in rows)
+    for what, count in counts.most_common():
+        print(f"{what:12s} {count:5d} {count / len(rows):6.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""`python -m gradcheck reach`: hunts in a process of its own, and shows what of TensorFlow's gradients ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradcheck import documents
+from gradcheck.hunt.gradient_run import GradientRun
+
+TEST = "tests/properties/test_operations.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reports")
+
+
+@pytest.fixture
+def recorded(folder: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run with few operations, which the first test makes."""
+    if not (folder / "gradients").is_dir():
+        monkeypatch.chdir(Path(__file__).parents[2])
+        said = call(
+            "reach", TEST, "--ops", "reciprocal,cumsum", "--processes", 0, "--reports", folder, "--profile", "ci"
+        )
+        assert said.code == 0, said.out + said.err
+    return folder
+
+
+def test_a_run_shows_what_it_reached(recorded: Path, call: Callable[..., Any]) -> None:
+    said = call("reach", "--read", "--reports", recorded)
+    assert said.code == 0
+    judged = re.search(r"differences can judge, at first order +(\d+) of 330", said.out)
+    assert judged is not None
+    assert 2 <= int(judged[1]) < 330
+    assert re.search(r"differentiated again +[1-9]", said.out)
+    assert "never reached: " in said.out
+    assert "claimed by the catalogue" not in said.out
+    assert f"report: {recorded / 'index.html'}" in said.out
+    assert said.next == "python -m gradcheck reach --read --all"
+
+
+def test_the_run_s_page_has_the_lines_that_never_ran(recorded: Path, call: Callable[..., Any]) -> None:
+    call("reach", "--read", "--reports", recorded)
+    page = (recorded / "index.html").read_text()
+    assert "Gradients of TensorFlow" in page
+    assert "math_grad._ReciprocalGrad" in page
+    assert re.search(r"<code>\d+: x = op.inputs\[0\]", page)
+
+
+def test_machines_get_all_of_it(recorded: Path, call: Callable[..., Any]) -> None:
+    said = call("reach", "--read", "--all", "--json", "--reports", recorded).json
+    rows = {row["operation"]: row for row in said["gradients"]}
+    assert (rows["Cumsum"]["first"], rows["Cumsum"]["second"], rows["Cumsum"]["missing"]) == (True, True, [])
+    assert all(row["lines"][0] > 0 for row in rows.values() if row["first"])
+    assert any(row["lines"][0] == 0 for row in rows.values() if not row["first"])
+    assert said["claimed_in_vain"] == []
+
+
+def test_a_claim_that_never_ran_is_named(recorded: Path, call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "events").symlink_to(recorded / "events")
+    (tmp_path / "gradients").mkdir()
+    (path,) = (recorded / "gradients").glob("*.json")
+    data = documents.parse(path.read_text())
+    for order in ("first", "second"):
+        data[order].remove("Cumsum")
+    (tmp_path / "gradients" / path.name).write_text(documents.to_text(data))
+    said = call("reach", "--read", "--reports", tmp_path)
+    assert said.code == 1
+    assert "claimed by the catalogue, but never run: Cumsum of cumsum" in said.out
+
+
+def test_tests_that_are_not_there_are_named(call: Callable[..., Any]) -> None:
+    said = call("reach", "tests/elsewhere")
+    assert said.code == 2
+    assert "tests/elsewhere: no such tests here" in said.err
+
+
+def test_nothing_that_was_recorded_is_an_error(call: Callable[..., Any], tmp_path: Path) -> None:
+    said = call("reach", "--read", "--reports", tmp_path)
+    assert said.code == 2
+    assert "nothing was recorded there" in said.err
+
+
+@pytest.mark.parametrize("text", ["{", '{"format": "gradcheck gradient run"}', "[]"])
+def test_a_file_that_is_something_else_is_refused(call: Callable[..., Any], tmp_path: Path, text: str) -> None:
+    (tmp_path / "gradients").mkdir()
+    (tmp_path / "gradients" / "a-main.json").write_text(text)
+    said = call("reach", "--read", "--reports", tmp_path)
+    assert said.code == 2
+    assert "take the file away" in said.err
+
+
+def test_a_run_of_another_release_is_refused(call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "gradients").mkdir()
+    run = GradientRun.of("1.15.0", set(), set(), {})
+    (tmp_path / "gradients" / "a-main.json").write_text(documents.to_text(run))
+    said = call("reach", "--read", "--reports", tmp_path)
+    assert said.code == 2
+    assert "TensorFlow 1.15.0" in said.err

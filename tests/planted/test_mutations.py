@@ -1,0 +1,50 @@
+"""The instrument that changes TensorFlow's gradient functions: what it puts in is noticed, and taken out again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorflow.python.framework import ops
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def mutation() -> Iterator[Any]:
+    """The benchmark, which is a script beside others."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        yield import_module("mutation")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def changes(mutation: Any) -> dict[str, list[Any]]:
+    """All changes, by function."""
+    found: dict[str, list[Any]] = {}
+    for change in mutation.changes():
+        found.setdefault(change.code.name, []).append(change)
+    return found
+
+
+@pytest.mark.parametrize("function", ["_SinGrad", "_TanhGrad", "_SquaredDifferenceGrad"])
+def test_every_change_that_has_an_effect_is_noticed(
+    mutation: Any, changes: dict[str, list[Any]], function: str
+) -> None:
+    before = {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()}
+    for change in changes[function]:
+        row = mutation.outcome(change, 5)
+        assert row["outcome"] in ("noticed", "no effect", "never run"), (change.name, change.text, row)
+    assert {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()} == before
+
+
+def test_changes_are_of_every_sort(changes: dict[str, list[Any]]) -> None:
+    sorts = {change.text for each in changes.values() for change in each}
+    assert len(sorts) == 10
+    assert sum(map(len, changes.values())) > 1000
