@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -109,14 +110,22 @@ _transform_3d = partial(_transform, when=lambda shape: len(shape) > 2, starts=((
 
 
 def _lengths(shape: Shape) -> tuple[int, ...]:
-    """Those of real signals with half a spectrum of this shape."""
-    return 2 * shape[-1] - 2, 2 * shape[-1] - 1
+    """Those of real signals with half a spectrum of this shape, even and odd; the longer ones are padded."""
+    return tuple(range(2 * shape[-1] - 2, 2 * shape[-1] + 2))
+
+
+def _sizes(shape: Shape) -> tuple[int, ...]:
+    """The size of the last axis, one more, and, of what is left, at least two."""
+    return tuple(size for size in (shape[-1], shape[-1] + 1, shape[-1] - 1) if size > 1)
+
+
+def _padded(axis: int) -> Callable[[Shape], range]:
+    """The size of this axis, and one more."""
+    return lambda shape: range(shape[axis], shape[axis] + 2)
 
 
 SIGNAL = (
-    _to_spectrum(
-        "rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=lambda shape: (shape[-1], shape[-1] + 1)
-    ),
+    _to_spectrum("rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=_padded(-1)),
     _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=several),
     _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=several, length=_lengths),
     _from_spectrum(
@@ -131,20 +140,54 @@ SIGNAL = (
     _transform_2d("ifft2d", "tf.signal.ifft2d({0})", "IFFT2D"),
     _transform_3d("fft3d", "tf.signal.fft3d({0})", "FFT3D"),
     _transform_3d("ifft3d", "tf.signal.ifft3d({0})", "IFFT3D"),
-    _to_spectrum("rfft2d", "tf.signal.rfft2d({0})", "RFFT2D", shapes=nonempty_matrix, starts=MATRICES),
+    _to_spectrum(
+        "rfft2d",
+        "tf.signal.rfft2d({0}, fft_length=[{rows}, {length}])",
+        "RFFT2D",
+        shapes=nonempty_matrix,
+        starts=MATRICES,
+        rows=_padded(-2),
+        length=_padded(-1),
+    ),
     _from_spectrum(
         "irfft2d",
-        "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2], {length}])",
+        "tf.signal.irfft2d({0}, fft_length=[{rows}, {length}])",
         "IRFFT2D",
         shapes=nonempty_matrix,
         when=several,
         starts=MATRICES,
+        rows=_padded(-2),
         length=_lengths,
     ),
     _signal(
         "power_spectrum", "tf.math.real(tf.signal.rfft({0}) * tf.math.conj(tf.signal.rfft({0})))", "RFFT Conj Real"
     ),
     _signal(
-        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3), norm=(None, "ortho")
+        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3, 4), norm=(None, "ortho")
+    ),
+    _signal("dct_type_1", "tf.signal.dct({0}, type=1, n={length})", "RFFT Real", when=several, length=_sizes),
+    _signal(
+        "dct_of_length",
+        "tf.signal.dct({0}, type={kind}, n={length})",
+        "Mul",
+        kind=(2, 3, 4),
+        when=several,
+        length=_sizes,
+    ),
+    _to_spectrum(
+        "rfft2d_truncated",
+        "tf.signal.rfft2d({0}, fft_length=[{0}.shape[-2], {0}.shape[-1] - 1])",
+        "RFFT2D",
+        shapes=nonempty_matrix,
+        when=several,
+        starts=MATRICES,
+    ),
+    _from_spectrum(
+        "irfft2d_truncated",
+        "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2] - 1, 2 * {0}.shape[-1] - 1])",
+        "IRFFT2D",
+        shapes=nonempty_matrix,
+        when=lambda shape: shape[-2] > 1,
+        starts=((2, 2), (2, 1), (2, 3), (3, 1), (2, 2, 2)),
     ),
 )
