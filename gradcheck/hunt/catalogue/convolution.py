@@ -46,6 +46,14 @@ def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: 
     return filtered(patches(x, stride, padding), filters)
 
 
+def padded_conv2d_points(
+    x: tf.Tensor, filters: tf.Tensor, *, strides: tuple[int, int], above: int, right: int
+) -> tf.Tensor:
+    padded = tf.pad(x, [[0, 0], [above, 1], [0, right], [0, 0]])
+    sizes = [1, *filters.shape[1:3], 1]
+    return filtered(tf.image.extract_patches(padded, sizes, [1, *strides, 1], [1, 1, 1, 1], "VALID"), filters)
+
+
 def filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
     """What comes back to a filter is a sum over all windows of their elements times what comes back to the result."""
     pieces, edges = patches(x, *windows), len(x.shape) - 2
@@ -61,9 +69,9 @@ def depthwise_filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows
     return tf.reshape(tf.einsum("phwkc,phwcm->pkcm", pieces, values), [x.shape[0], 2, 2, channels, -1])
 
 
-def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
     points, *_, channels, multiplier = filters.shape
-    pieces = patches(x, stride, padding)
+    pieces = patches(x, stride, padding, rate)
     shape = pieces.shape[:3]
     pieces = tf.reshape(pieces, [*shape, 4, channels])
     rows = tf.reshape(filters, [points, 4, channels, multiplier])
@@ -145,14 +153,15 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_transpose",
-        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
-        "{1}.shape[-2]], {stride}, 'SAME')[0]",
+        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:3], "
+        "{1}.shape[-2]], {stride}, {padding})[0]",
         "Conv2DBackpropInput",
-        batched=lambda x, filters, stride: transposed_points(x, filters, stride=stride, padding="SAME"),
+        batched=transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, channels, shape[-1]),) for channels in (1, 2)],
         starts=IMAGES,
         stride=STRIDES,
+        padding=("SAME", "VALID"),
     ),
     on_images(
         "depthwise_conv2d",
@@ -247,5 +256,27 @@ CONVOLUTIONS = (
         batched=depthwise_transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
+    ),
+    _nn(
+        "conv2d_padded",
+        "tf.nn.conv2d({0}[tf.newaxis], {1}, [1, *{strides}, 1], [[0, 0], [{above}, 1], [0, {right}], [0, 0]])[0]",
+        "Conv2D",
+        batched=padded_conv2d_points,
+        shapes=at_least(2, 2, 1),
+        others=lambda shape: [((*edges, shape[-1], 2),) for edges in ((1, 2), (3, 1), (2, 2))],
+        starts=IMAGES,
+        strides=((1, 1), (2, 1), (1, 3)),
+        above=(0, 1, 2),
+        right=(0, 1),
+    ),
+    _nn(
+        "depthwise_conv2d_dilated",
+        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, 1, 1, 1], {padding}, dilations=[2, 2])[0]",
+        "DepthwiseConv2dNative",
+        batched=lambda x, filters, padding: depthwise_points(x, filters, stride=1, padding=padding, rate=2),
+        shapes=at_least(3, 3, 1),
+        others=_filters,
+        starts=((3, 3, 1), (3, 4, 2)),
+        padding=PADDINGS,
     ),
 )

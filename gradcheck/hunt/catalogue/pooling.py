@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, OpSpec, Rule, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
+FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
 VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
 
 STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
@@ -106,6 +107,11 @@ def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
     return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
 
 
+def _padded_ties(values: Array, stride: int, below: int) -> Array:
+    padded = np.pad(values, [(1, below), (0, 1), (0, 0)], constant_values=-np.inf)
+    return window_ties(padded, stride, "VALID")
+
+
 def _counts(image: Shape, stride: int, padding: str) -> Shape:
     return tuple(-(-(length - (padding == "VALID")) // stride) for length in image[:-1])
 
@@ -164,6 +170,24 @@ def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], oth
         source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
         source = f"tf.cast({source}, tf.float64)"
     return _nn(name, source, batching=in_batch, others=others, windows=windows_of, **_leaping(leaps), **fields)
+
+
+def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool) -> tf.Tensor:
+    """Fractional pooling; the cells are the same ones every time."""
+    return kernel(
+        value=x, pooling_ratio=[1.0, 1.5, 1.5, 1.0], overlapping=overlapping, deterministic=True, seed=1, seed2=2
+    ).output
+
+
+def _cell_ties(x: Array, overlapping: bool) -> Array:
+    """How far the largest element of every cell with more than one lies above the second."""
+    ratio = [1.0, 1.5, 1.5, 1.0]
+    _, *ends = tf.raw_ops.FractionalMaxPool(
+        value=x[np.newaxis], pooling_ratio=ratio, deterministic=True, seed=1, seed2=2
+    )
+    rows, columns = ([slice(a, b + overlapping) for a, b in pairwise(end.numpy())] for end in ends)
+    cells = [x[row, column].reshape(-1, x.shape[-1]) for row in rows for column in columns]
+    return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
 
 
 _of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
@@ -230,5 +254,47 @@ POOLING = (
         batching=in_batch,
         reference=spread_means,
         rtol=1e-6,
+    ),
+    # FractionalMaxPoolGrad and FractionalAvgPoolGrad have no registered gradients.
+    _nn(
+        "fractional_max_pool",
+        "in_random_cells(tf.raw_ops.FractionalMaxPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        kinks=_cell_ties,
+        orders=(1,),
+    ),
+    _nn(
+        "fractional_avg_pool",
+        "in_random_cells(tf.raw_ops.FractionalAvgPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        orders=(1,),
+    ),
+    _nn(
+        "max_pool2d_padded",
+        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, [[0, 0], [1, {below}], [0, 1], [0, 0]])[0]",
+        "MaxPool",
+        shapes=at_least(2, 2, 1),
+        starts=IMAGES,
+        batching=in_batch,
+        stride=STRIDES,
+        below=(0, 1),
+        kinks=_padded_ties,
+    ),
+    _nn(
+        "avg_pool2d_unequal",
+        "tf.nn.avg_pool2d({0}[tf.newaxis], {ksize}, {strides}, {padding})[0]",
+        "AvgPool",
+        shapes=at_least(3, 3, 1),
+        starts=((3, 3, 1), (4, 3, 2)),
+        batching=in_batch,
+        ksize=((3, 3), (1, 2), (3, 1)),
+        strides=((1, 1), (2, 1), (1, 3)),
+        padding=PADDINGS,
     ),
 )
