@@ -30,8 +30,8 @@ NEAR = 2.0**-8
 
 NEIGHBOURS = 6
 
-SIDES = 2.0 ** -np.array([47.0, 44.0, 41.0, 38.0])
-"""How far, relatively, the points lie that tell both sides apart."""
+SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
+"""How far, in roundings, the points lie that tell both sides apart."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,9 @@ class OwnRounding:
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
         """Where the values miss the interval as that at the point does on one side, and do not on the other."""
-        moves = np.random.default_rng(2).choice([-1.0, 1.0], size=self.problem.point.shape) * self.problem.point
-        sides = [
-            [self.derivative(self.problem, self.problem.point + way * shift * moves) for shift in SIDES]
-            for way in (1, -1)
-        ]
+        problem, signs = self.problem, np.random.default_rng(2)
+        moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
+        sides = [[self.derivative(problem, problem.point + way * far * moves) for far in SIDES] for way in (1, -1)]
         own, beside = (np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides))
         alike = ((beside >= own / 2) & (beside <= own * 2) | (beside <= own / 2) & (beside >= own * 2)).all(axis=1)
         inside = (np.abs(beside) <= np.abs(own) / 8).all(axis=1)

@@ -173,6 +173,13 @@ def test_a_function_is_wrong_from_a_point_on(factor: float, place: float) -> Non
         assert_seen(fault, check(f, x).orders)
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.5, np.nan, 1.01])
+def test_so_is_a_function_in_float32(factor: float) -> None:
+    fault = FromThereOn(factor, 1.0, "scalar", 1)
+    f, _ = function(fault)
+    assert_seen(fault, check(f, np.float32(1.0)).orders)
+
+
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("place", PLACES[:5])
 def test_an_operation_is_wrong_from_a_point_on(factor: float, place: float, plant: Any) -> None:
