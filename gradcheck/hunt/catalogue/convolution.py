@@ -46,14 +46,6 @@ def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: 
     return filtered(patches(x, stride, padding), filters)
 
 
-def padded_conv2d_points(
-    x: tf.Tensor, filters: tf.Tensor, *, strides: tuple[int, int], above: int, right: int
-) -> tf.Tensor:
-    padded = tf.pad(x, [[0, 0], [above, 1], [0, right], [0, 0]])
-    sizes = [1, *filters.shape[1:3], 1]
-    return filtered(tf.image.extract_patches(padded, sizes, [1, *strides, 1], [1, 1, 1, 1], "VALID"), filters)
-
-
 def filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
     """What comes back to a filter is a sum over all windows of their elements times what comes back to the result."""
     pieces, edges = patches(x, *windows), len(x.shape) - 2
@@ -256,18 +248,6 @@ CONVOLUTIONS = (
         batched=depthwise_transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
-    ),
-    _nn(
-        "conv2d_padded",
-        "tf.nn.conv2d({0}[tf.newaxis], {1}, [1, *{strides}, 1], [[0, 0], [{above}, 1], [0, {right}], [0, 0]])[0]",
-        "Conv2D",
-        batched=padded_conv2d_points,
-        shapes=at_least(2, 2, 1),
-        others=lambda shape: [((*edges, shape[-1], 2),) for edges in ((1, 2), (3, 1), (2, 2))],
-        starts=IMAGES,
-        strides=((1, 1), (2, 1), (1, 3)),
-        above=(0, 1, 2),
-        right=(0, 1),
     ),
     _nn(
         "depthwise_conv2d_dilated",

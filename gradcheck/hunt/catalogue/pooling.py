@@ -164,12 +164,33 @@ def of_max_pooling(
     return derivative(orig_input=x, orig_output=pooled, grad=values, ksize=ksize, strides=strides, padding=padding)
 
 
+# Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
+# argument that they are still to read, and give zeros.
+OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
+
+
+def _smaller(image: Shape) -> Shapes:
+    return [(values,) for (values,) in one_a_window(image) if values != image]
+
+
+def _any_window(_image: Shape, _values: Shape) -> Any:
+    return OF_ANOTHER_SIZE
+
+
 def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
     source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
     if "reference" in fields:
         source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
         source = f"tf.cast({source}, tf.float64)"
-    return _nn(name, source, batching=in_batch, others=others, windows=windows_of, **_leaping(leaps), **fields)
+    return _nn(
+        name,
+        source,
+        batching=in_batch,
+        others=others,
+        windows=windows_of if others is _smaller else _any_window,
+        **_leaping(leaps),
+        **fields,
+    )
 
 
 def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool) -> tf.Tensor:
@@ -229,11 +250,11 @@ POOLING = (
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
+    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, _smaller),
     # MaxPoolGradGradV2 has no registered gradient.
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window, orders=(1,)),
+    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, _smaller, orders=(1,)),
     _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
-    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
+    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, _smaller, reference=put_at_largest),
     _of_volumes(
         "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
     ),
