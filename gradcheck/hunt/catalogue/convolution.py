@@ -61,9 +61,9 @@ def depthwise_filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows
     return tf.reshape(tf.einsum("phwkc,phwcm->pkcm", pieces, values), [x.shape[0], 2, 2, channels, -1])
 
 
-def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
     points, *_, channels, multiplier = filters.shape
-    pieces = patches(x, stride, padding)
+    pieces = patches(x, stride, padding, rate)
     shape = pieces.shape[:3]
     pieces = tf.reshape(pieces, [*shape, 4, channels])
     rows = tf.reshape(filters, [points, 4, channels, multiplier])
@@ -145,14 +145,15 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_transpose",
-        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
-        "{1}.shape[-2]], {stride}, 'SAME')[0]",
+        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:3], "
+        "{1}.shape[-2]], {stride}, {padding})[0]",
         "Conv2DBackpropInput",
-        batched=lambda x, filters, stride: transposed_points(x, filters, stride=stride, padding="SAME"),
+        batched=transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, channels, shape[-1]),) for channels in (1, 2)],
         starts=IMAGES,
         stride=STRIDES,
+        padding=("SAME", "VALID"),
     ),
     on_images(
         "depthwise_conv2d",
@@ -247,5 +248,15 @@ CONVOLUTIONS = (
         batched=depthwise_transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
+    ),
+    _nn(
+        "depthwise_conv2d_dilated",
+        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, 1, 1, 1], {padding}, dilations=[2, 2])[0]",
+        "DepthwiseConv2dNative",
+        batched=lambda x, filters, padding: depthwise_points(x, filters, stride=1, padding=padding, rate=2),
+        shapes=at_least(3, 3, 1),
+        others=_filters,
+        starts=((3, 3, 1), (3, 4, 2)),
+        padding=PADDINGS,
     ),
 )

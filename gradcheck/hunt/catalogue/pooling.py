@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, OpSpec, Rule, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
 
 IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
+FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
 VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
 
 STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
@@ -106,6 +107,11 @@ def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
     return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
 
 
+def _padded_ties(values: Array, stride: int, below: int) -> Array:
+    padded = np.pad(values, [(1, below), (0, 1), (0, 0)], constant_values=-np.inf)
+    return window_ties(padded, stride, "VALID")
+
+
 def _counts(image: Shape, stride: int, padding: str) -> Shape:
     return tuple(-(-(length - (padding == "VALID")) // stride) for length in image[:-1])
 
@@ -158,12 +164,51 @@ def of_max_pooling(
     return derivative(orig_input=x, orig_output=pooled, grad=values, ksize=ksize, strides=strides, padding=padding)
 
 
+# Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
+# argument that they are still to read, and give zeros.
+OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
+
+
+def _smaller(image: Shape) -> Shapes:
+    return [(values,) for (values,) in one_a_window(image) if values != image]
+
+
+def _any_window(_image: Shape, _values: Shape) -> Any:
+    return OF_ANOTHER_SIZE
+
+
 def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
     source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
     if "reference" in fields:
         source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
         source = f"tf.cast({source}, tf.float64)"
-    return _nn(name, source, batching=in_batch, others=others, windows=windows_of, **_leaping(leaps), **fields)
+    return _nn(
+        name,
+        source,
+        batching=in_batch,
+        others=others,
+        windows=windows_of if others is _smaller else _any_window,
+        **_leaping(leaps),
+        **fields,
+    )
+
+
+def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool) -> tf.Tensor:
+    """Fractional pooling; the cells are the same ones every time."""
+    return kernel(
+        value=x, pooling_ratio=[1.0, 1.5, 1.5, 1.0], overlapping=overlapping, deterministic=True, seed=1, seed2=2
+    ).output
+
+
+def _cell_ties(x: Array, overlapping: bool) -> Array:
+    """How far the largest element of every cell with more than one lies above the second."""
+    ratio = [1.0, 1.5, 1.5, 1.0]
+    _, *ends = tf.raw_ops.FractionalMaxPool(
+        value=x[np.newaxis], pooling_ratio=ratio, deterministic=True, seed=1, seed2=2
+    )
+    rows, columns = ([slice(a, b + overlapping) for a, b in pairwise(end.numpy())] for end in ends)
+    cells = [x[row, column].reshape(-1, x.shape[-1]) for row in rows for column in columns]
+    return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
 
 
 _of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
@@ -205,11 +250,11 @@ POOLING = (
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
+    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, _smaller),
     # MaxPoolGradGradV2 has no registered gradient.
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window, orders=(1,)),
+    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, _smaller, orders=(1,)),
     _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
-    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
+    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, _smaller, reference=put_at_largest),
     _of_volumes(
         "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
     ),
@@ -230,5 +275,47 @@ POOLING = (
         batching=in_batch,
         reference=spread_means,
         rtol=1e-6,
+    ),
+    # FractionalMaxPoolGrad and FractionalAvgPoolGrad have no registered gradients.
+    _nn(
+        "fractional_max_pool",
+        "in_random_cells(tf.raw_ops.FractionalMaxPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        kinks=_cell_ties,
+        orders=(1,),
+    ),
+    _nn(
+        "fractional_avg_pool",
+        "in_random_cells(tf.raw_ops.FractionalAvgPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        orders=(1,),
+    ),
+    _nn(
+        "max_pool2d_padded",
+        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, [[0, 0], [1, {below}], [0, 1], [0, 0]])[0]",
+        "MaxPool",
+        shapes=at_least(2, 2, 1),
+        starts=IMAGES,
+        batching=in_batch,
+        stride=STRIDES,
+        below=(0, 1),
+        kinks=_padded_ties,
+    ),
+    _nn(
+        "avg_pool2d_unequal",
+        "tf.nn.avg_pool2d({0}[tf.newaxis], {ksize}, {strides}, {padding})[0]",
+        "AvgPool",
+        shapes=at_least(3, 3, 1),
+        starts=((3, 3, 1), (4, 3, 2)),
+        batching=in_batch,
+        ksize=((3, 3), (1, 2), (3, 1)),
+        strides=((1, 1), (2, 1), (1, 3)),
+        padding=PADDINGS,
     ),
 )
