@@ -89,6 +89,10 @@ class Indices:
     distinct: bool = False
     sorted: bool = False
 
+    def __post_init__(self) -> None:
+        if self.distinct and self.count > self.below:  # a draw would look for them forever
+            raise ValueError(f"{self.count} distinct integers below {self.below} were asked for; there are none")
+
     def offers(self, value: Any) -> bool:
         """Whether it may be this value."""
         return (

@@ -311,7 +311,7 @@ VARIANTS = (
         scattered_into_list,
         "TensorListScatterIntoExistingList TensorListFromTensor TensorListStack",
         batched=scattered_rows,
-        others=lambda shape: [((count, *shape[1:]),) for count in (1, 2)],
+        others=lambda shape: [((count, *shape[1:]),) for count in (1, 2) if count <= shape[0]],
         indices=lambda shape, updates: Indices(updates[0], below=shape[0], distinct=True),
     ),
     _rows_variant(

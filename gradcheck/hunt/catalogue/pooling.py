@@ -86,11 +86,15 @@ def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
 
 def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
     """The transpose of `taken_at_largest`: one value a window, added to the largest element's place."""
+    if len(x.shape) == 4:
+        return put_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
     return from_cubes(largest_in_cubes(x, *windows) * values[..., tf.newaxis, :], x.shape[1:4], *windows)
 
 
 def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
     """Of every window of volumes of values the one that stands where the window of `x` is largest."""
+    if len(x.shape) == 4:
+        return taken_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
     return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
 
 
@@ -102,6 +106,8 @@ def unpooled(shape: list[int], stride: int, padding: str) -> list[int]:
 
 def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
     """The transpose of the means of all windows in volumes; padding does not count."""
+    if len(x.shape) == 4:
+        return spread_means(x[tf.newaxis], stride=stride, padding=padding)[0]
     lengths = unpooled(x.shape, stride, padding)[1:4]
     count = tf.reduce_sum(in_cubes(tf.ones([1, *lengths, 1], x.dtype), stride, padding), 4)
     return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
