@@ -106,10 +106,19 @@ class OwnRounding:
         problem, signs = self.problem, np.random.default_rng(2)
         moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
         sides = [[self.derivative(problem, problem.point + way * far * moves) for far in SIDES] for way in (1, -1)]
-        own, beside = (np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides))
-        alike = ((beside >= own / 2) & (beside <= own * 2) | (beside <= own / 2) & (beside >= own * 2)).all(axis=1)
-        inside = (np.abs(beside) <= np.abs(own) / 8).all(axis=1)
-        return np.asarray((alike & inside[::-1]).any(axis=0))
+        own, beside, near = (
+            np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides, self.neighbours)
+        )
+
+        def alike(missed: Array) -> Array:
+            return (missed >= own / 2) & (missed <= own * 2) | (missed <= own / 2) & (missed >= own * 2)
+
+        def inside(missed: Array) -> Array:
+            return np.asarray(np.abs(missed) <= np.abs(own) / 8)
+
+        # What cancels leaves nothing or a rounding, maybe on one side each; perturbed inside, it leaves anything.
+        two_values = (alike(near) | inside(near)).all(axis=0)
+        return two_values & (alike(beside).all(axis=1) & inside(beside).all(axis=1)[::-1]).any(axis=0)
 
     def twice(self, lines: Lines) -> OwnRounding:
         """The same for the second derivatives along each direction twice."""
