@@ -16,6 +16,7 @@ from gradcheck.hunt.catalogue import (
     language,
     layers,
     linalg,
+    pooling,
     quantization,
     random,
     reductions,
@@ -26,7 +27,7 @@ from gradcheck.hunt.opspec import OpSpec
 GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
     *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
-    *(convolution.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
+    *(pooling.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
@@ -48,7 +49,7 @@ CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: value
-    for module in (control_flow, convolution, images, language, layers, linalg, quantization, random, sparse)
+    for module in (control_flow, convolution, images, language, layers, linalg, pooling, quantization, random, sparse)
     for name, value in vars(module).items()
     if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")
 }

@@ -22,6 +22,7 @@ WITH_POINTS = {
     "{size}": "(-1, *{size})",
     "{paddings}": "((0, 0), *{paddings})",
     "{multiples}": "(1, *{multiples})",
+    "{dims}": "(False, *{dims})",
 }
 """Attributes that are given for every dimension, with that of points in front."""
 
@@ -53,6 +54,27 @@ def _paddings(*options: tuple[int, int]) -> Callable[[Shape], Iterable[Any]]:
 def _stretched(shape: Shape) -> Iterable[Shape]:
     every = tuple(2 if size == 1 else size for size in shape)
     return dict.fromkeys([every, (*shape[:-1], every[-1]), shape])
+
+
+def _reversals(shape: Shape) -> Iterable[tuple[bool, ...]]:
+    last = (*[False] * (len(shape) - 1), True)
+    return dict.fromkeys([last, (True,) * len(shape), last[::-1]])
+
+
+def _filled_up(*block: int) -> Callable[[Shape], Iterable[Any]]:
+    """Paddings to multiples of the block's sides behind, before, and around all dimensions but the first."""
+
+    def paddings(shape: Shape) -> Iterable[Any]:
+        missing = [(-size % side, side) for size, side in zip(shape[1:], block, strict=True)]
+        behind = tuple((0, count) for count, _ in missing)
+        around = tuple((count + side - 1, 1) for count, side in missing)
+        return dict.fromkeys([behind, tuple(pair[::-1] for pair in behind), around])
+
+    return paddings
+
+
+def _image_batches(shape: Shape) -> bool:
+    return len(shape) == 3 and all(shape)
 
 
 _unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
@@ -156,5 +178,40 @@ ARRAYS = (
         shapes=nonempty_matrix,
         when=lambda shape: shape[0] % 2 == 0,
         starts=((2, 1), (2, 2), (4, 1), (2, 2, 2)),
+    ),
+    _unary("legacy_reverse", "tf.raw_ops.Reverse(tensor={0}, dims={dims})", dims=_reversals),
+    _unary(
+        "legacy_space_to_batch",
+        "tf.raw_ops.SpaceToBatch(input={0}[..., tf.newaxis], paddings={paddings}, block_size=2)[..., 0]",
+        batched=points_last("tf.raw_ops.SpaceToBatch(input={0}, paddings={paddings}, block_size=2)"),
+        when=_image_batches,
+        starts=((1, 2, 2), (2, 1, 2), (1, 3, 1)),
+        paddings=_filled_up(2, 2),
+    ),
+    _unary(
+        "legacy_batch_to_space",
+        "tf.raw_ops.BatchToSpace(input={0}[..., tf.newaxis], crops={crops}, block_size=2)[..., 0]",
+        batched=points_last("tf.raw_ops.BatchToSpace(input={0}, crops={crops}, block_size=2)"),
+        when=lambda shape: _image_batches(shape) and shape[0] % 4 == 0,
+        starts=((4, 1, 1), (4, 1, 2), (8, 1, 1)),
+        crops=(((0, 0), (0, 0)), ((1, 0), (0, 1)), ((0, 0), (1, 0))),
+    ),
+    _unary(
+        "space_to_batch_2d",
+        "tf.space_to_batch({0}, [3, 2], {paddings})",
+        "SpaceToBatchND",
+        batching=points_last,
+        when=_image_batches,
+        starts=((1, 3, 2), (2, 1, 2), (1, 2, 3)),
+        paddings=_filled_up(3, 2),
+    ),
+    _unary(
+        "batch_to_space_2d",
+        "tf.batch_to_space({0}, [3, 2], {crops})",
+        "BatchToSpaceND",
+        batching=points_last,
+        when=lambda shape: _image_batches(shape) and shape[0] % 6 == 0,
+        starts=((6, 1, 1), (6, 1, 2)),
+        crops=(((0, 0), (0, 0)), ((1, 1), (0, 1)), ((0, 2), (1, 0))),
     ),
 )

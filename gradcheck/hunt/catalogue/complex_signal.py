@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
-from gradcheck.hunt.catalogue.distances import at_zero
+from gradcheck.hunt.catalogue.distances import at_zero, from_cuts, from_negative_reals, norms, second_at_zero
+from gradcheck.hunt.catalogue.elementwise import BINARY, ELEMENTARY
 from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.reductions import REDUCTIONS
 from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, Array
+from gradcheck.hunt.opspec import BOOL, REALS, Distances, Interval, OpSpec
 
 _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))
 _complex = partial(_math, dtypes=("complex128",), result="complex128")
 _complex_pair = partial(_complex, broadcasts=True, shapes=broadcasting)
+_real_pair = partial(_real, broadcasts=True, shapes=broadcasting)
+_real_row = partial(_real, shapes=vector, starts=((2,), (1,), (2, 2)))
 _complex_row = partial(_complex, shapes=ranked, starts=((2,), (1,), (2, 2)))
 
 
-def _from_negative_reals(x: Array) -> Array:
-    return np.where(x.real > 0, np.abs(x), np.abs(x.imag))
+PLANE: dict[str, Distances | None] = {
+    **dict.fromkeys(("sin", "negative", "cos", "sigmoid", "expm1", "sinh", "cosh", "power", "add_n")),
+    **dict.fromkeys(("reciprocal", "inv"), at_zero),
+    "rsqrt": from_negative_reals,
+    "log1p": lambda x: from_negative_reals(1 + x),
+    **dict.fromkeys(("asin", "acos", "atanh"), from_cuts(1)),
+    **dict.fromkeys(("atan", "asinh"), from_cuts(1j)),
+    "acosh": lambda x: from_negative_reals(x - 1),
+    **dict.fromkeys(("add", "subtract", "legacy_add", "multiply_no_nan")),
+    **dict.fromkeys(("legacy_divide", "divide_no_nan"), second_at_zero),
+    **dict.fromkeys(("tanh_grad", "sigmoid_grad", "reciprocal_grad", "inv_grad", "rsqrt_grad")),
+    "sqrt_grad": at_zero,
+    "squared_difference": None,
+    "xlogy": lambda x, y: from_negative_reals(y),
+    "xlog1py": lambda x, y: from_negative_reals(1 + y),
+    "xdivy": second_at_zero,
+    **dict.fromkeys(("sum_over_axis", "reduce_mean", "cumsum_over_axis", "cumprod_over_axis")),
+    "reduce_euclidean_norm": norms,
+    **dict.fromkeys(("matmul_transposed", "batch_matmul")),
+}
+"""Operations of real numbers that take complex ones, too, and where they are not smooth in the whole plane.
+
+No number is exactly at the poles of tan, tanh and sigmoid.
+"""
+REAL = {spec.name: spec for spec in (*ELEMENTARY, *BINARY, *REDUCTIONS)}
+
+
+def _over_plane(name: str, singular: Distances | None) -> OpSpec:
+    kinks = singular if REAL[name].kinks else None
+    return replace(
+        REAL[name],
+        name=f"complex_{name}",
+        domains=(REALS,),
+        kinks=kinks,
+        singular=None if kinks else singular,
+        dtypes=("complex128",),
+        result="complex128",
+    )
 
 
 COMPLEX = (
@@ -29,16 +69,16 @@ COMPLEX = (
     _real("imag", "tf.math.imag({0})", "Imag"),
     _complex("conj", "tf.math.conj({0})", "Conj"),
     _real("complex_abs", "tf.abs({0})", "ComplexAbs", kinks=at_zero),
-    _real("angle", "tf.math.angle({0})", "Angle", singular=_from_negative_reals),
+    _real("angle", "tf.math.angle({0})", "Angle", singular=from_negative_reals),
     _complex("complex_exp", "tf.exp({0})", "Exp"),
     _complex("complex_square", "tf.square({0})", "Square"),
-    _complex("complex_tanh", "tf.tanh({0})", "Tanh", POSITIVE),
-    _complex("complex_log", "tf.math.log({0})", "Log", POSITIVE),
-    _complex("complex_sqrt", "tf.sqrt({0})", "Sqrt", POSITIVE),
+    _complex("complex_tanh", "tf.tanh({0})", "Tanh"),
+    _complex("complex_log", "tf.math.log({0})", "Log", singular=from_negative_reals),
+    _complex("complex_sqrt", "tf.sqrt({0})", "Sqrt", singular=from_negative_reals),
     _complex("complex_sign", "tf.sign({0})", "ComplexAbs", singular=at_zero),
     _complex_pair("complex_multiply", "{0} * {1}", "Mul"),
-    _complex_pair("complex_divide", "{0} / {1}", "RealDiv", POSITIVE),
-    _complex_pair("complex_pow", "tf.pow({0}, {1})", "Pow", POSITIVE),
+    _complex_pair("complex_divide", "{0} / {1}", "RealDiv", singular=second_at_zero),
+    _complex_pair("complex_pow", "tf.pow({0}, {1})", "Pow", singular=from_negative_reals),
     _complex_pair(
         "complex_matmul",
         "tf.matmul(tf.math.conj({0}), {1})",
@@ -48,6 +88,14 @@ COMPLEX = (
     ),
     _complex_row("complex_cumprod", "tf.math.cumprod({0}, axis=-1, reverse={reverse})", "Cumprod", reverse=BOOL),
     _complex_row("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod"),
+    *(_over_plane(name, singular) for name, singular in PLANE.items()),
+    # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
+    _complex("complex_tan", "tf.tan({0})", "Tan", Interval(-300.0, 300.0)),
+    _real("cast_to_real", "tf.cast({0}, tf.float64)", "Cast"),
+    _real_pair(
+        "real_squared_difference", "tf.math.real(tf.math.squared_difference({0}, {1}))", "SquaredDifference Real"
+    ),
+    _real_row("complex_variance", "tf.math.reduce_variance({0}, axis=-1)", "Mean Real Mul Conj Sub"),
 )
 
 
@@ -62,14 +110,22 @@ _transform_3d = partial(_transform, when=lambda shape: len(shape) > 2, starts=((
 
 
 def _lengths(shape: Shape) -> tuple[int, ...]:
-    """Those of real signals with half a spectrum of this shape."""
-    return 2 * shape[-1] - 2, 2 * shape[-1] - 1
+    """Those of real signals with half a spectrum of this shape, even and odd; the longer ones are padded."""
+    return tuple(range(2 * shape[-1] - 2, 2 * shape[-1] + 2))
+
+
+def _sizes(shape: Shape) -> tuple[int, ...]:
+    """The size of the last axis, one more, and, of what is left, at least two."""
+    return tuple(size for size in (shape[-1], shape[-1] + 1, shape[-1] - 1) if size > 1)
+
+
+def _padded(axis: int) -> Callable[[Shape], range]:
+    """The size of this axis, and one more."""
+    return lambda shape: range(shape[axis], shape[axis] + 2)
 
 
 SIGNAL = (
-    _to_spectrum(
-        "rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=lambda shape: (shape[-1], shape[-1] + 1)
-    ),
+    _to_spectrum("rfft", "tf.signal.rfft({0}, fft_length=[{length}])", "RFFT", length=_padded(-1)),
     _to_spectrum("rfft_truncated", "tf.signal.rfft({0}, fft_length=[{0}.shape[-1] - 1])", "RFFT", when=several),
     _from_spectrum("irfft", "tf.signal.irfft({0}, fft_length=[{length}])", "IRFFT", when=several, length=_lengths),
     _from_spectrum(
@@ -84,20 +140,54 @@ SIGNAL = (
     _transform_2d("ifft2d", "tf.signal.ifft2d({0})", "IFFT2D"),
     _transform_3d("fft3d", "tf.signal.fft3d({0})", "FFT3D"),
     _transform_3d("ifft3d", "tf.signal.ifft3d({0})", "IFFT3D"),
-    _to_spectrum("rfft2d", "tf.signal.rfft2d({0})", "RFFT2D", shapes=nonempty_matrix, starts=MATRICES),
+    _to_spectrum(
+        "rfft2d",
+        "tf.signal.rfft2d({0}, fft_length=[{rows}, {length}])",
+        "RFFT2D",
+        shapes=nonempty_matrix,
+        starts=MATRICES,
+        rows=_padded(-2),
+        length=_padded(-1),
+    ),
     _from_spectrum(
         "irfft2d",
-        "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2], {length}])",
+        "tf.signal.irfft2d({0}, fft_length=[{rows}, {length}])",
         "IRFFT2D",
         shapes=nonempty_matrix,
         when=several,
         starts=MATRICES,
+        rows=_padded(-2),
         length=_lengths,
     ),
     _signal(
         "power_spectrum", "tf.math.real(tf.signal.rfft({0}) * tf.math.conj(tf.signal.rfft({0})))", "RFFT Conj Real"
     ),
     _signal(
-        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3), norm=(None, "ortho")
+        "dct", "tf.signal.dct({0}, type={kind}, norm={norm})", "Mul", when=several, kind=(2, 3, 4), norm=(None, "ortho")
+    ),
+    _signal("dct_type_1", "tf.signal.dct({0}, type=1, n={length})", "RFFT Real", when=several, length=_sizes),
+    _signal(
+        "dct_of_length",
+        "tf.signal.dct({0}, type={kind}, n={length})",
+        "Mul",
+        kind=(2, 3, 4),
+        when=several,
+        length=_sizes,
+    ),
+    _to_spectrum(
+        "rfft2d_truncated",
+        "tf.signal.rfft2d({0}, fft_length=[{0}.shape[-2], {0}.shape[-1] - 1])",
+        "RFFT2D",
+        shapes=nonempty_matrix,
+        when=several,
+        starts=MATRICES,
+    ),
+    _from_spectrum(
+        "irfft2d_truncated",
+        "tf.signal.irfft2d({0}, fft_length=[{0}.shape[-2] - 1, 2 * {0}.shape[-1] - 1])",
+        "IRFFT2D",
+        shapes=nonempty_matrix,
+        when=lambda shape: shape[-2] > 1,
+        starts=((2, 2), (2, 1), (2, 3), (3, 1), (2, 2, 2)),
     ),
 )

@@ -1,7 +1,7 @@
 """Operations around values: identity, control flow, resource variables and variant containers.
 
-Run eagerly, `tf.cond` and `tf.while_loop` are Python; their gradients act in graphs, so they are traced, once. The
-gradients of TensorMap are registered by a module that `import tensorflow` does not load; they cannot be reached.
+Run eagerly, `tf.cond` and `tf.while_loop` are Python; their gradients act in graphs, so they are traced, once. A branch
+with an effect, such as a check, makes them other operations than one without.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import operation, rows_first, tf
-from gradcheck.hunt.catalogue.shapes import alike, nonempty, vector
+from gradcheck.hunt.catalogue.language import operation, points_last, rows_first, tf
+from gradcheck.hunt.catalogue.shapes import alike, nonempty, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Indices
 
@@ -27,12 +27,20 @@ def python_function(x: tf.Tensor) -> tf.Tensor:
     return tf.py_function(lambda value: value * tf.sin(value), [x], tf.float64)
 
 
+def checked(x: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.CheckNumericsV2(tensor=x, message="not finite")
+
+
 IDENTITY = (
     _identity("identity", "tf.identity({0})", "Identity"),
     _identity("identity_n", identity_of_two, "IdentityN", others=alike),
     _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", "CheckNumerics"),
     _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", "EnsureShape"),
     _identity("py_function", python_function, "EagerPyFunc"),
+    _identity("check_numerics_v2", "checked({0})", "CheckNumericsV2"),
+    # Of 0 messages, none is printed.
+    _identity("print", "tf.raw_ops.Print(input={0}, data=[{0}], first_n=0)"),
+    _identity("debug_identity", "tf.raw_ops.DebugIdentityV2(input={0})"),
 )
 
 _control = partial(operation, "control flow")
@@ -59,6 +67,18 @@ def running_sines(x: tf.Tensor) -> tf.Tensor:
     return tf.scan(lambda state, element: tf.sin(state) + element, x)
 
 
+def checked_sine_or_square(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+    return tf.cond(flag, lambda: checked(tf.sin(x)), lambda: x * x)
+
+
+def checked_one_of_three(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
+    return tf.switch_case(branch, [lambda: tf.sin(x), lambda: checked(x * x), lambda: tf.exp(x)])
+
+
+def checked_times_the_sine(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    return tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, checked(y * tf.sin(x))), (0, x))[1]
+
+
 CONTROL_FLOW = (
     _control("placeholder_with_default", "tf.raw_ops.PlaceholderWithDefault(input={0}, shape={0}.shape)"),
     _control("cond", "traced(sine_or_square)({0}, tf.constant({flag}))", "StatelessIf", flag=BOOL),
@@ -80,9 +100,20 @@ CONTROL_FLOW = (
         shapes=vector,
         starts=ROWS,
     ),
+    _control("cond_with_effect", "traced(checked_sine_or_square)({0}, tf.constant({flag}))", "If", flag=BOOL),
+    _control(
+        "switch_case_with_effect", "traced(checked_one_of_three)({0}, tf.constant({branch}))", "Case", branch=(0, 1, 2)
+    ),
+    _control(
+        "while_loop_with_effect",
+        "traced(checked_times_the_sine)({0}, tf.constant({count}))",
+        "While",
+        count=(1, 2, 3, 0),
+    ),
 )
 
 _resource = partial(operation, "resource variable")
+_nd = partial(operation, "array")
 
 
 def variable_handle(x: tf.Tensor) -> tf.Tensor:
@@ -105,6 +136,25 @@ RESOURCES = (
         shapes=vector,
         starts=ROWS,
         indices=lambda shape: Indices(3, shape[0]),
+    ),
+    _nd(
+        "resource_gather_nd_of_rows",
+        "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.expand_dims({indices}, -1), "
+        "dtype=tf.float64)",
+        batched="tf.gather({0}, {indices}, axis=1)",
+        shapes=vector,
+        starts=ROWS,
+        indices=lambda shape: Indices(3, shape[0]),
+    ),
+    _nd(
+        "resource_gather_nd",
+        "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.stack([{rows}, {columns}], axis=-1), "
+        "dtype=tf.float64)",
+        batched=points_last("tf.gather_nd({0}, tf.stack([{rows}, {columns}], axis=-1))"),
+        shapes=nonempty_matrix,
+        starts=((2, 2), (1, 2), (2, 3), (2, 2, 2)),
+        rows=lambda shape: Indices(2, shape[0]),
+        columns=lambda shape: Indices(2, shape[1]),
     ),
 )
 
@@ -164,6 +214,58 @@ def scattered_to_list(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.TensorListStack(input_handle=reversed_rows, element_shape=shape, element_dtype=tf.float64)
 
 
+def concatenated_list(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    both = tf.raw_ops.TensorListPushBack(input_handle=list_of_one(x), tensor=y)
+    shape = [-1, *x.shape[1:]]
+    return tf.raw_ops.TensorListConcatV2(
+        input_handle=both, element_shape=shape, leading_dims=tf.constant([], tf.int64), element_dtype=tf.float64
+    )[0]
+
+
+def scattered_to_new_list(x: tf.Tensor) -> tf.Tensor:
+    count, shape = x.shape[0], x.shape[1:]
+    reversed_rows = tf.raw_ops.TensorListScatter(tensor=x, indices=range(count)[::-1], element_shape=shape)
+    return tf.raw_ops.TensorListStack(input_handle=reversed_rows, element_shape=shape, element_dtype=tf.float64)
+
+
+def scattered_into_list(x: tf.Tensor, y: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
+    rows = tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=x.shape[1:])
+    changed = tf.raw_ops.TensorListScatterIntoExistingList(input_handle=rows, tensor=y, indices=indices)
+    return tf.raw_ops.TensorListStack(input_handle=changed, element_shape=x.shape[1:], element_dtype=tf.float64)
+
+
+def scattered_rows(x: tf.Tensor, y: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
+    """What `scattered_into_list` makes of every point."""
+    return tf.stack([y[:, indices.index(row)] if row in indices else x[:, row] for row in range(x.shape[1])], axis=1)
+
+
+def ragged_in_variant(x: tf.Tensor) -> tf.Tensor:
+    from tensorflow.python.ops import composite_tensor_ops
+
+    ragged = tf.RaggedTensor.from_row_lengths(x, [1, x.shape[0] - 1])
+    encoded = composite_tensor_ops.composite_tensor_to_variants(ragged)
+    return composite_tensor_ops.composite_tensor_from_variant(encoded, tf.type_spec_from_value(ragged)).values
+
+
+def map_of_two(x: tf.Tensor, y: tf.Tensor, keys: tuple[str, str]) -> tf.Tensor:
+    """A map of x and y under these keys, the second of which may be the first; its gradients are registered here."""
+    from tensorflow.python.ops import map_ops
+
+    one = map_ops.tensor_map_insert(map_ops.empty_tensor_map(), keys[0], x)
+    return map_ops.tensor_map_insert(one, keys[1], y)
+
+
+def looked_up(x: tf.Tensor, y: tf.Tensor, *, keys: tuple[str, str]) -> tf.Tensor:
+    held = map_of_two(x, y, keys)
+    first, second = (tf.raw_ops.TensorMapLookup(input_handle=held, key=key, value_dtype=tf.float64) for key in keys)
+    return first * tf.sin(second)
+
+
+def looked_up_after_erasing(x: tf.Tensor, y: tf.Tensor, *, erased: str) -> tf.Tensor:
+    rest = tf.raw_ops.TensorMapErase(input_handle=map_of_two(x, y, ("a", "b")), key=erased, value_dtype=tf.float64)
+    return tf.raw_ops.TensorMapLookup(input_handle=rest, key="b" if erased == "a" else "a", value_dtype=tf.float64)
+
+
 VARIANTS = (
     _variant("optional", optional_value, "OptionalFromValue OptionalGetValue"),
     _variant("tensor_list_push_pop", pushed_and_popped, "TensorListPushBack TensorListPopBack"),
@@ -190,5 +292,48 @@ VARIANTS = (
         "tensor_list_resize",
         "list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one({0}), size=2), 0, {0}.shape)",
         "TensorListResize TensorListGetItem",
+    ),
+    _rows_variant(
+        "tensor_list_concat_v2",
+        concatenated_list,
+        "TensorListConcatV2 TensorListPushBack",
+        batched="tf.concat([{0}, {1}], axis=1)",
+        others=alike,
+    ),
+    _rows_variant(
+        "legacy_tensor_list_scatter",
+        scattered_to_new_list,
+        "TensorListScatter TensorListStack",
+        batched="{0}[:, ::-1]",
+    ),
+    _rows_variant(
+        "tensor_list_scatter_into_existing",
+        scattered_into_list,
+        "TensorListScatterIntoExistingList TensorListFromTensor TensorListStack",
+        batched=scattered_rows,
+        others=lambda shape: [((count, *shape[1:]),) for count in (1, 2) if count <= shape[0]],
+        indices=lambda shape, updates: Indices(updates[0], below=shape[0], distinct=True),
+    ),
+    _rows_variant(
+        "composite_tensor_variant",
+        ragged_in_variant,
+        "CompositeTensorVariantFromComponents CompositeTensorVariantToComponents",
+        batched="{0}",
+    ),
+    _variant(
+        "tensor_map",
+        looked_up,
+        "TensorMapInsert TensorMapLookup",
+        batched="[{0}, {1}][{keys}[0] == {keys}[1]] * tf.sin({1})",
+        others=alike,
+        keys=(("a", "b"), ("a", "a")),
+    ),
+    _variant(
+        "tensor_map_erase",
+        looked_up_after_erasing,
+        "TensorMapErase TensorMapInsert TensorMapLookup",
+        batched="{0} if {erased} == 'b' else {1}",
+        others=alike,
+        erased=("a", "b"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Pooling, convolutions and morphology (family `nn`). Images have no batch dimension: the points are the batch."""
+"""Convolutions and morphology (family `nn`). Images have no batch dimension: the points are the batch."""
 
 from __future__ import annotations
 
@@ -6,77 +6,32 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.pooling import (
+    IMAGES,
+    PADDINGS,
+    STRIDES,
+    VOLUMES,
+    on_images,
+    on_volumes,
+    one_a_window,
+    window_ties,
+    windows_of,
+)
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Array, Shapes
-
-IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
-VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
-
-STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
+from gradcheck.hunt.opspec import Shapes
 
 _nn = partial(operation, "nn")
-_on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
-_pool = partial(_on_images, batching=in_batch)
-_on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
 
 
-def _window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
-    """How far the largest element of every window of edge 2 lies above the second, for values (*space, channels).
-
-    `padding` is "SAME" or "VALID" as TensorFlow means it (padding never wins). `added` (2, ..., 2, channels) is added
-    to every window first, as a dilation does.
-    """
-    axes = tuple(range(values.ndim - 1))
-    missing = [max((-(-length // stride) - 1) * stride + 2 - length, 0) for length in values.shape[:-1]]
-    margins = [(size // 2, size - size // 2) if padding == "SAME" else (0, 0) for size in missing]
-    padded = np.pad(values, [*margins, (0, 0)], constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * len(axes), axis=axes)
-    windows = windows[(slice(None, None, stride),) * len(axes)]
-    raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
-    largest_two = np.sort(raised.reshape(-1, 2 ** len(axes)))[:, -2:]
-    return np.diff(largest_two)
-
-
-def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
-    """The eight corners of all windows of edge 2 in a volume."""
-    cuts = [[slice(start, length - 1 + start, stride) for start in (0, 1)] for length in x.shape[-4:-1]]
-    return [x[..., i, j, k, :] for i in cuts[0] for j in cuts[1] for k in cuts[2]]
-
-
-POOLING = (
-    _pool("avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool"),
-    _pool("max_pool2d", "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "MaxPool", kinks=_window_ties),
-    # MaxPoolGradWithArgmax has no registered gradient.
-    _pool(
-        "max_pool_with_argmax",
-        "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
-        "MaxPoolWithArgmax",
-        orders=(1,),
-        kinks=_window_ties,
-    ),
-    _on_volumes(
-        "avg_pool3d",
-        "tf.cast(tf.nn.avg_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
-        "AvgPool3D",
-        batching=in_batch,
-        reference="tf.add_n(cubes({0}, {stride})) / 8",
-        rtol=1e-6,
-    ),
-    _on_volumes(
-        "max_pool3d",
-        "tf.cast(tf.nn.max_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
-        "MaxPool3D",
-        batching=in_batch,
-        kinks=lambda x, stride: _window_ties(x, stride, "VALID"),
-        reference="tf.reduce_max(cubes({0}, {stride}), axis=0)",
-        rtol=1e-6,
-    ),
-)
+def _one_a_window_of_two_channels(image: Shape) -> Shapes:
+    return [((*each[:-1], channels),) for (each,) in one_a_window(image) for channels in (1, 2)]
 
 
 def patches(x: tf.Tensor, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
+    if len(x.shape) == 5:
+        return tf.compat.v1.extract_volume_patches(x, [1, 2, 2, 2, 1], [1, stride, stride, stride, 1], padding)
     return tf.image.extract_patches(x, [1, 2, 2, 1], [1, stride, stride, 1], [1, rate, rate, 1], padding)
 
 
@@ -87,28 +42,53 @@ def filtered(pieces: tf.Tensor, filters: tf.Tensor) -> tf.Tensor:
     return tf.einsum(f"p{place}k,pko->p{place}o", pieces, rows)
 
 
-def conv3d_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    steps = [1, stride, stride, stride, 1]
-    return filtered(tf.compat.v1.extract_volume_patches(x, [1, 2, 2, 2, 1], steps, padding), filters)
+def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    return filtered(patches(x, stride, padding), filters)
 
 
-def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+def filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
+    """What comes back to a filter is a sum over all windows of their elements times what comes back to the result."""
+    pieces, edges = patches(x, *windows), len(x.shape) - 2
+    rows = tf.einsum("p...k,p...o->p...ko", pieces, values)
+    sums = tf.reduce_sum(rows, axis=tuple(range(1, 1 + edges)))
+    return tf.reshape(sums, [x.shape[0], *[2] * edges, x.shape[-1], values.shape[-1]])
+
+
+def depthwise_filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
+    pieces, channels = patches(x, *windows), x.shape[-1]
+    pieces = tf.reshape(pieces, [*pieces.shape[:3], 4, channels])
+    values = tf.reshape(values, [*values.shape[:3], channels, -1])
+    return tf.reshape(tf.einsum("phwkc,phwcm->pkcm", pieces, values), [x.shape[0], 2, 2, channels, -1])
+
+
+def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
     points, *_, channels, multiplier = filters.shape
-    pieces = patches(x, stride, padding)
+    pieces = patches(x, stride, padding, rate)
     shape = pieces.shape[:3]
     pieces = tf.reshape(pieces, [*shape, 4, channels])
     rows = tf.reshape(filters, [points, 4, channels, multiplier])
     return tf.reshape(tf.einsum("phwkc,pkcm->phwcm", pieces, rows), [*shape, -1])
 
 
-def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int) -> tf.Tensor:
+def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
     """The images spread by the stride, zeros between and one row and column before, meet the filters upside down."""
-    points, height, width, channels = x.shape
-    gap = [0, stride - 1]
-    spread = tf.pad(x[:, :, tf.newaxis, :, tf.newaxis], [[0, 0], [0, 0], gap, [0, 0], gap, [0, 0]])
-    spread = tf.reshape(spread, [points, stride * height, stride * width, channels])
-    upside_down = tf.transpose(filters[:, ::-1, ::-1], [0, 1, 2, 4, 3])
-    return filtered(patches(tf.pad(spread, [[0, 0], [1, 0], [1, 0], [0, 0]]), 1, "VALID"), upside_down)
+    space = range(1, len(x.shape) - 1)
+    for axis in space:
+        spread = tf.stack([x, *[tf.zeros_like(x)] * (stride - 1)], axis + 1)
+        x = tf.reshape(spread, [*x.shape[:axis], stride * x.shape[axis], *x.shape[axis + 1 :]])
+    upside_down = tf.experimental.numpy.swapaxes(tf.reverse(filters, [*space]), -1, -2)
+    padded = tf.pad(x, [[0, 0], *[[1, int(padding == "VALID")] for _ in space], [0, 0]])
+    return filtered(patches(padded, 1, "VALID"), upside_down)
+
+
+def depthwise_transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    points, *_, channels, multiplier = filters.shape
+    rows = tf.reshape(x, [*x.shape[:3], channels, multiplier])
+    rows, own = (tf.experimental.numpy.moveaxis(each, 3, 1) for each in (rows, filters))
+    rows, own = tf.reshape(rows, [-1, *x.shape[1:3], multiplier]), tf.reshape(own, [-1, 2, 2, 1, multiplier])
+    spread = transposed_points(rows, own, stride=stride, padding=padding)
+    by_channel = tf.reshape(spread, [points, channels, *spread.shape[1:3]])
+    return tf.experimental.numpy.moveaxis(by_channel, 1, -1)
 
 
 def dilation_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
@@ -124,6 +104,8 @@ def dilation_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: s
 def _filters(shape: Shape) -> Shapes:
     return [((2,) * (len(shape) - 1) + (shape[-1], channels),) for channels in (1, 2)]
 
+
+_filter_gradient = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, windows=windows_of)
 
 CONVOLUTIONS = (
     _nn(
@@ -145,11 +127,11 @@ CONVOLUTIONS = (
         others=lambda shape: [(shape[1:2],)],
         starts=((1, 2, 1, 1), (2, 2, 1, 3)),
     ),
-    _on_images(
+    on_images(
         "conv2d",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
         "Conv2D",
-        batched=lambda x, filters, stride, padding: filtered(patches(x, stride, padding), filters),
+        batched=convolved_points,
         others=_filters,
     ),
     _nn(
@@ -163,38 +145,118 @@ CONVOLUTIONS = (
     ),
     _nn(
         "conv2d_transpose",
-        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [1, {stride} * {0}.shape[0], {stride} * {0}.shape[1], "
-        "{1}.shape[-2]], {stride}, 'SAME')[0]",
+        "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:3], "
+        "{1}.shape[-2]], {stride}, {padding})[0]",
         "Conv2DBackpropInput",
         batched=transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, channels, shape[-1]),) for channels in (1, 2)],
         starts=IMAGES,
         stride=STRIDES,
+        padding=("SAME", "VALID"),
     ),
-    _on_images(
+    on_images(
         "depthwise_conv2d",
         "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
         "DepthwiseConv2dNative",
         batched=depthwise_points,
         others=_filters,
     ),
-    _on_volumes(
+    on_volumes(
         "conv3d",
         "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
         "Conv3D",
-        batched=conv3d_points,
+        batched=convolved_points,
         others=_filters,
         padding=PADDINGS,
     ),
     # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
-    _on_images(
+    on_images(
         "dilation2d",
         "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
         "Dilation2D",
         batched=dilation_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
         orders=(1,),
-        kinks=lambda x, filters, stride, padding: _window_ties(x, stride, padding, filters),
+        kinks=lambda x, filters, stride, padding: window_ties(x, stride, padding, filters),
+    ),
+    _nn(
+        "bias_add_v1",
+        "tf.raw_ops.BiasAddV1(value={0}, bias={1})",
+        batched="{0} + {1}",
+        broadcasts=True,
+        when=lambda shape: len(shape) > 1,
+        others=lambda shape: [(shape[-1:],)],
+        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+    ),
+    _nn(
+        "bias_add_grad",
+        "tf.raw_ops.BiasAddGrad(out_backprop={0})",
+        batched="tf.reduce_sum({0}, axis=tuple(range(1, len({0}.shape) - 1)))",
+        when=lambda shape: len(shape) > 1,
+        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+    ),
+    _nn(
+        "bias_add_grad_channels_first",
+        "tf.raw_ops.BiasAddGrad(out_backprop={0}, data_format='NCHW')",
+        batched="tf.reduce_sum({0}, axis=[1, *range(3, len({0}.shape))])",
+        when=lambda shape: len(shape) > 2,
+        starts=((2, 2, 2), (1, 2, 1, 1), (2, 2, 1, 3)),
+    ),
+    _filter_gradient(
+        "conv2d_backprop_filter",
+        "tf.raw_ops.Conv2DBackpropFilter(input={0}[tf.newaxis], filter_sizes=[2, 2, {0}.shape[-1], {1}.shape[-1]], "
+        "out_backprop={1}[tf.newaxis], strides=[1, {windows}[0], {windows}[0], 1], padding={windows}[1])",
+        batched=filter_gradient_points,
+        others=_one_a_window_of_two_channels,
+    ),
+    _filter_gradient(
+        "conv3d_backprop_filter",
+        "tf.raw_ops.Conv3DBackpropFilterV2(input={0}[tf.newaxis], filter_sizes=[2, 2, 2, {0}.shape[-1], "
+        "{1}.shape[-1]], out_backprop={1}[tf.newaxis], strides=[1, {windows}[0], {windows}[0], {windows}[0], 1], "
+        "padding={windows}[1])",
+        batched=filter_gradient_points,
+        shapes=at_least(2, 2, 2, 1),
+        starts=VOLUMES,
+        others=_one_a_window_of_two_channels,
+    ),
+    _filter_gradient(
+        "depthwise_conv2d_backprop_filter",
+        "tf.raw_ops.DepthwiseConv2dNativeBackpropFilter(input={0}[tf.newaxis], filter_sizes=[2, 2, {0}.shape[-1], "
+        "{1}.shape[-1] // {0}.shape[-1]], out_backprop={1}[tf.newaxis], "
+        "strides=[1, {windows}[0], {windows}[0], 1], padding={windows}[1])",
+        batched=depthwise_filter_gradient_points,
+        others=lambda image: [((*each[:-1], image[-1] * k),) for (each,) in one_a_window(image) for k in (1, 2)],
+    ),
+    _nn(
+        "conv3d_transpose",
+        "tf.nn.conv3d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:4], "
+        "{1}.shape[-2]], {stride}, {padding})[0]",
+        "Conv3DBackpropInputV2",
+        batched=transposed_points,
+        shapes=at_least(1, 1, 1, 1),
+        others=lambda shape: [((2, 2, 2, channels, shape[-1]),) for channels in (1, 2)],
+        starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
+        stride=STRIDES,
+        padding=PADDINGS,
+    ),
+    on_images(
+        "depthwise_conv2d_backprop_input",
+        "tf.raw_ops.DepthwiseConv2dNativeBackpropInput(input_sizes=[*unpooled({0}[tf.newaxis].shape, {stride}, "
+        "{padding})[:3], {1}.shape[-2]], filter={1}, out_backprop={0}[tf.newaxis], "
+        "strides=[1, {stride}, {stride}, 1], padding={padding})[0]",
+        batched=depthwise_transposed_points,
+        shapes=at_least(1, 1, 1),
+        others=lambda shape: [((2, 2, shape[-1] // k, k),) for k in (1, 2) if shape[-1] % k == 0],
+    ),
+    _nn(
+        "depthwise_conv2d_dilated",
+        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, 1, 1, 1], {padding}, dilations=[2, 2])[0]",
+        "DepthwiseConv2dNative",
+        batched=lambda x, filters, padding: depthwise_points(x, filters, stride=1, padding=padding, rate=2),
+        shapes=at_least(3, 3, 1),
+        others=_filters,
+        starts=((3, 3, 1), (3, 4, 2)),
+        padding=PADDINGS,
     ),
 )

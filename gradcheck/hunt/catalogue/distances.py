@@ -5,12 +5,15 @@ Those that the catalogue calls take the arguments by position and the attributes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gradcheck.hunt.opspec import Array, Distances
+
+Axes: TypeAlias = int | tuple[int, ...] | None
 
 
 def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
@@ -37,28 +40,52 @@ def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:
     return np.asarray(np.abs(x - np.round(x)))
 
 
+def from_negative_reals(x: Array, *_: Array, **_attributes: Any) -> Array:
+    """The elements of the first argument are to stay away from 0 and the negative real axis, where logarithms jump."""
+    return np.where(x.real > 0, np.abs(x), np.abs(x.imag))
+
+
+def from_cuts(towards: complex) -> Distances:
+    """The elements of the first argument are to stay away from two branch cuts, of asin or one of its relatives.
+
+    They lead from the points `towards` and `-towards`, of magnitude 1, away from 0 to infinity.
+
+    >>> float(from_cuts(1j)(np.array([0.5, -3j])).min())
+    0.0
+    """
+    return lambda x, *_, **_attributes: np.stack([from_negative_reals(1 + sign * x / towards) for sign in (-1, 1)])
+
+
 def between(x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
     """The first argument is to differ from the second, element by element after broadcasting."""
     return np.asarray(np.abs(x - y))
 
 
-def norms(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """No vector along the axis of the first argument is to vanish."""
-    return np.asarray(np.linalg.norm(x, axis=axis))
+def norms(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
+    """No vector along the axes of the first argument is to vanish."""
+    return np.asarray(np.linalg.norm(_groups(x, axis), axis=-1))
 
 
-def ties(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """No two elements along the axis of the first argument are to be equal; that axis comes last in the result."""
-    return np.diff(np.sort(np.moveaxis(x, axis, -1), axis=-1), axis=-1)
+def ties(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
+    """No two elements along the axes of the first argument are to be equal; those axes come last, as one."""
+    return np.diff(np.sort(_groups(x, axis), axis=-1), axis=-1)
 
 
-def ties_of_largest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """The largest element along the axis of the first argument is to be unique."""
+def _groups(x: Array, axis: Axes) -> Array:
+    """What is reduced together, behind the other axes."""
+    reduced = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    last = np.moveaxis(x, reduced, range(-len(reduced), 0))
+    kept = last.shape[: x.ndim - len(reduced)]
+    return last.reshape(*kept, math.prod(last.shape[len(kept) :]))
+
+
+def ties_of_largest(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
+    """The largest element along the axes of the first argument is to be unique."""
     return ties(x, axis=axis)[..., -1:]
 
 
-def ties_of_smallest(x: Array, *_: Array, axis: int = -1, **_attributes: Any) -> Array:
-    """The smallest element along the axis of the first argument is to be unique."""
+def ties_of_smallest(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
+    """The smallest element along the axes of the first argument is to be unique."""
     return ties(x, axis=axis)[..., :1]
 
 

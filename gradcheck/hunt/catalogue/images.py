@@ -67,6 +67,27 @@ def crops_formula(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.einsum("...nih,...njw,...hwc->...nijc", rows, columns, x)
 
 
+def resized_by_corners(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
+    """Samples at equal distances from the first pixel to the last; a single one is the first."""
+    lengths = x.shape[-3], x.shape[-2]
+    counts = zip(size, lengths, strict=True)
+    rows, columns = [pixel_weights(np.linspace(0.0, n - 1.0, count), n) for count, n in counts]
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+
+
+def resized_by_ratios(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
+    """Samples at the first pixels of equal parts."""
+    lengths = x.shape[-3], x.shape[-2]
+    counts = zip(size, lengths, strict=True)
+    rows, columns = [pixel_weights(np.minimum(np.arange(count) * n / count, n - 1), n) for count, n in counts]
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+
+
+def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
+    source = f"tf.cast(tf.raw_ops.{kernel}(images={{0}}[tf.newaxis], size={{size}}, {how})[0], tf.float64)"
+    return _image(name, source, kernel, batching=in_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
+
+
 IMAGE = (
     _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'", orders=(1,)),
     _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
@@ -108,6 +129,14 @@ IMAGE = (
     _projected(
         "projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", SHIFT, mode=("NEAREST", "REFLECT", "WRAP")
     ),
+    _resize_of_v1("resize_nearest_corners", "ResizeNearestNeighbor", "align_corners=True", orders=(1,)),
+    _resize_of_v1(
+        "resize_bilinear_corners", "ResizeBilinear", "align_corners=True", reference=resized_by_corners, rtol=SINGLE
+    ),
+    _resize_of_v1(
+        "resize_bilinear_v1", "ResizeBilinear", "align_corners=False", reference=resized_by_ratios, rtol=SINGLE
+    ),
+    _resize_of_v1("resize_bicubic_corners", "ResizeBicubic", "align_corners=True", rtol=SINGLE, orders=(1,)),
 )
 
 _blocks = partial(operation, "array", batching=in_batch)

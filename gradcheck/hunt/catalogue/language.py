@@ -29,7 +29,17 @@ else:
 
     tf = _TensorFlow()
 
-__all__ = ["float32", "in_batch", "operation", "points_last", "rows_first", "tf", "traced"]
+__all__ = [
+    "behind_points",
+    "float32",
+    "in_batch",
+    "operation",
+    "points_last",
+    "reduces_points",
+    "rows_first",
+    "tf",
+    "traced",
+]
 
 ARGUMENT = re.compile(r"\{(\d+)\}")
 
@@ -111,6 +121,22 @@ def in_batch(source: str) -> str:
     """
     before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
     return before + after
+
+
+def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list[int]:
+    """The axes of each point, all if None, where the first dimension is that of the points."""
+    rank = len(points.shape) - 1
+    axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return [one + (one >= 0) for one in axes]
+
+
+def reduces_points(source: str) -> str:
+    """The text of a reduction over `{axis}` for points.
+
+    >>> reduces_points("tf.reduce_sum({0}, axis={axis})")
+    'tf.reduce_sum({0}, axis=behind_points({axis}, {0}))'
+    """
+    return source.replace("axis={axis}", "axis=behind_points({axis}, {0})")
 
 
 @functools.cache

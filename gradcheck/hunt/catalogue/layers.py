@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -99,6 +100,71 @@ def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tenso
     return (x - per_channel(mean)) * per_channel(tf.math.rsqrt(variance + 0.1) * scale) + per_channel(offset)
 
 
+def raw_batch_norm(kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
+    """The normalized batch in single precision, its mean and variance, and what is kept for the gradient."""
+    x, scale, offset = float32(x, scale, offset)
+    return kernel(x=x, scale=scale, offset=offset, mean=[], variance=[], epsilon=0.1)
+
+
+def batch_norm_back(
+    kernel: Callable[..., Any], derivative: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor
+) -> list[tf.Tensor]:
+    """What comes back to the batch, the scale and the offset, as an operation."""
+    kept = raw_batch_norm(kernel, x, scale, tf.zeros_like(scale))[3:]
+    reserved = {f"reserve_space_{number}": each for number, each in enumerate(kept, 1)}
+    x, scale, back = float32(x, scale, back)
+    results = derivative(y_backprop=back, x=x, scale=scale, epsilon=0.1, **reserved)
+    return [tf.cast(result, tf.float64) for result in results[:3]]
+
+
+def batch_norm_back_formula(x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor, *, part: int) -> tf.Tensor:
+    axes, stretch = [-4, -3, -2], per_channel(scale)
+    centred = x - tf.reduce_mean(x, axes, keepdims=True)
+    slope = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axes, keepdims=True) + 0.1)
+    z = centred * slope
+    to_x = (
+        stretch
+        * slope
+        * (back - tf.reduce_mean(back, axes, keepdims=True) - z * tf.reduce_mean(back * z, axes, keepdims=True))
+    )
+    return [to_x, tf.reduce_sum(back * z, axes), tf.reduce_sum(back, axes)][part]
+
+
+def batch_norm_in_layout(
+    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str, training: bool
+) -> tf.Tensor:
+    """A batch that is brought into the layout, normalized, and brought back."""
+    x, scale, offset = float32(x, scale, offset)
+    x = x[:, tf.newaxis] if "D" in layout else x
+    if layout[1] == "C":
+        x = tf.experimental.numpy.moveaxis(x, -1, 1)
+    given = [tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0]
+    mean, variance = [[], []] if training else given
+    y = tf.raw_ops.FusedBatchNormV3(
+        x=x,
+        scale=scale,
+        offset=offset,
+        mean=mean,
+        variance=variance,
+        epsilon=0.1,
+        data_format=layout,
+        is_training=training,
+    ).y
+    if layout[1] == "C":
+        y = tf.experimental.numpy.moveaxis(y, 1, -1)
+    return tf.cast(y[:, 0] if "D" in layout else y, tf.float64)
+
+
+def batch_norm_formula(
+    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str = "NHWC", training: bool = True
+) -> tf.Tensor:
+    if not training:
+        return normalized(x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0)
+    centred = x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
+    variance = tf.reduce_mean(tf.square(centred), [-4, -3, -2], keepdims=True)
+    return centred * tf.math.rsqrt(variance + 0.1) * per_channel(scale) + per_channel(offset)
+
+
 def response_normalized(x: tf.Tensor, *, radius: int, beta: float) -> tf.Tensor:
     width = min(radius, x.shape[-1] - 1)
     near = tf.linalg.band_part(tf.ones([x.shape[-1]] * 2, tf.float64), width, width)
@@ -117,6 +183,26 @@ _batch_norm = partial(
     starts=((2, 1, 1, 1), (2, 1, 2, 1), (2, 1, 1, 2)),
     rtol=1e-5,
 )
+
+
+def _of_version(version: str, name: str) -> OpSpec:
+    source = f"tf.cast(raw_batch_norm(tf.raw_ops.FusedBatchNorm{version}, {{0}}, {{1}}, {{2}}).y, tf.float64)"
+    gradient = f"FusedBatchNorm{version}"
+    return _batch_norm(name, source, gradients=gradient, others=_of_channels(2), reference=batch_norm_formula)
+
+
+def _back_of_version(version: str, name: str) -> OpSpec:
+    kernels = f"tf.raw_ops.FusedBatchNorm{version}, tf.raw_ops.FusedBatchNormGrad{version}"
+    return _batch_norm(
+        name,
+        f"batch_norm_back({kernels}, {{0}}, {{1}}, {{2}})[{{part}}]",
+        gradients=f"FusedBatchNormGrad{version}",
+        others=lambda shape: [(shape[-1:], shape)],
+        part=(0, 1, 2),
+        reference=batch_norm_back_formula,
+    )
+
+
 CENTRED = "({0} - tf.reduce_mean({0}, [-4, -3, -2], keepdims=True))"
 AS_WHILE_TUNED = "({0}, {1}, {2}, tf.zeros_like({1}) + 0.5, tf.zeros_like({1}) + 2.0)"
 UNSCALED = "trained_batch_norm({0}, tf.ones([{0}.shape[-1]]), tf.zeros([{0}.shape[-1]]))"
@@ -164,6 +250,19 @@ NORMALIZATIONS = (
         rtol=1e-5,
         orders=(1,),
     ),
+    _of_version("", "batch_norm_v1"),
+    _of_version("V2", "batch_norm_v2"),
+    _batch_norm(
+        "batch_norm_in_layout",
+        batch_norm_in_layout,
+        others=_of_channels(2),
+        layout=("NHWC", "NCHW", "NDHWC", "NCDHW"),
+        training=(True, False),
+        reference=batch_norm_formula,
+    ),
+    _back_of_version("", "batch_norm_grad_v1"),
+    _back_of_version("V2", "batch_norm_grad_v2"),
+    _back_of_version("V3", "batch_norm_grad"),
 )
 
 

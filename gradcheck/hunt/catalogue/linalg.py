@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, square, vector
+from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, several, square, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
@@ -141,6 +142,22 @@ def _diagonal(shape: Shape) -> Shapes:
     return [((*shape[:-2], min(shape[-2:])),)]
 
 
+def _bands(shape: Shape) -> Iterable[tuple[int, int]]:
+    """The main diagonal, and bands above it, below it and around it, as far as there are any."""
+    below, above = (-int(shape[-2] > 1), int(shape[-1] > 1))
+    return dict.fromkeys([(0, 0), (0, above), (below, 0), (below, above)])
+
+
+ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+_of_bands = partial(
+    _of_matrix,
+    when=lambda shape: shape[-2] == 2,
+    starts=((2, 2), (2, 1), (2, 3), (2, 2, 2)),
+    k=((0, 1), (-1, 0)),
+)
+
+DIAGONALS_OF = "tf.raw_ops.MatrixDiagPartV2(input={0}, k={k}, padding_value=np.float64(2.0))"
+
 DIAGONALS = (
     _of_vector("matrix_diag", "tf.linalg.diag({0})", "MatrixDiagV3"),
     _of_vector(
@@ -155,7 +172,7 @@ DIAGONALS = (
         "tf.linalg.diag_part({0}, k=(-1, 1), align={align})",
         "MatrixDiagPartV3",
         when=lambda shape: min(shape[-2:]) > 1,
-        align=("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"),
+        align=ALIGNMENTS,
     ),
     _of_matrix("matrix_set_diag", "tf.linalg.set_diag({0}, {1})", "MatrixSetDiagV3", others=_diagonal),
     _of_matrix(
@@ -192,4 +209,32 @@ DIAGONALS = (
         when=lambda shape: len(shape) == 2,
         starts=((2, 2), (1, 1)),
     ),
+    _of_vector(
+        "legacy_matrix_diag_offset",
+        "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))",
+        k=(1, -1, 0),
+    ),
+    _of_bands(
+        "legacy_matrix_diag_band",
+        "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))",
+    ),
+    _of_matrix("legacy_matrix_diag_part_band", DIAGONALS_OF, when=lambda shape: shape[-2] < shape[-1], k=_bands),
+    _of_matrix("legacy_matrix_diag_part_band_tall", DIAGONALS_OF, when=lambda shape: shape[-2] >= shape[-1], k=_bands),
+    _of_matrix(
+        "legacy_matrix_set_diag_offset",
+        "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})",
+        when=several,
+        others=lambda shape: [((*shape[:-2], min(shape[-2], shape[-1] - 1)),)],
+        k=(1,),
+    ),
+    _of_matrix(
+        "legacy_matrix_set_diag_band",
+        "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})",
+        shapes=square,
+        when=several,
+        others=lambda shape: [((*shape[:-2], 2, shape[-1]),)],
+        starts=((2, 2), (3, 3), (2, 2, 2)),
+        k=((0, 1), (-1, 0)),
+    ),
+    _of_bands("matrix_diag_band", "tf.linalg.diag({0}, k={k}, align={align})", "MatrixDiagV3", align=ALIGNMENTS),
 )

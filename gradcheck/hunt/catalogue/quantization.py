@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.language import float32, operation, tf
-from gradcheck.hunt.catalogue.shapes import ranked
+from gradcheck.hunt.catalogue.shapes import ranked, vector
 from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
 
 _quantization = partial(operation, "quantization")
@@ -37,13 +37,31 @@ def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Ten
 
     They follow the given ends one to one, which is what the gradient means, although they really jump.
     """
+    here = fake_quantized_between(x[:1], below[0], high[0])
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 1)]) for end in (-below, high))
-    here = fake_quantized_between(x[:1], tf.reshape(-low[0], []), tf.reshape(high[0], []))
+    return here + moved_with_ends(x, low, high)
+
+
+def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """How far values go from those of row 0, if ends that were nudged there are then moved one to one."""
     step = (high[:1] - low[:1]) / 2.0
     steps_below = tf.round(-low[:1] / step)
     bottom, top = -steps_below * step, (2.0 - steps_below) * step
     moved = tf.maximum(tf.minimum(x, top + high - high[:1]), low - low[:1] + bottom)
-    return here + moved - tf.clip_by_value(x[:1], bottom, top)
+    return moved - tf.clip_by_value(x[:1], bottom, top)
+
+
+def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """Two steps from -below to high in every channel."""
+    x, below, high = float32(x, below, high)
+    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, num_bits=2, narrow_range=True)
+    return tf.cast(stairs, tf.float64)
+
+
+def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    here = fake_quantized_by_channel(x[0], below[0], high[0])
+    low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 2), end.shape[-1]]) for end in (-below, high))
+    return here + moved_with_ends(x, low, high)
 
 
 def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
@@ -90,5 +108,19 @@ QUANTIZATION = (
         "QuantizeAndDequantizeV4",
         "tf.clip_by_value({0}, -1.0, 1.0)",
         kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
+    ),
+    _quantization(
+        "fake_quant_per_channel",
+        fake_quantized_by_channel,
+        "FakeQuantWithMinMaxVarsPerChannel",
+        REALS,
+        Interval(0.5, 2.0),
+        Interval(0.5, 2.0),
+        looped=True,
+        shapes=vector,
+        others=lambda shape: [(shape[-1:], shape[-1:])],
+        reference=fake_quantized_by_channel_straight,
+        kinks=_nudged_ends,
+        rtol=1e-6,
     ),
 )

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
-from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, vector
+from gradcheck.hunt.catalogue.language import operation, reduces_points
+from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, reduced, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array
 
@@ -17,8 +17,17 @@ STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
 
 _row = partial(operation, "math", shapes=ranked, starts=(*STARTS, (0,)))
 _accumulation = partial(_row, exclusive=BOOL, reverse=BOOL)
+_scan = partial(
+    operation,
+    "math",
+    shapes=ranked,
+    starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
+    axis=lambda shape: (*axes(shape), *range(len(shape))),
+    reverse=BOOL,
+    batching=lambda source: source.replace("axis={axis}", "axis={axis} + ({axis} >= 0)"),
+)
 _nonempty = partial(operation, "math", shapes=vector, starts=STARTS)
-_reduction = partial(_nonempty, axis=axes, keepdims=BOOL)
+_reduction = partial(_nonempty, axis=reduced, keepdims=BOOL, batching=reduces_points)
 _matrix = partial(operation, "math", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (1, 2), (2, 2, 1)))
 
 REDUCTIONS = (
@@ -67,6 +76,31 @@ REDUCTIONS = (
         "tf.reduce_sum({0} * tf.one_hot(tf.argmax({0}, axis=-1), {0}.shape[-1], dtype=tf.float64), axis=-1)",
         "Mul Sum",
         kinks=ties_of_largest,
+    ),
+    _scan(
+        "cumsum_over_axis",
+        "tf.cumsum({0}, axis={axis}, exclusive={exclusive}, reverse={reverse})",
+        "Cumsum",
+        exclusive=BOOL,
+    ),
+    _scan(
+        "cumprod_over_axis",
+        "tf.math.cumprod({0}, axis={axis}, exclusive={exclusive}, reverse={reverse})",
+        "Cumprod",
+        exclusive=BOOL,
+    ),
+    _scan(
+        "cumulative_logsumexp_over_axis",
+        "tf.math.cumulative_logsumexp({0}, axis={axis}, reverse={reverse})",
+        "CumulativeLogsumexp",
+        when=all,
+    ),
+    # Of no element the logarithm is that of 0, which is no number.
+    _scan(
+        "exclusive_logsumexp",
+        "tf.exp(tf.math.cumulative_logsumexp({0}, axis={axis}, exclusive=True, reverse={reverse}))",
+        "CumulativeLogsumexp Exp",
+        when=all,
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from operator import ge
 
 from gradcheck.hunt.graph import Shape
@@ -73,6 +74,17 @@ def axes(shape: Shape, *_others: Shape) -> range:
     [-1, -2]
     """
     return range(-1, -len(shape) - 1, -1)
+
+
+def reduced(shape: Shape, *_others: Shape) -> tuple[int | tuple[int, ...] | None, ...]:
+    """What may be reduced over: an axis, the last first, all of them, the same ones counted from the front, two, none.
+
+    >>> reduced((2, 3))
+    (-1, -2, None, 0, 1, (0, -1), ())
+    """
+    rank = len(shape)
+    pairs = [(first, last - rank) for first, last in combinations(range(rank), 2)]
+    return *axes(shape), None, *range(rank), *pairs, ()
 
 
 def alike(shape: Shape) -> Shapes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.elementwise import LOGITS
-from gradcheck.hunt.catalogue.language import operation, rows_first, tf
+from gradcheck.hunt.catalogue.language import operation, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
@@ -15,6 +17,10 @@ from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
 OTHER = MATRIX.replace("{0}", "{1}")
 CSR = "tf.raw_ops.DenseToCSRSparseMatrix(dense_input={0}, indices=[[0, 0], [0, 2], [1, 0]])"
+TRANSPOSED = (
+    "tf.raw_ops.CSRSparseMatrixToDense(sparse_input=tf.raw_ops.SparseMatrixTranspose("
+    f"input={CSR.replace('{0}', '{{0}}')}, conjugate={{{{conjugate}}}}, type=tf.{{0}}), type=tf.{{0}})"
+)
 
 _sparse = partial(operation, "sparse")
 
@@ -68,6 +74,63 @@ def compressed(matrices: tf.Tensor) -> tf.Tensor:
 def rows_of_values(matrices: tf.SparseTensor) -> tf.Tensor:
     """The values of the matrices of all points, a row for each."""
     return tf.reshape(matrices.values, [matrices.shape[0], -1])
+
+
+def compressed_pattern(matrix: tf.Tensor) -> tf.Tensor:
+    """The values at the pattern's places of a matrix (2, 3), or at the transposed pattern's of one (3, 2)."""
+    wide = matrix.shape[0] == 2
+    places = [[0, 0], [0, 2], [1, 0]] if wide else [[0, 0], [0, 1], [2, 0]]
+    return tf.raw_ops.DenseToCSRSparseMatrix(dense_input=matrix, indices=places)
+
+
+def multiplied(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    a, b = compressed_pattern(x), compressed_pattern(y)
+    product = tf.raw_ops.SparseMatrixSparseMatMul(a=a, b=b, type=x.dtype, **dict.fromkeys(options, True))
+    return tf.raw_ops.CSRSparseMatrixToDense(sparse_input=product, type=x.dtype)
+
+
+def gradient_of_product(x: tf.Tensor, y: tf.Tensor, cotangent: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        product = multiplied(x, y, options=options)
+    return tape.gradient(product, [x, y], cotangent)
+
+
+def multiplied_in_function(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    """The product with a gradient that is taken inside of a function: elsewhere the registered one throws."""
+
+    @tf.custom_gradient
+    def product(x, y):  # type: ignore[no-untyped-def]
+        def gradient(cotangent):  # type: ignore[no-untyped-def]
+            return traced(gradient_of_product)(x, y, cotangent, options=options)
+
+        return multiplied(x, y, options=options), gradient
+
+    return product(x, y)
+
+
+def products_of_patterns(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    """The dense products at all points."""
+    pattern = np.array([[1, 0, 1], [1, 0, 0]])
+    a, b = (dense * (pattern if dense.shape[1] == 2 else pattern.T) for dense in (x, y))
+    return tf.matmul(a, b, **dict.fromkeys(options, True))
+
+
+def _options(_shape: Shape, other: Shape) -> tuple[tuple[str, ...], ...]:
+    one = (("transpose_a",), ("transpose_b",), ("adjoint_a",), ("adjoint_b",))
+    none_or_both = [(), *((a, b) for a in ("transpose_a", "adjoint_a") for b in ("transpose_b", "adjoint_b"))]
+    return one if other == (2, 3) else tuple(none_or_both)
+
+
+_csr_product = partial(
+    _sparse,
+    gradients="SparseMatrixSparseMatMul CSRSparseMatrixToDense",
+    batched=products_of_patterns,
+    when=lambda shape: shape == (2, 3),
+    others=lambda _shape: [((3, 2),), ((2, 3),)],
+    starts=((2, 3),),
+    options=_options,
+)
 
 
 SPARSE = (
@@ -169,6 +232,35 @@ SPARSE = (
         batched="tf.minimum({0}, {1})",
         kinks=between,
     ),
+    _of_matrix(
+        "csr_matrix_values",
+        f"tf.raw_ops.CSRSparseMatrixToSparseTensor(sparse_matrix={CSR}, type=tf.float64).values",
+        "CSRSparseMatrixToSparseTensor DenseToCSRSparseMatrix",
+        batched="tf.stack([{0}[:, 0, 0], {0}[:, 0, 2], {0}[:, 1, 0]], axis=1)",
+    ),
+    _of_values(
+        "csr_matrix_of_values",
+        "tf.raw_ops.CSRSparseMatrixToDense(sparse_input=tf.raw_ops.SparseTensorToCSRSparseMatrix("
+        f"indices={MATRIX}.indices, values={{0}}, dense_shape={MATRIX}.dense_shape), type=tf.float64)",
+        "SparseTensorToCSRSparseMatrix CSRSparseMatrixToDense",
+        batched="tf.sparse.to_dense(stacked({0}))",
+    ),
+    _of_matrix("csr_matrix_transpose", TRANSPOSED.format("float64"), "SparseMatrixTranspose", conjugate=(False,)),
+    _of_matrix(
+        "csr_matrix_adjoint",
+        TRANSPOSED.format("complex128"),
+        "SparseMatrixTranspose",
+        conjugate=(True, False),
+        dtypes=("complex128",),
+        result="complex128",
+    ),
+    _csr_product("csr_matrix_product_in_function", multiplied_in_function),
+    _csr_product(
+        "csr_matrix_product_in_function_complex",
+        multiplied_in_function,
+        dtypes=("complex128",),
+        result="complex128",
+    ),
 )
 
 # The second row is empty; the leading dimension of points follows the values.
@@ -210,5 +302,15 @@ RAGGED = (
         "RaggedTensorToVariant RaggedTensorFromVariant",
         batched="{0}",
         orders=(1,),
+    ),
+    _ragged(
+        "ragged_fill_empty_rows",
+        "tf.raw_ops.RaggedFillEmptyRows(value_rowids=np.int64([0, 0, 2]), values={0}, nrows=np.int64(3), "
+        "default_value={1}).output_values",
+        "RaggedFillEmptyRows",
+        when=lambda shape: shape == (3,),
+        others=_with(()),
+        starts=((3,),),
+        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
     ),
 )

@@ -40,8 +40,9 @@ class Sampler:
     @classmethod
     def special(cls, spec: OpSpec, seed: int = 0) -> Iterator[Example]:
         """The generic points with all arguments, or just one, set to a special value wherever the domain has it."""
+        imaginary = tuple(1j * value for value in SPECIAL) if spec.dtype(0).startswith("complex") else ()
         for example in cls.generic(spec, seed):
-            for constant in SPECIAL:
+            for constant in (*SPECIAL, *imaginary):
                 flat = [
                     np.full_like(value, constant)
                     if spec.domain(position).contains(np.full_like(value, constant))

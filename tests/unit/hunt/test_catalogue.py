@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
+from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
@@ -24,7 +25,7 @@ from gradcheck.hunt.catalogue.control_flow import times_the_sine
 from gradcheck.hunt.catalogue.language import traced
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import OpSpec
+from gradcheck.hunt.opspec import Distances, OpSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +40,7 @@ EPS = float(np.finfo(np.float64).eps)
 WIDER = {
     "singular_vectors": "the squared vectors of a square matrix are smooth where a singular value vanishes",
     "spectral_abscissa": "two eigenvalues meet that are not the largest",
+    "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
     "crop_and_resize": "an image of one value has no kinks",
 }
 """Declared points at which the function is smooth after all: the declaration is wider than it has to be."""
@@ -66,9 +68,10 @@ def largest(values: Array) -> float:
     return float(np.max(np.abs(values), initial=0))
 
 
-def distance(spec: OpSpec, example: Any) -> float:
-    declared = [d for d in (spec.kinks, spec.singular) if d]
-    smallest = (np.min(d(*example.arguments, **example.attributes), initial=np.inf) for d in declared)
+def distance(spec: OpSpec, example: Any, *declared: Distances | None) -> float:
+    """The distance to the nearest declared point: kinks and singular ones, unless what is declared is given."""
+    found = [d for d in declared or (spec.kinks, spec.singular) if d]
+    smallest = (np.min(d(*example.arguments, **example.attributes), initial=np.inf) for d in found)
     return float(min(smallest, default=np.inf))
 
 
@@ -88,7 +91,7 @@ def one_sided(spec: OpSpec, example: Any) -> tuple[Array, Array, float, bool]:
     centre, *rest = over(spec, example, points, reference=True)
     right, left = np.array(rest[:5]) - centre, centre - np.array(rest[5:])
     size = 1 + largest(centre)
-    steep = not max(largest(right), largest(left)) <= 1e4 * step * size
+    steep = not (np.isfinite(size) and max(largest(right), largest(left)) <= 1e4 * step * size)
     return right, left, step * size, steep
 
 
@@ -213,8 +216,9 @@ def test_function_is_not_smooth_at_distance_zero(spec: OpSpec, sampler: Any) -> 
 
 @named(KINKED)
 def test_one_sided_slopes_exist_at_a_kink(spec: OpSpec, sampler: Any) -> None:
-    steep = [example for example in on_declared_points(spec, sampler) if one_sided(spec, example)[3]]
-    assert not steep
+    kinks = [example for example in on_declared_points(spec, sampler) if distance(spec, example, spec.singular) > 1e-14]
+    assert kinks
+    assert not [example for example in kinks if one_sided(spec, example)[3]]
 
 
 @named(IN_FLOAT64)
@@ -265,20 +269,8 @@ def test_declared_gradients_stand_in_the_census() -> None:
 
 
 UNREACHED = {
-    # Kernels that TensorFlow's functions no longer make; newer ones are in the catalogue.
-    *("BatchToSpace", "SpaceToBatch", "Reverse", "MatrixDiagV2", "MatrixDiagPartV2", "MatrixSetDiagV2", "BiasAddV1"),
-    *("FusedBatchNorm", "FusedBatchNormV2", "MaxPoolV2", "TensorListConcatV2", "TensorListScatter", "SparseMatMul"),
-    # Control flow with side effects: its gradients are those of the stateless twins.
-    *("Case", "If", "While"),
-    # The identity, with a message or a dump besides.
-    *("CheckNumericsV2", "DebugIdentityV2", "Print"),
-    # Values that are no dense tensors on their way.
-    *("ResourceGatherNd", "RaggedFillEmptyRows", "TensorListScatterIntoExistingList"),
-    *("CSRSparseMatrixToSparseTensor", "SparseTensorToCSRSparseMatrix"),
-    *("SparseMatrixSparseMatMul", "SparseMatrixTranspose"),
-    *("CompositeTensorVariantFromComponents", "CompositeTensorVariantToComponents"),
-    # Registered by a module that `import tensorflow` does not load.
-    *("TensorMapErase", "TensorMapInsert", "TensorMapLookup"),
+    # The gradient raises for some IndexedSlices; for which is to be found out.
+    "SparseMatMul",
 }
 """What the census would compare with differences and no operation of the catalogue goes through."""
 

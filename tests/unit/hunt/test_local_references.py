@@ -28,10 +28,17 @@ def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Arra
     return np.clip(x, ends[0] - (below - at_below), ends[1] + high - at_high)
 
 
+def clip_by_channel(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
+    channels = zip(np.moveaxis(x, -1, 0), below, high, at_below, at_high, strict=True)
+    clipped = [clip_to_nudged(plane, low, top, plane, at_low, at_top) for plane, low, top, at_low, at_top in channels]
+    return np.stack(clipped, axis=-1)
+
+
 # What the gradient differentiates, given the arguments and those at the unperturbed point; and half a step.
 MEANT: dict[str, tuple[Callable[..., Array], float]] = {
     "fake_quant_with_min_max_args": (lambda x, _: np.clip(x, -1.0, 127 / 128), 1 / 256),
     "fake_quant_with_min_max_vars": (clip_to_nudged, 1.0),
+    "fake_quant_per_channel": (clip_by_channel, 1.0),
     "quantize_and_dequantize_v2": (lambda x, _: x, 1 / 254),
     "quantize_and_dequantize_v3": (lambda x, _: x, 1 / 254),
     "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -1.0, 1.0), 1 / 127),

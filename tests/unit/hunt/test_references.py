@@ -7,7 +7,7 @@ their own tests in test_local_references.py.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,64 @@ def projected(image: Array, transform: tuple[float, ...]) -> Array:
     return np.array([[bilinear(framed, row, column) for column in columns] for row in rows])
 
 
+def batch_norm_back(x: Array, scale: Array, back: Array, part: int) -> Array:
+    """Ioffe and Szegedy, "Batch Normalization" (2015), section 3, with the sums over a channel carried out."""
+    results: list[Array] = [np.empty_like(x), np.empty_like(scale), np.empty_like(scale)]
+    for channel in range(x.shape[-1]):
+        plane, given = x[..., channel], back[..., channel]
+        spread = np.sqrt(plane.var() + 0.1)
+        z, count = (plane - plane.mean()) / spread, plane.size
+        to_z = given * scale[channel]
+        results[0][..., channel] = (to_z - to_z.sum() / count - z * (to_z * z).sum() / count) / spread
+        results[1][channel], results[2][channel] = (given * z).sum(), given.sum()
+    return results[part]
+
+
+def places(lengths: tuple[int, ...], stride: int, padding: str) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
+    """The windows of edge 2, each with the places of its elements; half of the padding, rounded down, comes first."""
+    axes = []
+    for length in lengths:
+        count = -(-length // stride) if padding == "SAME" else (length - 2) // stride + 1
+        before = max((count - 1) * stride + 2 - length, 0) // 2 if padding == "SAME" else 0
+        starts = [index * stride - before for index in range(count)]
+        axes.append([[place for place in (start, start + 1) if 0 <= place < length] for start in starts])
+    for window in np.ndindex(*map(len, axes)):
+        yield window, list(itertools.product(*(axis[index] for axis, index in zip(axes, window, strict=True))))
+
+
+def put_at_largest(x: Array, values: Array, windows: tuple[int, str]) -> Array:
+    result = np.zeros_like(x)
+    for window, inside in places(x.shape[:-1], *windows):
+        for channel in range(x.shape[-1]):
+            result[(*max(inside, key=lambda place: x[(*place, channel)]), channel)] += values[(*window, channel)]
+    return result
+
+
+def taken_at_largest(x: Array, values: Array, windows: tuple[int, str]) -> Array:
+    found = {
+        (*window, channel): values[(*max(inside, key=lambda place: x[(*place, channel)]), channel)]
+        for window, inside in places(x.shape[:-1], *windows)
+        for channel in range(x.shape[-1])
+    }
+    result = np.empty([1 + max(place[axis] for place in found) for axis in range(x.ndim)])
+    for place, value in found.items():
+        result[place] = value
+    return result
+
+
+def spread_means(x: Array, stride: int, padding: str) -> Array:
+    lengths = tuple(length * stride + (padding == "VALID") for length in x.shape[:-1])
+    result = np.zeros((*lengths, x.shape[-1]))
+    for window, inside in places(lengths, stride, padding):
+        for place in inside:
+            result[place] += x[window] / len(inside)
+    return result
+
+
+def sampled(image: Array, rows: Any, columns: Any) -> Array:
+    return np.array([[bilinear(image, float(row), float(column)) for column in columns] for row in rows])
+
+
 ORACLES: dict[str, Callable[..., Array]] = {
     "avg_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.mean())),
     "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
@@ -119,6 +177,17 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_training": batch_norm,
     "batch_norm_inference": batch_norm,
     "batch_norm_frozen": lambda x, scale, offset: batch_norm(x, scale, offset, 0.5 + 0 * scale, 2.0 + 0 * scale),
+    "batch_norm_v1": batch_norm,
+    "batch_norm_v2": batch_norm,
+    "batch_norm_in_layout": lambda x, scale, offset, layout, training: batch_norm(
+        x, scale, offset, *(() if training else (0.5 + 0 * scale, 2.0 + 0 * scale))
+    ),
+    "batch_norm_grad": batch_norm_back,
+    "batch_norm_grad_v1": batch_norm_back,
+    "batch_norm_grad_v2": batch_norm_back,
+    "avg_pool3d_grad": spread_means,
+    "max_pool3d_grad": put_at_largest,
+    "max_pool3d_grad_grad": taken_at_largest,
     "batch_norm_mean": lambda x: x.mean(axis=(0, 1, 2)),
     "batch_norm_variance": lambda x: x.var(axis=(0, 1, 2), ddof=1),
     "local_response_normalization": response_normalization,
@@ -127,6 +196,12 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "block_lstm_gate": lstm("o", "igfo", 1.0),
     "block_lstm_v2": lstm("h", "ifgo", 0.0),
     "resize_bilinear": resize_bilinear,
+    "resize_bilinear_corners": lambda x, size: sampled(
+        x, *(np.linspace(0, n - 1, count) for count, n in zip(size, x.shape[:2], strict=True))
+    ),
+    "resize_bilinear_v1": lambda x, size: sampled(
+        x, *(np.minimum(np.arange(count) * n / count, n - 1) for count, n in zip(size, x.shape[:2], strict=True))
+    ),
     "crop_and_resize": crop_and_resize,
     "projective_transform": projected,
     "legacy_projective_transform": projected,
@@ -169,7 +244,7 @@ def test_the_reference_has_the_gradient(name: str, sampler: Any) -> None:
         with tf.GradientTape() as tape:
             tape.watch(arguments)
             value = tf.reduce_sum(weights * compiled(spec.reference, spec.arity)(*arguments, **example.attributes))
-        gradients = tape.gradient(value, arguments)
+        gradients = tape.gradient(value, arguments, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         for position, gradient in enumerate(gradients):
             slopes = _slopes(ORACLES[name], example, position, weights)
             np.testing.assert_allclose(gradient.numpy(), slopes, rtol=1e-7, atol=1e-8)

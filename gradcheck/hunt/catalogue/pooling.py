@@ -1,0 +1,327 @@
+"""Pooling and its derivatives as operations (family `nn`). Images have no batch dimension: the points are the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.shapes import alike, at_least
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
+
+IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
+FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
+VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
+
+STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
+
+_nn = partial(operation, "nn")
+on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
+_pool = partial(on_images, batching=in_batch)
+on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
+
+
+def _in_windows(values: Array, stride: int, padding: str) -> Array:
+    """The elements of every window of edge 2, (..., channels, 2, ..., 2), for values (*space, channels).
+
+    `padding` is "SAME" or "VALID" as TensorFlow means it (padding is minus infinity, and never wins).
+    """
+    axes = tuple(range(values.ndim - 1))
+    missing = [max((-(-length // stride) - 1) * stride + 2 - length, 0) for length in values.shape[:-1]]
+    margins = [(size // 2, size - size // 2) if padding == "SAME" else (0, 0) for size in missing]
+    padded = np.pad(values, [*margins, (0, 0)], constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * len(axes), axis=axes)
+    return np.asarray(windows[(slice(None, None, stride),) * len(axes)])
+
+
+def window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
+    """How far the largest element of every window of edge 2 lies above the second.
+
+    `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
+    """
+    windows = _in_windows(values, stride, padding)
+    raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
+    largest_two = np.sort(raised.reshape(-1, 2 ** (values.ndim - 1)))[:, -2:]
+    return np.diff(largest_two)
+
+
+def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
+    """The eight corners of all windows of edge 2 in a volume."""
+    cuts = [[slice(start, length - 1 + start, stride) for start in (0, 1)] for length in x.shape[-4:-1]]
+    return [x[..., i, j, k, :] for i in cuts[0] for j in cuts[1] for k in cuts[2]]
+
+
+def places(length: int, stride: int, padding: str) -> np.ndarray[Any, Any]:
+    """Which of `length` elements are the two of each window, (windows, 2, length); none is where there is padding."""
+    windows = -(-(length - (padding == "VALID")) // stride)
+    before = max((windows - 1) * stride + 2 - length, 0) // 2 if padding == "SAME" else 0
+    corners = np.arange(windows)[:, np.newaxis] * stride - before + np.arange(2)
+    return np.asarray(corners[..., np.newaxis] == np.arange(length), np.float64)
+
+
+def in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
+    """The elements of every window of edge 2 in volumes, (points, *windows, 8, channels); padding is zero."""
+    planes, rows, columns = (places(length, stride, padding) for length in x.shape[1:4])
+    pieces = tf.einsum("pabcz,iua,jvb,kwc->pijkuvwz", x, planes, rows, columns)
+    return tf.reshape(pieces, [*pieces.shape[:4], 8, -1])
+
+
+def from_cubes(pieces: tf.Tensor, lengths: list[int], stride: int, padding: str) -> tf.Tensor:
+    """The transpose of `in_cubes`: what comes back to every element of volumes of these lengths."""
+    planes, rows, columns = (places(length, stride, padding) for length in lengths)
+    corners = tf.reshape(pieces, [*pieces.shape[:4], 2, 2, 2, -1])
+    return tf.einsum("pijkuvwz,iua,jvb,kwc->pabcz", corners, planes, rows, columns)
+
+
+def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
+    """One for the largest element of every window and zero for the others."""
+    inside = in_cubes(tf.ones_like(x), stride, padding) > 0
+    return tf.one_hot(tf.argmax(tf.where(inside, in_cubes(x, stride, padding), -np.inf), 4), 8, axis=4, dtype=x.dtype)
+
+
+def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
+    """The transpose of `taken_at_largest`: one value a window, added to the largest element's place."""
+    if len(x.shape) == 4:
+        return put_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
+    return from_cubes(largest_in_cubes(x, *windows) * values[..., tf.newaxis, :], x.shape[1:4], *windows)
+
+
+def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
+    """Of every window of volumes of values the one that stands where the window of `x` is largest."""
+    if len(x.shape) == 4:
+        return taken_at_largest(x[tf.newaxis], values[tf.newaxis], windows=windows)[0]
+    return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
+
+
+def unpooled(shape: list[int], stride: int, padding: str) -> list[int]:
+    """The largest shape (points, *space, channels) on which as many windows of edge 2 lie as `shape` has elements."""
+    points, *space, channels = shape
+    return [points, *(length * stride + (padding == "VALID") for length in space), channels]
+
+
+def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
+    """The transpose of the means of all windows in volumes; padding does not count."""
+    if len(x.shape) == 4:
+        return spread_means(x[tf.newaxis], stride=stride, padding=padding)[0]
+    lengths = unpooled(x.shape, stride, padding)[1:4]
+    count = tf.reduce_sum(in_cubes(tf.ones([1, *lengths, 1], x.dtype), stride, padding), 4)
+    return from_cubes(tf.repeat((x / count)[..., tf.newaxis, :], 8, 4), lengths, stride, padding)
+
+
+def _padded_ties(values: Array, stride: int, below: int) -> Array:
+    padded = np.pad(values, [(1, below), (0, 1), (0, 0)], constant_values=-np.inf)
+    return window_ties(padded, stride, "VALID")
+
+
+def _counts(image: Shape, stride: int, padding: str) -> Shape:
+    return tuple(-(-(length - (padding == "VALID")) // stride) for length in image[:-1])
+
+
+def windows_of(image: Shape, values: Shape) -> list[tuple[int, str]]:
+    """The strides and paddings with which there are as many windows on an image as values."""
+    return [way for way in product(STRIDES, PADDINGS) if _counts(image, *way) == values[:-1]]
+
+
+def one_a_window(image: Shape) -> Shapes:
+    counts = dict.fromkeys(_counts(image, *way) for way in product(STRIDES, PADDINGS))
+    return [((*each, image[-1]),) for each in counts]
+
+
+def _leaping(leaps: Callable[[Array, Array, tuple[int, str]], Array]) -> dict[str, Any]:
+    """What happens at the ties of windows to values that are put to, or taken from, the place of the largest element.
+
+    The result leaps there if `leaps` says so of a window, and has a kink if not.
+    """
+
+    def ties(x: Array, values: Array, windows: tuple[int, str], *, leap: bool) -> Array:
+        return np.asarray(np.where(leaps(x, values, windows) == leap, window_ties(x, *windows)[:, 0], np.inf))
+
+    return {
+        "kinks": lambda x, values, windows: ties(x, values, windows, leap=False),
+        "singular": lambda x, values, windows: ties(x, values, windows, leap=True),
+    }
+
+
+def _not_zero(_x: Array, values: Array, _windows: tuple[int, str]) -> Array:
+    return np.asarray(np.ravel(values) != 0)
+
+
+def _differ_at_the_largest_two(x: Array, values: Array, windows: tuple[int, str]) -> Array:
+    size = 2 ** (x.ndim - 1)
+    candidates, offered = (_in_windows(one, *windows).reshape(-1, size) for one in (x, values))
+    largest = candidates >= np.sort(candidates)[:, -2:-1]
+    offered_least, offered_most = (np.where(largest, offered, end) for end in (np.inf, -np.inf))
+    return np.asarray(offered_least.min(axis=1) != offered_most.max(axis=1))
+
+
+def of_max_pooling(
+    derivative: Callable[..., tf.Tensor], x: tf.Tensor, values: tf.Tensor, windows: tuple[int, str]
+) -> tf.Tensor:
+    """A derivative of max pooling over images or volumes, as an operation."""
+    stride, padding = windows
+    edges = len(x.shape) - 2
+    pooled = (tf.nn.max_pool2d if edges == 2 else tf.nn.max_pool3d)(x, 2, stride, padding)
+    ksize, strides = [1, *[2] * edges, 1], [1, *[stride] * edges, 1]
+    return derivative(orig_input=x, orig_output=pooled, grad=values, ksize=ksize, strides=strides, padding=padding)
+
+
+# Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
+# argument that they are still to read, and give zeros.
+OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
+
+
+def _smaller(image: Shape) -> Shapes:
+    return [(values,) for (values,) in one_a_window(image) if values != image]
+
+
+def _any_window(_image: Shape, _values: Shape) -> Any:
+    return OF_ANOTHER_SIZE
+
+
+def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
+    source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
+    if "reference" in fields:
+        source = source.replace("{0}[tf.newaxis], {1}[tf.newaxis]", "*float32({0}[tf.newaxis], {1}[tf.newaxis])")
+        source = f"tf.cast({source}, tf.float64)"
+    return _nn(
+        name,
+        source,
+        batching=in_batch,
+        others=others,
+        windows=windows_of if others is _smaller else _any_window,
+        **_leaping(leaps),
+        **fields,
+    )
+
+
+def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool) -> tf.Tensor:
+    """Fractional pooling; the cells are the same ones every time."""
+    return kernel(
+        value=x, pooling_ratio=[1.0, 1.5, 1.5, 1.0], overlapping=overlapping, deterministic=True, seed=1, seed2=2
+    ).output
+
+
+def _cell_ties(x: Array, overlapping: bool) -> Array:
+    """How far the largest element of every cell with more than one lies above the second."""
+    ratio = [1.0, 1.5, 1.5, 1.0]
+    _, *ends = tf.raw_ops.FractionalMaxPool(
+        value=x[np.newaxis], pooling_ratio=ratio, deterministic=True, seed=1, seed2=2
+    )
+    rows, columns = ([slice(a, b + overlapping) for a, b in pairwise(end.numpy())] for end in ends)
+    cells = [x[row, column].reshape(-1, x.shape[-1]) for row in rows for column in columns]
+    return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
+
+
+_of_images = partial(_of_max_pooling, shapes=at_least(2, 2, 1), starts=IMAGES)
+_of_volumes = partial(_of_max_pooling, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, rtol=1e-6)
+WINDOWS = "ksize=[1, 2, 2, 1], strides=[1, {stride}, {stride}, 1], padding={padding}"
+IN_VOLUMES = "ksize=[1, 2, 2, 2, 1], strides=[1, {stride}, {stride}, {stride}, 1], padding={padding}"
+
+POOLING = (
+    _pool("avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool"),
+    _pool("max_pool2d", "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "MaxPool", kinks=window_ties),
+    # MaxPoolGradWithArgmax has no registered gradient.
+    _pool(
+        "max_pool_with_argmax",
+        "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
+        "MaxPoolWithArgmax",
+        orders=(1,),
+        kinks=window_ties,
+    ),
+    on_volumes(
+        "avg_pool3d",
+        "tf.cast(tf.nn.avg_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        "AvgPool3D",
+        batching=in_batch,
+        reference="tf.add_n(cubes({0}, {stride})) / 8",
+        rtol=1e-6,
+    ),
+    on_volumes(
+        "max_pool3d",
+        "tf.cast(tf.nn.max_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        "MaxPool3D",
+        batching=in_batch,
+        kinks=lambda x, stride: window_ties(x, stride, "VALID"),
+        reference="tf.reduce_max(cubes({0}, {stride}), axis=0)",
+        rtol=1e-6,
+    ),
+    _pool(
+        "max_pool_v2",
+        "tf.raw_ops.MaxPoolV2(input={0}[tf.newaxis], " + WINDOWS + ")[0]",
+        "MaxPoolV2",
+        kinks=window_ties,
+    ),
+    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, _smaller),
+    # MaxPoolGradGradV2 has no registered gradient.
+    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, _smaller, orders=(1,)),
+    _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
+    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, _smaller, reference=put_at_largest),
+    _of_volumes(
+        "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
+    ),
+    on_images(
+        "avg_pool_grad",
+        "tf.raw_ops.AvgPoolGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
+        "grad={0}[tf.newaxis], " + WINDOWS + ")[0]",
+        shapes=at_least(1, 1, 1),
+        batching=in_batch,
+    ),
+    on_volumes(
+        "avg_pool3d_grad",
+        "tf.cast(tf.raw_ops.AvgPool3DGrad(orig_input_shape=unpooled({0}[tf.newaxis].shape, {stride}, {padding}), "
+        "grad=tf.cast({0}[tf.newaxis], tf.float32), " + IN_VOLUMES + ")[0], tf.float64)",
+        shapes=at_least(1, 1, 1, 1),
+        starts=((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 1, 2)),
+        padding=PADDINGS,
+        batching=in_batch,
+        reference=spread_means,
+        rtol=1e-6,
+    ),
+    # FractionalMaxPoolGrad and FractionalAvgPoolGrad have no registered gradients.
+    _nn(
+        "fractional_max_pool",
+        "in_random_cells(tf.raw_ops.FractionalMaxPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        kinks=_cell_ties,
+        orders=(1,),
+    ),
+    _nn(
+        "fractional_avg_pool",
+        "in_random_cells(tf.raw_ops.FractionalAvgPool, {0}[tf.newaxis], {overlapping})[0]",
+        shapes=at_least(2, 2, 1),
+        starts=FRACTIONAL,
+        batching=in_batch,
+        overlapping=BOOL,
+        orders=(1,),
+    ),
+    _nn(
+        "max_pool2d_padded",
+        "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, [[0, 0], [1, {below}], [0, 1], [0, 0]])[0]",
+        "MaxPool",
+        shapes=at_least(2, 2, 1),
+        starts=IMAGES,
+        batching=in_batch,
+        stride=STRIDES,
+        below=(0, 1),
+        kinks=_padded_ties,
+    ),
+    _nn(
+        "avg_pool2d_unequal",
+        "tf.nn.avg_pool2d({0}[tf.newaxis], {ksize}, {strides}, {padding})[0]",
+        "AvgPool",
+        shapes=at_least(3, 3, 1),
+        starts=((3, 3, 1), (4, 3, 2)),
+        batching=in_batch,
+        ksize=((3, 3), (1, 2), (3, 1)),
+        strides=((1, 1), (2, 1), (1, 3)),
+        padding=PADDINGS,
+    ),
+)
