@@ -39,8 +39,9 @@ HALVINGS = 40
 CACHED_BYTES = 2**24
 """Tables of values are kept until they take more memory than this."""
 
-LINES, VALUES = 8, len(QUICK.offsets) - 1
-"""The values that a check asks for lie on a line for every coordinate, or on so many; at least so many on each."""
+LINES, ROWS, VALUES = 24, 2, len(QUICK.offsets) - 1
+"""The values that a check asks for lie on a line for each of so many coordinates, or in so many rows on one line beyond
+them; at least so many in each row."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Function(Problem):
 
     @cached_property
     def _mapped_results(self) -> Mapped:
-        expected = VALUES * min(self.point.size, LINES)
+        expected = VALUES * (self.point.size if self.point.size <= LINES else ROWS)
         known = None if self.seconds is None else (self.seconds, self.results)
         return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, known)
 

@@ -31,13 +31,14 @@ FEW_OUTPUTS = 4
 """Second derivatives are taken along all axes, of all outputs, up to these numbers."""
 
 PAIR = 8
-"""Beyond them one random cotangent w is taken for so many probes, along a random direction v of its own (or all axes).
+"""For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).
 
-One such pair compares the whole column H_w v, of every output's Hessian at once. An entry that is wrong by e is wrong
-there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most r with a
-probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2 and the
-signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that happens
-once in 1e8 times. More pairs would add little but their cost.
+That is what a first look at first derivatives takes, which compares w . J v where both sides are many, and all that
+second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong by e is
+wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most r with
+a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2 and
+the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
+happens once in 1e8 times. More pairs would add little but their cost.
 """
 
 WIDE = 4096
@@ -65,7 +66,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     columns: tuple[int | None, ...] = tuple(range(n)) if n <= SMALL else (None,) * probes
     directions = np.eye(n) if n <= SMALL else probe_directions(rng, probes, magnitudes(problem.point))
     probing = _Probing(problem, tolerance, directions, columns, np.ones(n, bool), probes, rng)
-    if not problem.batched and (table := probing.quickly()):
+    if not problem.batched and (table := probing.light.quickly()):
         return [table]
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
@@ -84,7 +85,7 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
     """
     rng = np.random.default_rng(0)
-    n, m, pairs = problem.point.size, problem.outputs, max(1, probes // PAIR)
+    n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
     few = n <= FEW_INPUTS
 
     def compared(weight: Array, count: int, output: int | None = None) -> list[Comparison]:
@@ -168,6 +169,13 @@ class _Probing:
     finite: Array
     probes: int
     rng: np.random.Generator
+
+    @property
+    def light(self) -> _Probing:
+        """As many probes as second derivatives take."""
+        pairs = self.probes // PAIR
+        few = len(self.directions) if self.columns[0] is not None else pairs
+        return replace(self, directions=self.directions[:few], columns=self.columns[:few], probes=pairs)
 
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
         return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)

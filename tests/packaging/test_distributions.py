@@ -21,7 +21,8 @@ def library(source: Path) -> dict[str, bytes]:
     """The files of the library in a source tree, under their names in a wheel."""
     files = {"gradcheck/py.typed": (source / "gradcheck/py.typed").read_bytes()}
     for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck/strategies")):
-        for path in (found for pattern in ("*.py", "*.tsv", "templates/*") for found in (source / folder).rglob(pattern)):
+        patterns = ("*.py", "*.tsv", "templates/*")
+        for path in (found for pattern in patterns for found in (source / folder).rglob(pattern)):
             files[f"{package}/{path.relative_to(source / folder).as_posix()}"] = path.read_bytes()
     return files
 
