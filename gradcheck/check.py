@@ -58,7 +58,7 @@ def check(
     inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
     not matter; where an error of that size could not have been seen, the verdict is inconclusive. Without them every
     error that can be seen matters. `probes` random directions on each side stand in for the coordinates and outputs
-    beyond 24 of them.
+    beyond 24 of them; one in eight of these comes first, and is enough where it agrees.
 
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
     RuntimeError, naming the argument, where there is nothing to check.
@@ -226,6 +226,6 @@ def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: i
             raise ValueError(f"{name} was {value!r}; a finite number, zero or positive, was expected")
     if not isinstance(probes, int) or isinstance(probes, bool) or probes < 8:
         raise ValueError(
-            f"probes was {probes!r}; an integer of at least 8 was expected (a wrong entry slips by with 2**-7)"
+            f"probes was {probes!r}; an integer of at least 8 was expected (among fewer, errors may cancel unseen)"
         )
     return Tolerance(rtol, atol)

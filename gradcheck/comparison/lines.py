@@ -231,9 +231,9 @@ def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
     """Samples of the lines whose values are no better than a perturbation of what they are computed from lets them be.
 
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
-    gradient: this is about the error of the estimates, so that here, other than in `OwnRounding`, the
-    backward pass of each operation is perturbed, too. Its forward pass is where the problem reaches its inner values;
-    elsewhere that would break ties, which move a gradient, while a value knows nothing of them.
+    gradient, so that the backward pass of each operation is perturbed, too. Its forward pass is where the problem
+    reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
+    them.
     """
     problem, point, changes = lines.problem, lines.problem.point[None, :], []
     plain = lines.values(point)[0]

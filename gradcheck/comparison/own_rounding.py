@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.lines import DRAWS, Lines, along, ulp_rounding
@@ -129,13 +130,14 @@ class OwnRounding:
     def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
         """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
 
-        Inner values are perturbed as well, each time otherwise, where they can be reached.
+        Inner values, where they can be reached, and those of the backward pass are perturbed as well, each time
+        otherwise: terms that cancel leave the rounding of each, which may be alike at all points near.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(count):
             signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw):
                 rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
         return np.stack(rows)
 
