@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
 from gradcheck.hunt.catalogue.control_flow import times_the_sine
 from gradcheck.hunt.catalogue.language import traced
+from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import Distances, OpSpec
@@ -250,13 +249,8 @@ def test_function_is_smooth_away_from_what_is_declared(spec: OpSpec, sampler: An
             assert slopes_agree(spec, example), example
 
 
-def census() -> list[dict[str, str]]:
-    with Path(__file__).with_name("gradient_registry.tsv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
 def test_every_family_of_the_census_has_at_least_three_operations() -> None:
-    reachable = Counter(row["family"] for row in census() if row["class"] != "excluded")
+    reachable = Counter(row.family for row in census().values() if row.reachable)
     present = Counter(spec.family for spec in SPECS)
     missing = {family: present[family] for family, count in reachable.items() if present[family] < min(3, count)}
     assert not missing
@@ -264,8 +258,7 @@ def test_every_family_of_the_census_has_at_least_three_operations() -> None:
 
 
 def test_declared_gradients_stand_in_the_census() -> None:
-    known = {row["op"] for row in census()}
-    assert {name for spec in SPECS for name in spec.gradients} <= known
+    assert {name for spec in SPECS for name in spec.gradients} <= set(census())
 
 
 UNREACHED = {
@@ -277,7 +270,7 @@ UNREACHED = {
 
 def test_the_catalogue_goes_through_all_gradients_but_those_named_here() -> None:
     """Operations that compute gradients themselves are reached at second order."""
-    comparable = {row["op"] for row in census() if row["class"] == "finite_difference"}
+    comparable = {name for name, row in census().items() if row.judgement is Judgement.DIFFERENCES}
     of_gradients = {name for name in comparable if "Grad" in name or "Backprop" in name}
     declared = {name for spec in SPECS for name in spec.gradients}
     assert comparable - of_gradients - declared == UNREACHED
