@@ -65,17 +65,17 @@ def _marked(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def perturbed_gradients(seed: int) -> Iterator[None]:
+def perturbed_gradients(seed: int, *, outputs: bool = True) -> Iterator[None]:
     """Perturb the operands and the results of every gradient function that runs in the block.
 
     A gradient that is written in its operation's output, such as y * (1 - y), has lost the digits that y has lost,
-    which perturbed inputs do not show; terms of a sum that cancel leave the rounding of each. Functions that are traced
-    meanwhile are left alone, because they would keep the perturbation.
+    which perturbed inputs do not show: that is not asked for without `outputs`. Terms of a sum that cancel leave the
+    rounding of each. Functions that are traced meanwhile are left alone, because they would keep the perturbation.
     """
     generator = np.random.default_rng(seed)
 
     def looked_up(name: str, function: Any) -> Any:
-        return function and _perturbed_gradient(function, generator, selecting=name in SELECTING)
+        return function and _perturbed_gradient(function, generator, outputs=outputs and name not in SELECTING)
 
     with _marked(seed), gradients_looked_up(looked_up):
         yield
@@ -115,13 +115,13 @@ def _unit(value: Any) -> float:
 
 
 def _perturbed_gradient(
-    function: Callable[..., Any], generator: np.random.Generator, *, selecting: bool
+    function: Callable[..., Any], generator: np.random.Generator, *, outputs: bool
 ) -> Callable[..., Any]:
     def gradient(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
-        if op.outputs and not selecting:  # the tape keeps no outputs that the gradient function does not read
+        if op.outputs and outputs:  # the tape keeps no outputs that the gradient function does not read
             other.outputs = [perturbed(output, generator) for output in op.outputs]
         parts = function(other, *(perturbed(cotangent, generator) for cotangent in cotangents))
         many = isinstance(parts, (list, tuple))

@@ -130,14 +130,15 @@ class OwnRounding:
     def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
         """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
 
-        Inner values, where they can be reached, and those of the backward pass are perturbed as well, each time
-        otherwise: terms that cancel leave the rounding of each, which may be alike at all points near.
+        Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
+        are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
+        all points near. What a formula loses by itself is its own fault.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(count):
             signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw):
+            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=False):
                 rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
         return np.stack(rows)
 
