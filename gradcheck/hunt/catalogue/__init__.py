@@ -13,6 +13,12 @@ from gradcheck.hunt.catalogue import (
     elementwise,
     gather_scatter,
     images,
+    keras_activations_and_losses,
+    keras_arrays,
+    keras_layers,
+    keras_neural_ops,
+    keras_ops,
+    keras_rearrangements,
     language,
     layers,
     linalg,
@@ -31,6 +37,13 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
+    *(keras_ops.KERAS_ELEMENTWISE, keras_ops.KERAS_BINARY, keras_arrays.KERAS_STATISTICS),
+    *(keras_arrays.KERAS_PRODUCTS, keras_arrays.KERAS_NORMS, keras_activations_and_losses.KERAS_ACTIVATIONS),
+    *(keras_activations_and_losses.KERAS_LOSSES, keras_rearrangements.KERAS_REARRANGEMENTS),
+    *(keras_rearrangements.KERAS_SIGNALS, keras_rearrangements.KERAS_LINALG, keras_rearrangements.KERAS_LOOPS),
+    *(keras_neural_ops.KERAS_NORMALIZATIONS, keras_neural_ops.KERAS_POOLING, keras_neural_ops.KERAS_CONVOLUTIONS),
+    *(keras_neural_ops.KERAS_ATTENTION_AND_IMAGES, keras_layers.KERAS_RECURRENT, keras_layers.KERAS_ATTENTION),
+    *(keras_layers.KERAS_LAYERS,),
 )
 
 
@@ -49,7 +62,19 @@ CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: value
-    for module in (control_flow, convolution, images, language, layers, linalg, pooling, quantization, random, sparse)
+    for module in (
+        control_flow,
+        convolution,
+        images,
+        keras_arrays,
+        language,
+        layers,
+        linalg,
+        pooling,
+        quantization,
+        random,
+        sparse,
+    )
     for name, value in vars(module).items()
     if callable(value) and value.__module__ == module.__name__ and not name.startswith("_")
 }

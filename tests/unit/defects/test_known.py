@@ -240,6 +240,15 @@ def test_groups_lie_along_one_axis_or_several() -> None:
         assert region.contains("reduce_prod", {"axis": along}, [array], 2) is expected
 
 
+@pytest.mark.parametrize(("one", "other", "expected"), [([1.0, 2.0], 2.0, True), ([1.0, 2.0], [2.0, 1.0], False)])
+def test_a_condition_may_be_about_a_difference_or_a_sum(one: Any, other: Any, expected: bool) -> None:
+    equal = Region("keras_hypot", "zero", (1,), minus=1)
+    opposite = Region("keras_hypot", "zero", (1,), plus=1)
+    assert equal.contains("keras_hypot", {}, [np.array(one), np.array(other)], 1) is expected
+    assert opposite.contains("keras_hypot", {}, [np.array(one), -np.array(other)], 1) is expected
+    assert not equal.contains("keras_hypot", {}, [np.array(one)], 1)
+
+
 def found_at(point: list[float]) -> GraphFinding:
     wrong = Finding(Kind.WRONG_VALUE, 1, "x", (1,), None, 0.0, 2.0, 1e-12, 1e-11, "")
     graph = Graph((literal(point),), (Node.of("cumprod", 0, **FORWARD),))
