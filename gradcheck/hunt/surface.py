@@ -42,6 +42,11 @@ NAMESPACES = (
     Namespace("tf.random"),
     Namespace("tf.random.experimental"),
     Namespace("tf"),
+    Namespace("tf.keras.ops"),
+    Namespace("tf.keras.activations"),
+    Namespace("tf.keras.losses", classes=True),
+    Namespace("tf.keras.layers", classes=True),
+    Namespace("tf.experimental.numpy"),
 )
 """A function that has several names is known by that in the first of these."""
 

@@ -15,13 +15,13 @@ from gradcheck.hunt.catalogue import (
     images,
     keras_activations_and_losses,
     keras_arrays,
-    keras_layers,
     keras_neural_ops,
     keras_ops,
     keras_rearrangements,
     language,
     layers,
     linalg,
+    numpy_functions,
     pooling,
     quantization,
     random,
@@ -42,8 +42,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(keras_activations_and_losses.KERAS_LOSSES, keras_rearrangements.KERAS_REARRANGEMENTS),
     *(keras_rearrangements.KERAS_SIGNALS, keras_rearrangements.KERAS_LINALG, keras_rearrangements.KERAS_LOOPS),
     *(keras_neural_ops.KERAS_NORMALIZATIONS, keras_neural_ops.KERAS_POOLING, keras_neural_ops.KERAS_CONVOLUTIONS),
-    *(keras_neural_ops.KERAS_ATTENTION_AND_IMAGES, keras_layers.KERAS_RECURRENT, keras_layers.KERAS_ATTENTION),
-    *(keras_layers.KERAS_LAYERS,),
+    *(keras_neural_ops.KERAS_ATTENTION_AND_IMAGES, numpy_functions.NUMPY_FUNCTIONS),
 )
 
 

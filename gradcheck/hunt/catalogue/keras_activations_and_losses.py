@@ -63,11 +63,11 @@ def _kinks_of_categorical_hinge(labels: Array, predictions: Array) -> Array:
 
 
 def _from_delta(labels: Array, predictions: Array, delta: float) -> Array:
-    return np.abs(np.abs(labels - predictions) - delta)
+    return np.asarray(np.abs(np.abs(labels - predictions) - delta))
 
 
 def _from_unit_probability(*probabilities: Array) -> Array:
-    return np.abs(np.stack(probabilities) - 1)
+    return np.asarray(np.abs(np.stack(probabilities) - 1))
 
 
 def _directions(labels: Array, predictions: Array) -> Array:
@@ -147,10 +147,22 @@ KERAS_LOSSES = (
     ),
     _of_classes(
         "keras_categorical_crossentropy_of_logits",
-        "tf.keras.losses.categorical_crossentropy({0}, {1}, from_logits=True, label_smoothing={smoothing})",
-        "SoftmaxCrossEntropyWithLogits",
-        REALS,
+        "tf.keras.losses.categorical_crossentropy("
+        "tf.nn.softmax({0}), {1}, from_logits=True, label_smoothing={smoothing})",
+        "SoftmaxCrossEntropyWithLogits Softmax",
         LOGITS,
+        smoothing=SMOOTHING,
+    ),
+    _nn(
+        "keras_categorical_crossentropy_of_label",
+        "tf.keras.losses.categorical_crossentropy(tf.broadcast_to("
+        "tf.one_hot({label}, {0}.shape[-1]), {0}.shape), {0}, from_logits=True, label_smoothing={smoothing})",
+        "SoftmaxCrossEntropyWithLogits",
+        LOGITS,
+        shapes=vector,
+        when=lambda shape: shape[-1] > 1,
+        starts=((1, 2), (2, 2), (2,), (2, 3)),
+        label=lambda shape: range(shape[-1]),
         smoothing=SMOOTHING,
     ),
     _of_classes(

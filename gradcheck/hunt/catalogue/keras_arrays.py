@@ -107,14 +107,6 @@ KERAS_STATISTICS = (
         axis=lambda shape: [axis for axis in reduced(shape) if axis != ()],
         kinks=_ties_of_median,
     ),
-    _nonempty(
-        "keras_nanquantile",
-        "tf.keras.ops.nanquantile(with_a_gap({0}), {q}, axis=-1)",
-        "GatherV2 TopKV2",
-        looped=True,
-        q=(0.5, 0.3, 1.0),
-        kinks=lambda x, q: _ties_of_quantile(x, q, -1),
-    ),
     *(
         _reduction(
             f"keras_{name}",

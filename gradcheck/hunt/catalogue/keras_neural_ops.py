@@ -221,16 +221,6 @@ KERAS_ATTENTION_AND_IMAGES = (
         padding=(0, 1),
         stride=(1, 2),
     ),
-    _nn(
-        "keras_fold",
-        "tf.keras.ops.fold({0}[tf.newaxis], (2, 3), (2, 1), stride={stride}, padding={padding})[0]",
-        "TensorScatterAdd",
-        shapes=at_least(2, 3),
-        when=lambda shape: shape in ((2, 3), (4, 3)),
-        starts=((2, 3), (4, 3)),
-        stride=(1,),
-        padding=(0,),
-    ),
     *(
         _image(
             f"keras_{name}",

@@ -89,9 +89,10 @@ KERAS_ELEMENTWISE = (
         starts=((2,), (4,), (2, 2), (2, 3), (1, 4)),
         axis=lambda shape: [axis for axis in axes(shape) if shape[axis] % 2 == 0],
     ),
+    # Keras keeps the logits beside the probabilities, and losses take those instead; the identity lets go of them.
     _nn(
         "keras_softmax_of_all",
-        "tf.keras.ops.softmax({0}, axis=None)",
+        "tf.identity(tf.keras.ops.softmax({0}, axis=None))",
         "Softmax Reshape",
         batched="tf.reshape(tf.nn.softmax(tf.reshape({0}, [{0}.shape[0], -1])), {0}.shape)",
         shapes=nonempty,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,9 @@ def _meeting(sign: int, x: Array, updates: Array, first: int, second: int) -> Ar
     if first == second:
         groups = [np.stack([x[first], *updates])]
     return np.stack([np.diff(np.sort(sign * group, axis=0), axis=0)[-1] for group in groups])
+
+
+MEETING: dict[str, dict[str, Any]] = {"max": {"kinks": partial(_meeting, 1)}, "min": {"kinks": partial(_meeting, -1)}}
 
 
 def _diagonals(shape: Shape) -> list[int]:
@@ -125,13 +129,13 @@ KERAS_REARRANGEMENTS = (
             others=lambda shape: [((2, *shape[1:]),)],
             first=(0, 1),
             second=(0, 1),
-            **declared,
+            **MEETING.get(reduction, {}),
         )
-        for reduction, gradients, declared in (
-            ("add", "TensorScatterAdd", {}),
-            ("mul", "TensorScatterUpdate Mul GatherNd", {}),
-            ("max", "TensorScatterMax", {"kinks": partial(_meeting, 1)}),
-            ("min", "TensorScatterMin", {"kinks": partial(_meeting, -1)}),
+        for reduction, gradients in (
+            ("add", "TensorScatterAdd"),
+            ("mul", "TensorScatterUpdate Mul GatherNd"),
+            ("max", "TensorScatterMax"),
+            ("min", "TensorScatterMin"),
         )
     ),
     _last(
@@ -282,6 +286,5 @@ KERAS_LOOPS = (
         axis=(0, -1),
     ),
     _rows("keras_map", "tf.keras.ops.map(tf.sin, {0})", "Sin"),
-    _rows("keras_vectorized_map", "tf.keras.ops.vectorized_map(tf.sin, {0})", "Sin"),
     _rows("keras_switch", "tf.keras.ops.switch({index}, [tf.sin, tf.cos, tf.square], {0})", index=(0, 1, 2, 5)),
 )
