@@ -15,7 +15,6 @@ from gradcheck.hunt.catalogue import (
     images,
     keras_activations_and_losses,
     keras_arrays,
-    keras_neural_ops,
     keras_ops,
     keras_rearrangements,
     language,
@@ -41,8 +40,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(keras_arrays.KERAS_PRODUCTS, keras_arrays.KERAS_NORMS, keras_activations_and_losses.KERAS_ACTIVATIONS),
     *(keras_activations_and_losses.KERAS_LOSSES, keras_rearrangements.KERAS_REARRANGEMENTS),
     *(keras_rearrangements.KERAS_SIGNALS, keras_rearrangements.KERAS_LINALG, keras_rearrangements.KERAS_LOOPS),
-    *(keras_neural_ops.KERAS_NORMALIZATIONS, keras_neural_ops.KERAS_POOLING, keras_neural_ops.KERAS_CONVOLUTIONS),
-    *(keras_neural_ops.KERAS_ATTENTION_AND_IMAGES, numpy_functions.NUMPY_FUNCTIONS),
+    *(numpy_functions.NUMPY_FUNCTIONS,),
 )
 
 
