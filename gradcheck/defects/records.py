@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from enum import IntEnum
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
@@ -18,6 +20,11 @@ NAME = re.compile(r"[a-z0-9_-]{1,80}")
 RELEASE = re.compile(r"\d+(\.\d+){1,2}")
 LINK = r"https://[\w.\/#?=&%-]+"
 NONE, ZEROS = "None", "zeros"
+DEFECT, LIMITATION, ABSENT, CONVENTION = "defect", "documented limitation", "not implemented", "convention"
+Class = Literal["defect", "documented limitation", "not implemented", "convention"]
+"""What a record is: against what TensorFlow promises; a limit that its documentation or its error states; a derivative
+that its code says it does not have; or a choice where more than one is defended."""
+GROUP = re.compile(r"[a-z0-9-]{0,80}")
 Release = Annotated[str, matching(RELEASE.pattern)]
 Values = tuple[tuple[float, ...] | None, ...]
 """A derivative: for each input its elements in row-major order, complex ones as two numbers; None for None."""
@@ -51,8 +58,23 @@ class Releases(Document, frozen=True):
     until: Release | None
 
 
+class Severity(IntEnum):
+    """How bad a derivative is, the worst first: what nobody notices stands above what stops a training."""
+
+    SILENT = 1
+    NONE = 2
+    NOT_FINITE = 3
+    RAISES = 4
+
+    def __str__(self) -> str:
+        return {1: "silently wrong", 2: "None", 3: "not finite", 4: "raises"}[self.value]
+
+
 class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
-    """Something that TensorFlow does wrong: `source` says how the truth is known, `upstream` links its issue."""
+    """Something that TensorFlow does wrong: `source` says how the truth is known, `upstream` links its issue.
+
+    Records of one root cause share the name of a `group`.
+    """
 
     version: Literal[1] = 1
     name: Annotated[str, matching(NAME.pattern)]
@@ -60,6 +82,13 @@ class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
     source: Text
     releases: Releases
     upstream: Annotated[str, Meta(max_length=2000), matching(LINK)] | None
+    category: Class = field(default="defect", name="class")
+    group: Annotated[str, matching(GROUP.pattern)] = ""
+
+    @property
+    def cause(self) -> str:
+        """The name of the root cause; a record without a group is its own."""
+        return self.group or self.name
 
     def covers(self, release: str) -> bool:
         """Whether a release of TensorFlow has it, as far as is known."""
@@ -72,7 +101,8 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
 
     `graph`, `cotangent` and `direction` replay it: TensorFlow gives `given` (empty where it raises or gives another
     shape than the input's), the truth is `right`, known from `source`. `description` says what is special about the
-    example; only `regions` say where the defect bites: they are left out of generation for its releases.
+    example; only `regions` say where the defect bites: they are left out of generation for its releases. `remedy` is
+    Python that binds y to the graph's output, of the inputs as a script names them, with a derivative that is right.
     """
 
     signature: Signature
@@ -83,6 +113,7 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     right: tuple[tuple[float, ...], ...]
     given: tuple[tuple[Real, ...] | None, ...]
     regions: Annotated[tuple[Region, ...], Meta(max_length=64)]
+    remedy: Text | None = None
 
     def __post_init__(self) -> None:
         for name, parts in (("right", self.right), ("given", self.given)):
@@ -99,6 +130,21 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     def kind(self) -> Kind:
         """What is wrong with it."""
         return self.signature.kind
+
+    @property
+    def severity(self) -> Severity:
+        """How bad what TensorFlow gives is."""
+        if self.kind in (Kind.RAISES, Kind.SHAPE):
+            return Severity.RAISES
+        if None in self.given:
+            return Severity.NONE
+        finite = all(map(math.isfinite, (number for part in self.wrong for number in part or ())))
+        return Severity.SILENT if finite else Severity.NOT_FINITE
+
+    @property
+    def rank(self) -> tuple[bool, Severity, str]:
+        """The order of records, the worst first: the plain derivatives before those of a mode."""
+        return self.signature.taken != PLAIN, self.severity, self.name
 
     @property
     def wrong(self) -> Values:
@@ -131,6 +177,18 @@ class TapeDefect(KnownRecord, frozen=True, tag="gradcheck known tape defect", kw
                 raise DocumentError(f"$.{name}", list(outcome), f"{ZEROS!r}, or numbers not all of which are zero")
         if self.documented == self.given:
             raise DocumentError("$.given", self.given, "something else than what is documented")
+
+    @property
+    def severity(self) -> Severity:
+        """How bad what comes out is."""
+        if not isinstance(self.given, str) or self.given == ZEROS:
+            return Severity.SILENT
+        return Severity.NONE if self.given == NONE else Severity.RAISES
+
+    @property
+    def rank(self) -> tuple[bool, Severity, str]:
+        """The order of records, the worst first."""
+        return False, self.severity, self.name
 
     @property
     def kind(self) -> str:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from hypothesis import settings
-from msgspec import Meta
+from msgspec import Meta, field
 
 from gradcheck import documents
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.graph_document import GraphDocument
-from gradcheck.defects.records import check_mode
+from gradcheck.defects.records import Class, check_mode
 from gradcheck.documents import MAX_TEXT, MAX_WORDS, Count, Description, Document, DocumentError, Order
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Outcome, check_outcome
@@ -168,12 +168,16 @@ class Hang(Stopped, frozen=True, tag="hang"):
 
 
 class KnownReplayed(RunEvent, frozen=True, tag="known"):
-    """A known defect, by the name of its file, on a release of TensorFlow; `message` says why it cannot tell."""
+    """A known defect, by the name of its file, on a release of TensorFlow; `message` says why it cannot tell.
+
+    `category` is the record's class.
+    """
 
     name: Words
     state: State
     release: Words
     message: Words = ""
+    category: Class = field(default="defect", name="class")
 
 
 class Finished(RunEvent, frozen=True, tag="finished"):

@@ -37,9 +37,14 @@ def test_list(call: Any, folder: Path) -> None:
     copied(folder, "xlogy-zero-order1", releases={"from": "2.16", "until": "2.17"})
     said = call("known", "list")
     assert (said.code, said.next) == (0, "python -m gradcheck known check")
-    assert "cumprod-zero-order1  wrong value  from 2.18            here  tf.math.cumprod: " in said.out
+    assert (
+        "cumprod-at-zero: defect, silently wrong\n  cumprod-zero-order1  wrong value  silently wrong  from 2.18  "
+        in said.out
+    )
+    assert "mul-no-nan-at-zero: convention, silently wrong\n" in said.out
     assert "2.16 to before 2.17  -     " in said.out
     assert "2 known defects, 1 of them in TensorFlow 2." in said.out
+    assert "2 root causes: 1 of class defect, 1 of class convention" in said.out
     data = call("known", "list", "--json").json
     assert list(data) == ["format", "version", "tensorflow", "defects", "tape_defects", "exit_code", "next"]
     assert data["tape_defects"] == []
@@ -54,7 +59,33 @@ def test_list(call: Any, folder: Path) -> None:
         "until": None,
         "here": True,
         "upstream": "https://github.com/tensorflow/tensorflow/issues/119430",
+        "class": "defect",
+        "cause": "cumprod-at-zero",
+        "severity": "silently wrong",
     }
+
+
+def test_a_record_is_shown_in_full_with_a_text_for_an_issue(call: Any, folder: Path) -> None:
+    copied(folder)
+    copied(folder, "tape-watch-while-stopped")
+    said = call("known", "list", CUMPROD, "tape-watch-while-stopped")
+    assert (said.code, said.next) == (0, f"python -m gradcheck known check {CUMPROD}")
+    (record,) = [one for one in known.load(COMMITTED) if one.name == CUMPROD]
+    for text in (
+        "  defect, root cause cumprod-at-zero; wrong value (silently wrong), reverse, eager; from 2.18, here\n",
+        f"  source: {record.source}\n",
+        "  remedy:\n    rows = [x[..., 0]]\n",
+        f"    Title: {record.title}\n",
+        f"    TensorFlow version: {tf.__version__}\n",
+        "    - derivative by x: [0.0, 0.0, 0.0]; right: [9.0, 0.0, 0.0]\n",
+        "    x = np.array([0.0, 2.0, 3.0])\n",
+        "    import tensorflow as tf\n",
+    ):
+        assert text in said.out, text
+    data = call("known", "list", CUMPROD, "--json").json
+    assert (data["defects"][0]["remedy"], data["tape_defects"]) == (record.remedy, [])
+    assert data["defects"][0]["issue"].startswith(f"Title: {record.title}\nIssue type: Bug\n")
+    assert "no known defect of this name" in call("known", "list", "cumprod").err
 
 
 @pytest.mark.parametrize("name", [CUMPROD, "cumprod-zero-order2", "xlogy-zero-order1", "complex_cumprod-order1"])

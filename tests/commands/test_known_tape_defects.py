@@ -39,8 +39,10 @@ def test_list(call: Any, folder: Path) -> None:
     copied(folder)
     said = call("known", "list")
     assert said.code == 0
-    assert f"{CUMPROD}       wrong value " in said.out
-    assert f"{TAPE}  None, not a value  from 2.18  here  tf.GradientTape: watch() is ignored " in said.out
+    assert f"{CUMPROD}       wrong value        silently wrong  " in said.out
+    assert (
+        f"{TAPE}  None, not a value  None            from 2.18  here  tf.GradientTape: watch() is ignored " in said.out
+    )
     assert f"1 known defects, 1 of them in TensorFlow {tf.__version__}" in said.out
     assert (
         f"1 cases of documented behaviour that tapes do not keep, 1 of them in TensorFlow {tf.__version__}" in said.out
@@ -57,6 +59,9 @@ def test_list(call: Any, folder: Path) -> None:
             "until": None,
             "here": True,
             "upstream": None,
+            "class": "defect",
+            "cause": TAPE,
+            "severity": "None",
         }
     ]
 

@@ -40,7 +40,9 @@ def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], def
     # Kernels of single precision round differently from release to release.
     rtol = max([1e-9, *(CATALOGUE[node.op].rtol for node in defect.graph.nodes)])
     fixed = close(now, defect.right, rtol)
-    gradcheck_event(KnownReplayed(defect.name, State.FIXED if fixed else State.STILL, tf.__version__))
+    gradcheck_event(
+        KnownReplayed(defect.name, State.FIXED if fixed else State.STILL, tf.__version__, category=defect.category)
+    )
     if not defect.covers(tf.__version__):
         assert fixed, f"{defect.name}: back in TensorFlow {tf.__version__}: {now}"
         return

@@ -22,7 +22,7 @@ DEFECTS = [pytest.param(defect, id=defect.name) for defect in tape_defects(FOLDE
 def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], defect: TapeDefect) -> None:
     seen = of_tape_defect(defect)
     told = seen.message if seen.state is State.CANNOT_TELL else ""
-    gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, told))
+    gradcheck_event(KnownReplayed(defect.name, seen.state, tf.__version__, told, defect.category))
     file = f"reports/known/{defect.name}.json"
     assert seen.state is not State.CANNOT_TELL, f"{file}: {seen.message}"
     if not defect.covers(tf.__version__):

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import documents, files
-from gradcheck.defects.records import RELEASE, Defect, Known, TapeDefect, version_of
+from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.commands import cli, known_add
+from gradcheck.hunt.commands import cli, known_add, known_list
 from gradcheck.hunt.events import State
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
 
 ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
-LIST = """list the known defects, and whether the installed TensorFlow has them
-
-Nothing is computed; `here` is what the files have of the installed release.
-
-exit codes: 0, or 2 if a file cannot be read.
-
-example:
-  python -m gradcheck known list"""
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
 CHECK = f"""check the known defects on the installed TensorFlow
 
@@ -62,7 +53,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     inner = group.add_subparsers(metavar="COMMAND", required=True)
-    cli.folder_option(cli.subcommand(inner, "list", run_list, LIST))
+    known_list.add(inner)
     known_add.add(inner)
     parser = cli.subcommand(inner, "check", run_check, CHECK)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
@@ -73,46 +64,10 @@ def add(commands: Any) -> None:
     cli.folder_option(parser)
 
 
-def run_list(options: argparse.Namespace) -> cli.CommandOutput:
-    """Lists the known defects, and the documented behaviour that tapes do not keep."""
-    records, installed = cli.known_records(cli.known_folder(options.folder)), cli.release()
-    tape_defects = [one for one in records if isinstance(one, TapeDefect)]
-    defects = [one for one in records if isinstance(one, Defect)]
-    rows = [_row(one, installed) for group in (defects, tape_defects) for one in group]
-    kinds: list[tuple[str, Sequence[Known]]] = [("known defects", defects)]
-    kinds += [("cases of documented behaviour that tapes do not keep", tape_defects)] if tape_defects else []
-    totals = [
-        f"{len(group)} {what}, {sum(one.covers(installed) for one in group)} of them in TensorFlow {installed}"
-        for what, group in kinds
-    ]
-    data = {
-        "tensorflow": installed,
-        "defects": [_fields(one, installed) for one in defects],
-        "tape_defects": [_fields(one, installed) for one in tape_defects],
-    }
-    return cli.CommandOutput("known list", (*cli.table(rows), *totals), data, "python -m gradcheck known check")
-
-
-def _row(one: Known, installed: str) -> tuple[str, ...]:
-    since, until = one.releases.since, one.releases.until
-    releases = f"from {since}" if until is None else f"{since} to before {until}"
-    return one.name, one.kind, releases, "here" if one.covers(installed) else "-", one.title
-
-
-def _fields(one: Known, installed: str) -> dict[str, Any]:
-    if isinstance(one, Defect):
-        same = one.signature
-        own = {"operation": same.operation, "order": same.order, "kind": same.kind, "description": one.description}
-    else:
-        own = {"documented": one.documented, "given": one.given}
-    releases = {"from": one.releases.since, "until": one.releases.until, "here": one.covers(installed)}
-    return {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream}
-
-
 def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     """Checks the defects that are named."""
     folder = cli.known_folder(options.folder)
-    records = _named(cli.known_records(folder), options.names)
+    records = known_list.named(cli.known_records(folder), options.names)
     installed = cli.tensorflow()
     from gradcheck.hunt.recheck import of_known
 
@@ -149,21 +104,10 @@ def _next(odd: Sequence[tuple[str, str]], folder: Path) -> str:
     return f"look at {folder / name}.json and correct it ({state})"
 
 
-def _named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
-    """The records of these names, in their order, or all; raises CommandError for a name that none has."""
-    known = {one.name: one for one in records}
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 3)
-            meant = f"did you mean {' or '.join(near)}?" if near else "python -m gradcheck known list has the names"
-            raise cli.CommandError(f"{name}: no known defect of this name; {meant}")
-    return [known[name] for name in names] or records
-
-
 def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
     """Marks the defect that is named."""
     folder = cli.known_folder(options.folder)
-    (found,) = _named(cli.known_records(folder), [options.name])
+    (found,) = known_list.named(cli.known_records(folder), [options.name])
     if options.release is not None and not RELEASE.fullmatch(options.release):
         raise cli.CommandError(f"--release was {options.release!r}; expected a release of TensorFlow, such as 2.22.0")
     installed = cli.tensorflow()

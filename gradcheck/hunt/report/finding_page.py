@@ -14,6 +14,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
 from gradcheck.hunt.graph import Graph, Input
 from gradcheck.hunt.report.drawing import drawing
+from gradcheck.hunt.report.issue_text import issue_text
 from gradcheck.hunt.report.rendering import number, render
 from gradcheck.hunt.report.step_curve import plot
 from gradcheck.hunt.script import expression, variables
@@ -70,13 +71,17 @@ def markdown(found: GraphFinding) -> str:
 
 
 def issue_form(found: GraphFinding) -> str:
-    """The fields of TensorFlow's issue form with their answers, in its order; what only a person can know says so.
-
-    The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
-    """
-    view = _view(replace(found, confirmation=None))  # the sentence is for somebody who has not run it yet
-    ordinal = ORDINAL[found.order].capitalize()
-    return render("issue_form.txt.j2", **{**view, "found": found}, ordinal=ordinal, ask="(please fill in)")
+    """The fields of TensorFlow's issue form with their answers, in its order; what only a person can know says so."""
+    said = sentence(replace(found, confirmation=None))  # the sentence is for somebody who has not run it yet
+    parts = [f"`{text}`" if is_code else text for text, is_code in said]
+    wrong = [f"- {element_name(found.graph, one.element)}: {one.reason}" for one in found.findings]
+    return issue_text(
+        f"{ORDINAL[found.order].capitalize()} derivative of {found.culprit}: {found.kind}{found.where}",
+        "\n".join(["".join(parts), "", "", *wrong]),
+        found.script,
+        found.environment,
+        None if found.confirmation is None else found.confirmation.output,
+    )
 
 
 def text(found: GraphFinding) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from gradcheck.defects.records import version_of
+from gradcheck.defects.records import ABSENT, CONVENTION, DEFECT, LIMITATION, version_of
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import ENOUGH, table
 from gradcheck.hunt.events import KnownReplayed, State
@@ -29,6 +29,13 @@ MEANINGS = {
     Grade.NONE: "not asked for, or no derivative of this order",
 }
 COLOURS = {State.STILL: "known", State.CANNOT_TELL: "doubt", State.FIXED: "right"}
+CLASSES = {
+    DEFECT: "known defects",
+    LIMITATION: "documented limitations",
+    ABSENT: "derivatives that are not implemented",
+    CONVENTION: "conventions",
+}
+"""What records of each class are called."""
 SHOWN = 40
 FINEST, COARSEST = -16, 0
 
@@ -46,6 +53,7 @@ def run_page(run: HuntRun, left_out: LeftOut | None = None, reach: RunReach | No
         "run.html.j2",
         **_view(run, reached),
         releases=releases,
+        classes={each.name: each.category for each in run.known if each.category != DEFECT},
         changed=[(name, row) for name, row in known.items() if name in changed],
         unchanged=[(name, row) for name, row in known.items() if name not in changed],
         families=families,
@@ -71,7 +79,7 @@ def headline(run: HuntRun) -> str:
     parts = [counted(len(run.findings), "new finding")] if run.findings else ["No new finding"]
     parts += [counted(len(run.crashes), "crash", "crashes")] if run.crashes else []
     parts += [counted(len(run.hangs), "hang")] if run.hangs else []
-    fixed = latest(run)[State.FIXED]
+    fixed = sum(latest(run)[each, State.FIXED] for each in CLASSES)
     parts += [f"{fixed} known fixed"] if fixed else []
     return ", ".join(parts)
 
@@ -87,12 +95,12 @@ def rate(run: HuntRun) -> float | None:
     return sum(each.examples for each in run.finished) / seconds if seconds > 0 else None
 
 
-def latest(run: HuntRun) -> Counter[State]:
-    """How many known defects are in which state, on the newest release that each was tried on."""
+def latest(run: HuntRun) -> Counter[tuple[str, State]]:
+    """How many records of which class are in which state, on the newest release that each was tried on."""
     newest: dict[str, KnownReplayed] = {}
     for each in sorted(run.known, key=lambda each: _version(each.release)):
         newest[each.name] = each
-    return Counter(each.state for each in newest.values())
+    return Counter((each.category, each.state) for each in newest.values())
 
 
 def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
@@ -107,8 +115,8 @@ def _view(run: HuntRun, reached: Sequence[Reach]) -> dict[str, Any]:
         "findings": [(found, sentence(found)) for found in run.ranked],
         "stopped": [*run.crashes, *run.hangs],
         "weak": sorted(weak, key=lambda each: (each.compared, -each.order, each.operation)),
-        "still": states[State.STILL],
-        "fixed": states[State.FIXED],
+        "still": {words: states[name, State.STILL] for name, words in CLASSES.items() if states[name, State.STILL]},
+        "fixed": sum(states[name, State.FIXED] for name in CLASSES),
         "tested": {order: (grades[order, Grade.GREEN], wanted[order]) for order in (1, 2)},
         "examples": f"{examples(run):,}",
         "rate": rate(run),

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load
+from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load, records
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import CONDITIONS, SPECIAL, Region, special
 from gradcheck.documents import plain
@@ -42,6 +42,36 @@ def test_the_committed_files_load(cumprod: Defect) -> None:
 @pytest.mark.parametrize("defect", load(COMMITTED), ids=lambda defect: defect.name)
 def test_a_defect_is_the_same_after_a_round_trip(defect: Defect) -> None:
     assert from_json(json.loads(json.dumps(plain(defect), allow_nan=False))) == defect
+
+
+def test_every_record_names_its_root_cause_and_those_of_one_cause_are_of_one_class() -> None:
+    classes: dict[str, set[str]] = {}
+    for record in records(COMMITTED):
+        assert record.group, f"{record.name}: name the root cause, `group`, and the class"
+        classes.setdefault(record.group, set()).add(record.category)
+    assert {group: found for group, found in classes.items() if len(found) > 1} == {}
+
+
+def test_how_bad_a_record_is_follows_from_what_is_given() -> None:
+    severity = {one.name: str(one.severity) for one in records(COMMITTED)}
+    for name, expected in (
+        ("cumprod-zero-order1", "silently wrong"),
+        ("power-zero-exponent-0-order1", "not finite"),
+        ("batch_norm_inference-order1", "None"),
+        ("determinant-singular-order1", "raises"),
+        ("silu-beta-order1", "raises"),
+        ("pfor-roll-order1", "silently wrong"),
+        ("forward-sparse_add-order1", "None"),
+        ("tape-batch-jacobian-unconnected", "silently wrong"),
+    ):
+        assert severity[name] == expected, name
+    ranked = sorted(records(COMMITTED), key=lambda one: one.rank)
+    assert [one.rank[0] for one in ranked] == sorted(one.rank[0] for one in ranked)
+
+
+def test_a_record_without_a_class_is_a_defect_and_its_own_cause() -> None:
+    bare = {name: value for name, value in DOCUMENT.items() if name not in ("class", "group", "remedy")}
+    assert (from_json(bare).category, from_json(bare).cause) == ("defect", "cumprod-zero-order1")
 
 
 def test_a_folder_of_nothing_has_none_and_a_missing_one_is_named(tmp_path: Path) -> None:
@@ -106,6 +136,8 @@ def forged(*path: Any, value: Any) -> str:
             "$.regions[0]: every operation, always",
             "a condition, attrs, ranks or producers",
         ),
+        (forged("class", value="bug"), "$.class:", "one of convention, defect"),
+        (forged("group", value="Two words"), "$.group:", "a text like"),
         (forged("releases", value={"from": "2.18"}), "$.releases:", "all of from, until"),
         (forged("releases", "from", value="latest"), "$.releases.from:", "a text like"),
         (forged("upstream", value="javascript:alert(1)"), "$.upstream:", "a text like"),

@@ -88,7 +88,7 @@ def test_everything_that_was_asked_for_is_on_the_page(run: HuntRun, parsed: Pars
     page = parsed(run_page(run, {("log", 1): "log-order1"}))
     for part in (
         "2 new findings, 1 crash, 1 hang, 1 known fixed",
-        "known, still there 1",
+        "known defects, still there 1",
         "known, fixed 1",
         "tested at order 1 1 of 6",
         "tested at order 2 0 of 6",
@@ -150,6 +150,15 @@ def test_nothing_that_comes_from_outside_can_act(run: HuntRun, parsed: Parsed) -
     told = summary(evil, {("log", 1): NASTY})
     assert "<script" not in told
     assert "<img" not in told
+
+
+def test_a_record_is_called_what_its_class_says(run: HuntRun) -> None:
+    replayed = KnownReplayed("conv2d_dilated-order1", State.STILL, "2.21.0", category="documented limitation")
+    seen = dataclasses.replace(run, known=(*run.known, replayed))
+    assert "; known defects still there: 1; documented limitations still there: 1; known and fixed: 1." in summary(seen)
+    page = run_page(seen)
+    assert "documented limitations, still there" in page
+    assert "<code>conv2d_dilated-order1</code> <small>documented limitation</small>" in page
 
 
 def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> None:

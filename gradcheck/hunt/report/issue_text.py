@@ -1,0 +1,68 @@
+"""Texts for TensorFlow's issue form: its fields, with the answers that are known."""
+
+from __future__ import annotations
+
+from gradcheck.defects.records import Defect, Known, TapeDefect
+from gradcheck.hunt.known_graphs import example_of
+from gradcheck.hunt.report.environment import Environment
+from gradcheck.hunt.report.rendering import render
+from gradcheck.hunt.script import to_python, variables
+from gradcheck.hunt.tapes import program_forms
+from gradcheck.result import Kind
+
+
+def issue_text(
+    title: str, behaviour: str, script: str, environment: Environment | None = None, output: str | None = None
+) -> str:
+    """The form's fields with their answers, in its order; what only a person can know says so.
+
+    The fields are those of .github/ISSUE_TEMPLATE/tensorflow_issue_template.yaml in TensorFlow's repository.
+    """
+    return render(
+        "issue_form.txt.j2",
+        title=title,
+        behaviour=behaviour,
+        script=script,
+        environment=environment,
+        output=output,
+        ask="(please fill in)",
+    )
+
+
+def issue_of(record: Known, environment: Environment | None = None) -> str:
+    """The text of an issue about a known defect: what is given, what is right and how that is known, a script."""
+    if isinstance(record, TapeDefect):
+        result = f"`{record.derivative}` is {_said(record.given)}; it should be {_said(record.documented)}."
+        behaviour, script = f"{record.title}.\n\n{result}\n\n{record.source}", program_forms.to_python(record.program)
+    else:
+        behaviour, script = _behaviour(record), script_of(record)
+    return issue_text(record.title, behaviour, script, environment)
+
+
+def script_of(defect: Defect) -> str:
+    """The reproduction script of a known defect: TensorFlow and NumPy only."""
+    example = example_of(defect)
+    return to_python(
+        example.graph,
+        example.order,
+        example.cotangent,
+        example.direction or None,
+        title=defect.title,
+        one_sided=defect.kind is Kind.SUBDIFFERENTIAL,
+        mode=example.taken,
+    )
+
+
+def _behaviour(defect: Defect) -> str:
+    lines = [f"{defect.title}.", ""]
+    for place, name in enumerate(variables(example_of(defect).graph)[: len(defect.graph.inputs)]):
+        given = _said(defect.wrong[place]) if defect.given else defect.kind
+        lines.append(f"- derivative by {name}: {given}; right: {_said(defect.right[place])}")
+    lines += ["", defect.source]
+    if defect.remedy is not None:
+        lines += ["", "What has the same value, and the right derivative:", "", *defect.remedy.split("\n")]
+    return "\n".join(lines)
+
+
+def _said(value: object) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,157 @@
+"""The public surface of TensorFlow: which callables the catalogue reaches, and why it does not reach the others.
+
+The table beside this file has one row a callable that no operation of the catalogue names, of TensorFlow 2.18 to 2.21.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module, resources
+from types import ModuleType
+from typing import Any
+
+from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.opspec import Form
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A module whose public callables are walked, and whether its classes are among them."""
+
+    name: str
+    classes: bool = False
+
+
+NAMESPACES = (
+    Namespace("tf.nn"),
+    Namespace("tf.nn.experimental"),
+    Namespace("tf.math"),
+    Namespace("tf.math.special"),
+    Namespace("tf.linalg", classes=True),
+    Namespace("tf.linalg.experimental"),
+    Namespace("tf.image"),
+    Namespace("tf.signal"),
+    Namespace("tf.sparse"),
+    Namespace("tf.ragged"),
+    Namespace("tf.quantization"),
+    Namespace("tf.random"),
+    Namespace("tf.random.experimental"),
+    Namespace("tf"),
+)
+"""A function that has several names is known by that in the first of these."""
+
+NAME = re.compile(r"\btf(?:\.\w+)+")
+
+
+class Why(str, Enum):
+    """Why no operation of the catalogue names a callable."""
+
+    NOT_DIFFERENTIABLE = "not_differentiable"
+    NO_GRADIENT = "no_gradient"
+    ANOTHER_FORM = "another_form"
+    LEFT_OUT = "left_out"
+    NOT_WRITTEN = "not_written"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: the callable, why no operation names it, the reason, and an expression that shows it, or nothing.
+
+    Of another form the reason is the operation that it is a form of. The expression is one of `tf`, `np` and the
+    tensors `vector`, `matrix` and `image`.
+    """
+
+    name: str
+    why: Why
+    note: str
+    proof: str
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The public callables by their first name, the other names of each, and the classes that are not asked for."""
+
+    names: Mapping[str, Any]
+    aliases: Mapping[str, str]
+    classes: tuple[str, ...]
+
+
+@cache
+def lines() -> Mapping[str, Line]:
+    """The rows by callable.
+
+    >>> lines()["tf.shape"].why.value
+    'not_differentiable'
+    """
+    text = resources.files("gradcheck.hunt").joinpath("surface.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines()[1:])
+    return {row[0]: Line(row[0], Why(row[1]), row[2], row[3]) for row in rows}
+
+
+def resolved(name: str) -> Any:
+    """What a dotted name that begins with `tf` stands for; AttributeError where the release does not have it."""
+    value: Any = import_module("tensorflow")
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+@cache
+def walk() -> Walk:
+    """The public callables of the namespaces in the installed release."""
+    names: dict[str, Any] = {}
+    aliases: dict[str, str] = {}
+    classes: list[str] = []
+    first: dict[int, str] = {}
+    for space in NAMESPACES:
+        module = resolved(space.name)
+        for attribute in sorted(one for one in dir(module) if not one.startswith("_")):
+            name, value = f"{space.name}.{attribute}", getattr(module, attribute)
+            if isinstance(value, ModuleType) or not callable(value):
+                continue
+            if isinstance(value, type) and not space.classes:
+                classes.append(name)
+            elif id(value) in first:
+                aliases[name] = first[id(value)]
+            else:
+                first[id(value)] = name
+                names[name] = value
+    return Walk(names, aliases, tuple(classes))
+
+
+@cache
+def covered() -> Mapping[str, tuple[str, ...]]:
+    """The callables that the catalogue names, each with the operations whose text, or whose functions, name it."""
+    operations: dict[int, dict[str, None]] = {}
+    for spec in CATALOGUE.values():
+        for text in _texts(spec.source, set()):
+            for name in NAME.findall(text):
+                for value in _along(name):
+                    operations.setdefault(id(value), {})[spec.name] = None
+    return {name: tuple(operations[id(value)]) for name, value in walk().names.items() if id(value) in operations}
+
+
+def _texts(form: Form, seen: set[str]) -> Iterator[str]:
+    """The text of an operation, and of the functions of the catalogue that it calls."""
+    text = form if isinstance(form, str) else inspect.getsource(form)
+    yield text
+    for name in sorted(set(re.findall(r"\b\w+\b", text)) & set(FUNCTIONS) - seen):
+        seen.add(name)
+        yield from _texts(FUNCTIONS[name], seen)
+
+
+def _along(name: str) -> Iterator[Any]:
+    """What the name stands for, part by part, as far as the release has it."""
+    value: Any = import_module("tensorflow")
+    for part in name.split(".")[1:]:
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            return
+        if callable(value):
+            yield value

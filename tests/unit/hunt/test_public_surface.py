@@ -1,0 +1,126 @@
+"""Every public callable of TensorFlow is an operation of the catalogue, or its line in the list says truly why not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.defects.records import version_of
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.census import registered
+from gradcheck.hunt.surface import NAMESPACES, Line, Why, covered, lines, resolved, walk
+
+LINES = tuple(lines().values())
+PROVED = tuple(line for line in LINES if line.proof and line.why in (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT))
+FORMS = tuple(line for line in LINES if line.why is Why.ANOTHER_FORM)
+NEWEST = (2, 21)
+UNPROVED = 47
+"""Lines of what is not differentiable that no run shows: they yield no tensor, or need a file, a graph or a GPU."""
+
+
+def named(these: tuple[Line, ...]) -> Any:
+    return pytest.mark.parametrize("line", these, ids=[line.name for line in these])
+
+
+def run(line: Line, given: dict[str, Any]) -> list[Any]:
+    """The tensors of the line's expression that have a real or complex number type."""
+    value = eval(line.proof, {"tf": tf, "np": np, **given})
+    parts = tf.nest.flatten(value, expand_composites=True)
+    return [part for part in parts if tf.is_tensor(part) and (part.dtype.is_floating or part.dtype.is_complex)]
+
+
+def arguments() -> dict[str, Any]:
+    return {
+        "vector": tf.constant([0.25, 0.5], tf.float64),
+        "matrix": tf.constant([[2.0, 0.5], [0.5, 1.0]], tf.float64),
+        "image": tf.reshape(tf.linspace(tf.constant(0.1, tf.float64), 0.9, 48), [4, 4, 3]),
+    }
+
+
+def present(line: Line) -> None:
+    """Skip what an older release does not have; that of the newest is asked for by a test of its own."""
+    if line.name not in walk().names:
+        pytest.skip(f"TensorFlow {tf.__version__} has no {line.name}")
+
+
+def test_every_public_callable_is_in_the_catalogue_or_in_the_list() -> None:
+    missing = sorted(set(walk().names) - set(covered()) - set(lines()))
+    assert missing == [], "write an operation, or a line of surface.tsv that says why there is none"
+
+
+def test_what_the_list_names_is_public() -> None:
+    if version_of(tf.__version__) >= NEWEST:
+        assert sorted(set(lines()) - set(walk().names)) == [], "gone, or another name of something else"
+
+
+def test_what_has_no_operation_yet_is_not_in_the_catalogue() -> None:
+    """A callable without a derivative may help to write an operation; no other line stands beside one."""
+    without = (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT)
+    assert [line.name for line in LINES if line.name in covered() and line.why not in without] == []
+
+
+def test_every_line_has_a_reason_and_stands_once() -> None:
+    assert [line.name for line in LINES if not line.note] == []
+    text = resources.files("gradcheck.hunt").joinpath("surface.tsv").read_text(encoding="utf-8")
+    assert len(text.splitlines()) == 1 + len(LINES)
+
+
+@named(PROVED)
+def test_what_is_said_to_have_no_derivative_has_none(line: Line) -> None:
+    """Its results are no numbers, or their gradient is None, or TensorFlow has no gradient function to call."""
+    present(line)
+    given = arguments()
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(list(given.values()))
+        results = run(line, given)
+    for result in results:
+        try:
+            gradients = tape.gradient(result, list(given.values()))
+        except LookupError:
+            assert line.why is Why.NO_GRADIENT
+        else:
+            assert gradients == [None] * len(given)
+
+
+@named(tuple(line for line in LINES if line.why is Why.NO_GRADIENT))
+def test_what_is_said_to_have_no_gradient_is_not_registered(line: Line) -> None:
+    operation = re.search(r"no gradient is registered for (\w+)", line.note)
+    assert operation is not None
+    assert registered().get(operation[1]) is None
+
+
+def test_how_many_lines_no_run_shows() -> None:
+    open_lines = [line.name for line in LINES if line.why is Why.NOT_DIFFERENTIABLE and not line.proof]
+    assert len(open_lines) == UNPROVED
+
+
+@named(FORMS)
+def test_another_form_makes_the_same_operations(line: Line) -> None:
+    present(line)
+
+    @tf.function
+    def traced() -> Any:
+        given = {name: tf.identity(value) for name, value in arguments().items()}
+        with tf.name_scope("form"):
+            return run(line, given)
+
+    made = traced.get_concrete_function().graph.get_operations()
+    kinds = {one.type for one in made if "form/" in one.name} - {"Const", "Identity", "NoOp"}
+    assert set(CATALOGUE[line.note].gradients) & kinds
+
+
+def test_a_name_of_the_same_function_is_not_asked_for_again() -> None:
+    assert walk().aliases["tf.reduce_sum"] == "tf.math.reduce_sum"
+    for name, first in walk().aliases.items():
+        assert resolved(name) is resolved(first)
+
+
+def test_every_namespace_is_walked() -> None:
+    walked = Counter(name.rpartition(".")[0] for name in (*walk().names, *walk().aliases))
+    assert set(walked) == {space.name for space in NAMESPACES}
