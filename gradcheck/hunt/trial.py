@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.hunt.blame import alone, blame, squared
+from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -80,14 +82,15 @@ def run(
     estimates decide. Where they contradict the plain derivative, that is the finding, and the trial's mode is plain.
     Raises ValueError for several orders in such a mode.
     """
-    problem = GraphProblem.evaluated(graph, weights, vector, mode)
-    if mode == PLAIN:
-        checked = check_orders(problem, orders)
-    elif len(orders) != 1:
+    if mode != PLAIN and len(orders) != 1:
         raise ValueError(f"orders were {orders}; in the mode {mode} one is checked at a time")
-    else:
-        problem, one = check_in_mode(problem, orders[0])
-        checked = {orders[0]: one}
+    with nullcontext() if mode == PLAIN else traced_anew():
+        problem = GraphProblem.evaluated(graph, weights, vector, mode)
+        if mode == PLAIN:
+            checked = check_orders(problem, orders)
+        else:
+            problem, one = check_in_mode(problem, orders[0])
+            checked = {orders[0]: one}
     results = {order: result for order, (result, _) in checked.items()}
     return Trial(problem, Result(results), {order: tables for order, (_, tables) in checked.items()})
 

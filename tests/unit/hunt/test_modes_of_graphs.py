@@ -16,7 +16,7 @@ from tensorflow.python.eager import forwardprop
 from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
-from gradcheck.autodiff.mode import ALONE, FUNCTION, LOOP, MODES, PLAIN, VARIABLES, XLA, Mode
+from gradcheck.autodiff.mode import ALONE, FUNCTION, LOOP, MODES, PFOR, PLAIN, VARIABLES, XLA, Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
@@ -141,6 +141,13 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
     (finding,) = trial.run(SINE, (1,), mode=Mode(LOOP)).result.findings
     assert finding.kind is Kind.RAISES
     assert "RuntimeError: no loops today" in finding.reason
+
+
+def test_one_mode_knows_nothing_of_another() -> None:
+    """A pushforward makes tf.cond hand out more, which pfor cannot stack."""
+    graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("cond_with_effect", 0, flag=True),))
+    trial.run(graph, (2,), mode=Mode("reverse over forward"))
+    assert trial.run(graph, (1,), mode=Mode(PFOR)).result.verdict == Verdict.AGREE
 
 
 def test_what_cannot_run_is_counted_apart_and_named() -> None:
