@@ -70,7 +70,7 @@ MODES = (
     Mode("reverse", FUNCTION),
     Mode("reverse", AROUND),
     Mode("reverse", XLA),
-    Mode("forward over forward"),
+    Mode("forward over forward", FUNCTION),
     Mode(ALONE),
     Mode(VARIABLES),
     Mode("reverse", DIMENSIONS),
@@ -80,4 +80,12 @@ MODES = (
     Mode("reverse", WHILE),
     Mode("reverse", VECTORIZED),
 )
-"""The modes that are compared with the plain one."""
+"""The modes that are compared with the plain one.
+
+Forward over forward is not among them in eager code, where it is wrong for whatever takes a value twice (known as
+forward-over-forward-reuse-order2).
+"""
+
+DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
+LIGHT = tuple(mode for mode in MODES if not DEAR & {mode.path, mode.mode})
+"""Those that take less than a tenth of a second for a small graph."""
