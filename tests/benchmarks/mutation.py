@@ -3,11 +3,11 @@
     python tests/benchmarks/mutation.py [--changes 100] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
 
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
-function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a comparison, a dropped term, two
-arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed (by which operation, order and
-kind), never run, run without an effect on any drawn value, or with an effect that was not noticed, with the verdicts
-that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON are added as they come, and what
-is there already is not run again.
+function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
+comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
+(by which operation, order and kind), never run, run without an effect on any drawn value, or with an effect that was
+not noticed, with the verdicts that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON
+are added as they come, and what is there already is not run again.
 """
 
 from __future__ import annotations
