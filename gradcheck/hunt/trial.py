@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,13 +83,12 @@ def run(
     """
     if mode != PLAIN and len(orders) != 1:
         raise ValueError(f"orders were {orders}; in the mode {mode} one is checked at a time")
-    with nullcontext() if mode == PLAIN else traced_anew():
-        problem = GraphProblem.evaluated(graph, weights, vector, mode)
-        if mode == PLAIN:
-            checked = check_orders(problem, orders)
-        else:
-            problem, one = check_in_mode(problem, orders[0])
-            checked = {orders[0]: one}
+    problem = GraphProblem.evaluated(graph, weights, vector, mode)
+    if mode == PLAIN:
+        checked = check_orders(problem, orders)
+    else:
+        problem, one = check_in_mode(problem, orders[0])
+        checked = {orders[0]: one}
     results = {order: result for order, (result, _) in checked.items()}
     return Trial(problem, Result(results), {order: tables for order, (_, tables) in checked.items()})
 
@@ -276,7 +274,8 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
 
 def _refuse_other_values(problem: GraphProblem) -> None:
     """Raises ModeUnavailableError where the function itself has other values in the mode, as random numbers have."""
-    (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
+    with traced_anew():
+        (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
     if not np.allclose(output.numpy(), problem.output, rtol=VALUES, atol=VALUES * problem.largest, equal_nan=True):
         raise ModeUnavailableError("the function has other values in this mode")
 
