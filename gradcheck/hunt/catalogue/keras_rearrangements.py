@@ -133,7 +133,6 @@ KERAS_REARRANGEMENTS = (
         )
         for reduction, gradients in (
             ("add", "TensorScatterAdd"),
-            ("mul", "TensorScatterUpdate Mul GatherNd"),
             ("max", "TensorScatterMax"),
             ("min", "TensorScatterMin"),
         )
