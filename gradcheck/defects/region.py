@@ -28,12 +28,6 @@ def _singular(groups: Array) -> bool:
     return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
 
 
-def _equal_singular_values(groups: Array) -> bool:
-    columns = max(math.isqrt(groups.shape[-1]), 1)
-    values = np.linalg.svd(groups.reshape(len(groups), -1, columns), compute_uv=False)
-    return bool(np.any(-np.diff(values, axis=-1) <= 1e-6 * values[:, :1]))
-
-
 DENOMINATORS = np.arange(1, 9)
 
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
@@ -48,12 +42,10 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "one": lambda groups: bool(np.any(groups == 1)),
     "fraction": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, groups) % 1 == 0)),
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
-    "all equal": lambda groups: groups.shape[-1] > 0 and bool(np.any(np.ptp(groups, axis=-1) == 0)),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
-    "equal singular values": _equal_singular_values,
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),
@@ -82,8 +74,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     elements of `argument` are compared in groups: along `along` (an axis, several, or the name of the attribute that
     holds them; None: the whole argument is one group), or those that the attribute `segments` makes of its first
     dimension; or else the values of `indices`, names of attributes, are the one group. Of each group the `elements`
-    count; the `condition` holds if it holds for any group ("singular": of the elements of a square matrix, "equal
-    singular values": also of one with one row more). With
+    count; the `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With
     `minus` or `plus`, the numbers of other arguments, the elements are those of the difference or the sum, so that
     "zero" finds equal or opposite ones. With `producers`, one of these operations has to stand somewhere before the
     arguments.

@@ -124,3 +124,27 @@ KERAS_BINARY = (
     _binary("keras_fmax", "tf.keras.ops.fmax({0}, {1})", "Maximum SelectV2", kinks=between),
     _binary("keras_fmin", "tf.keras.ops.fmin({0}, {1})", "Minimum SelectV2", kinks=between),
 )
+
+
+def _from_start(x: Array, slope: float, ceiling: float, threshold: float) -> Array:
+    """Where relu jumps: above 0, its threshold is where the value does not begin."""
+    return np.abs(x - threshold) if threshold else np.full(x.shape, np.inf)
+
+
+def _from_bend(x: Array, slope: float, ceiling: float, threshold: float) -> Array:
+    bends = [ceiling, *([] if threshold else [0.0])]
+    return np.stack([np.abs(x - bend) for bend in bends])
+
+
+KERAS_ACTIVATIONS = (
+    _nn("keras_mish", "tf.keras.activations.mish({0})", "Softplus Tanh Mul"),
+    _nn(
+        "keras_relu",
+        "tf.keras.activations.relu({0}, negative_slope={slope}, max_value={ceiling}, threshold={threshold})",
+        slope=(0.0, 0.25),
+        ceiling=(6.0, 2.0),
+        threshold=(0.0, 1.0),
+        kinks=_from_bend,
+        singular=_from_start,
+    ),
+)

@@ -88,19 +88,4 @@ RANDOM = (
         others=alike,
         reference=f"moved_normal_sample{BETWEEN_BOUNDS}",
     ),
-    *(
-        operation(
-            "random (implicit reparam)",
-            name,
-            f"tf.random.{sampler}({{0}}.shape, [1, 2], {{0}}, {{1}}, tf.float64)",
-            "Mul AddV2",
-            looped=True,
-            others=alike,
-        )
-        for name, sampler in (
-            ("stateless_normal_of_moments", "stateless_normal"),
-            ("stateless_truncated_normal_of_moments", "stateless_truncated_normal"),
-            ("stateless_uniform_of_bounds", "stateless_uniform"),
-        )
-    ),
 )

@@ -41,7 +41,6 @@ WIDER = {
     "spectral_abscissa": "two eigenvalues meet that are not the largest",
     "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
     "crop_and_resize": "an image of one value has no kinks",
-    "keras_median": "the median of elements that are all equal moves evenly along a line, though not in a plane",
 }
 """Declared points at which the function is smooth after all: the declaration is wider than it has to be."""
 
