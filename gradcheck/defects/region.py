@@ -56,6 +56,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "largest twice": _ties_on_top,
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
+    "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),

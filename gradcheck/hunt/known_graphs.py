@@ -17,9 +17,12 @@ from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
 from gradcheck.hunt.tapes import program_forms
+from gradcheck.result import Kind
 
 Array = np.ndarray[Any, Any]
 NEAR = 2.0**-20
+LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
+"""What becomes of a zero that arrives depends on what stands behind."""
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
@@ -88,11 +91,11 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
     """The same for regions of what arrives: a node up to the culprit is in one, for it fails by what stands behind."""
-    same = found.order, found.kind, found.taken
+    alike = LOST if found.kind in LOST else (found.kind,)
     wanted = [
         (defect, region)
         for defect in (known.current(found.taken) if defects is None else defects)
-        if (defect.signature.order, defect.kind, defect.signature.taken) == same
+        if (defect.signature.order, defect.signature.taken) == (found.order, found.taken) and defect.kind in alike
         for region in defect.regions
         if region.arriving
     ]
