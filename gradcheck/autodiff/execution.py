@@ -13,16 +13,40 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.forward import forward_over_reverse, forward_pullbacks, reverse_over_forward
-from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
+from gradcheck.autodiff.forward import (
+    forward_over_forward,
+    forward_over_reverse,
+    forward_pullbacks,
+    reverse_over_forward,
+)
+from gradcheck.autodiff.mode import (
+    ALONE,
+    AROUND,
+    COND,
+    DIMENSIONS,
+    FUNCTION,
+    LOOP,
+    NESTED,
+    PFOR,
+    PLAIN,
+    RANK,
+    VARIABLES,
+    VECTORIZED,
+    WHILE,
+    XLA,
+    Mode,
+)
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
+    Differentiate,
     Forward,
     SecondPullbacks,
     Tensors,
     dense,
     differentiate,
     differentiate_by_jacobian,
+    differentiate_by_variables,
+    differentiate_one_by_one,
     gradient_of,
     taking_derivative,
 )
@@ -45,18 +69,41 @@ def one_line(error: BaseException) -> str:
     return f"no XLA kernel for {', '.join(kernels)}" if kernels else f"{type(error).__name__}: {first}"
 
 
-def concrete(function: Callable[..., Any], arguments: Sequence[Any], *, jit: bool = False) -> Callable[..., Any]:
-    """The function traced for tensors of the shapes and dtypes of the arguments.
+Spec = Callable[[Any], tf.TensorSpec]
+"""What a trace is told of a tensor."""
+
+
+def static(tensor: Any) -> tf.TensorSpec:
+    """Its shape and dtype."""
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def ranked(tensor: Any) -> tf.TensorSpec:
+    """Its rank and dtype."""
+    return tf.TensorSpec([None] * len(tensor.shape), tensor.dtype)
+
+
+def unranked(tensor: Any) -> tf.TensorSpec:
+    """Its dtype."""
+    return tf.TensorSpec(None, tensor.dtype)
+
+
+def concrete(
+    function: Callable[..., Any], arguments: Sequence[Any], *, spec: Spec = static, jit: bool = False
+) -> Callable[..., Any]:
+    """The function traced for tensors like the arguments, of which it is told the `spec`.
 
     >>> float(concrete(tf.sin, [tf.constant(0.0)])(tf.constant(0.0)))
     0.0
     """
-    specs = [tf.TensorSpec(argument.shape, argument.dtype) for argument in arguments]
+    specs = [spec(argument) for argument in arguments]
     traced: Callable[..., Any] = tf.function(function, jit_compile=jit, autograph=False).get_concrete_function(*specs)
     return traced
 
 
-def inside_function(take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any, jit: bool) -> Any:
+def inside_function(
+    take: Callable[..., Any], forward: Forward, sources: Tensors, *given: Any, spec: Spec = static, jit: bool = False
+) -> Any:
     """`take` (a derivative) as one traced function of the sources, the cotangents and the directions.
 
     Raises ModeUnavailableError where the function to be differentiated cannot be traced or compiled,
@@ -70,9 +117,9 @@ def inside_function(take: Callable[..., Any], forward: Forward, sources: Tensors
     try:
         with taking_derivative():
             flat = tf.nest.flatten(arguments)
-            return concrete(body, flat, jit=jit)(*flat)
+            return concrete(body, flat, spec=spec, jit=jit)(*flat)
     except DerivativeRaisedError:
-        traced_outputs(forward, sources, jit=jit)
+        traced_outputs(forward, sources, spec=spec, jit=jit)
         raise
 
 
@@ -81,30 +128,76 @@ def around_function(take: Callable[..., Any], forward: Forward, sources: Tensors
 
     Raises as `inside_function` does.
     """
-    _, traced = traced_outputs(forward, sources, jit=False)
+    _, traced = traced_outputs(forward, sources)
     with taking_derivative():  # a recorded call builds its backward pass at once
         return take(lambda at: traced(*at), sources, *given)
 
 
-def traced_outputs(forward: Forward, sources: Tensors, *, jit: bool) -> tuple[Tensors, Callable[..., Any]]:
+def traced_outputs(
+    forward: Forward, sources: Tensors, *, spec: Spec = static, jit: bool = False
+) -> tuple[Tensors, Callable[..., Any]]:
     """The outputs of the traced function, and the traced function. Raises ModeUnavailableError."""
     try:
-        traced = concrete(lambda *at: forward(list(at)), sources, jit=jit)
+        traced = concrete(lambda *at: forward(list(at)), sources, spec=spec, jit=jit)
         return traced(*sources), traced
     except Exception as error:
         raise ModeUnavailableError(one_line(error)) from error
+
+
+def nested(forward: Forward, at: Tensors) -> Tensors:
+    """The outputs, by a call of a tf.function."""
+    outputs: Tensors = concrete(lambda *inner: forward(list(inner)), at)(*at)
+    return outputs
+
+
+def conditional(forward: Forward, at: Tensors) -> Tensors:
+    """The outputs, from the branch of a tf.cond that is taken."""
+    outputs = tf.cond(tf.size(at[0]) >= 0, lambda: forward(at), lambda: [-output for output in forward(at)])
+    return list(tf.nest.flatten(outputs))
+
+
+def looped(forward: Forward, at: Tensors) -> Tensors:
+    """The outputs, from the only turn of a tf.while_loop."""
+    before = [tf.zeros_like(tf.stop_gradient(output)) for output in forward(at)]
+    return list(tf.while_loop(lambda turn, *_: turn < 1, lambda turn, *_: [turn + 1, *forward(at)], [0, *before])[1:])
+
+
+def vectorized(forward: Forward, at: Tensors) -> Tensors:
+    """The outputs, as the last of two rows of a tf.vectorized_map. Raises ModeUnavailableError."""
+    rows = [tf.stack([source, source]) for source in at]
+    try:
+        outputs = tf.vectorized_map(lambda row: forward(list(row)), rows, fallback_to_while_loop=False)
+    except Exception as error:
+        if _unavailable(error):
+            raise ModeUnavailableError(one_line(error)) from error
+        raise DerivativeRaisedError(error) from error
+    return [output[-1] for output in tf.nest.flatten(outputs)]
+
+
+def _with(wrapped: Callable[[Forward, Tensors], Tensors], run: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs a derivative of the wrapped function."""
+    return lambda take, forward, *given: run(take, partial(wrapped, forward), *given)
 
 
 def _first(path: Callable[..., Any]) -> Callable[..., list[Tensors]]:
     return lambda forward, sources, cotangents: path(forward, sources, cotangents)[1]
 
 
-def _second(path: Callable[..., Any]) -> Callable[..., SecondPullbacks]:
-    return lambda forward, sources, cotangent, directions: path(gradient_of(forward, cotangent), sources, directions)
+def _second(path: Differentiate, inner: Differentiate = differentiate) -> Callable[..., SecondPullbacks]:
+    def second(forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]) -> Any:
+        return path(gradient_of(forward, cotangent, inner), sources, directions)
+
+    return second
 
 
-TAPES: dict[str, Callable[..., Any]] = {
+def _eagerly(take: Callable[..., Any], *given: Any) -> Any:
+    return take(*given)
+
+
+TAPES: dict[str, Differentiate] = {
     "reverse": differentiate,
+    ALONE: differentiate_one_by_one,
+    VARIABLES: differentiate_by_variables,
     PFOR: partial(differentiate_by_jacobian, pfor=True),
     LOOP: partial(differentiate_by_jacobian, pfor=False),
 }
@@ -112,17 +205,25 @@ TAPES: dict[str, Callable[..., Any]] = {
 PATHS: dict[tuple[str, int], Callable[..., Any]] = {
     **{(name, 1): _first(path) for name, path in TAPES.items()},
     **{(name, 2): _second(path) for name, path in TAPES.items()},
+    (ALONE, 2): _second(differentiate_one_by_one, differentiate_one_by_one),
     ("forward", 1): forward_pullbacks,
     ("forward over reverse", 2): forward_over_reverse,
     ("reverse over forward", 2): reverse_over_forward,
+    ("forward over forward", 2): forward_over_forward,
 }
 """The functions that take the derivative of an order along a path."""
 
 RUNNERS: dict[str, Callable[..., Any]] = {
-    "eager": lambda take, *given: take(*given),
-    FUNCTION: partial(inside_function, jit=False),
+    "eager": _eagerly,
+    FUNCTION: inside_function,
     AROUND: around_function,
     XLA: partial(inside_function, jit=True),
+    DIMENSIONS: partial(inside_function, spec=ranked),
+    RANK: partial(inside_function, spec=unranked),
+    NESTED: _with(nested, inside_function),
+    COND: _with(conditional, inside_function),
+    WHILE: _with(looped, inside_function),
+    VECTORIZED: _with(vectorized, _eagerly),
 }
 """What runs such a function in a mode of execution."""
 
@@ -163,7 +264,11 @@ def second_pullbacks(
 
 def values(mode: Mode, forward: Forward, sources: Tensors) -> Tensors:
     """The outputs in a mode of execution. Raises ModeUnavailableError."""
-    return forward(sources) if mode.mode == "eager" else traced_outputs(forward, sources, jit=mode.mode == XLA)[0]
+
+    def outputs(at: Forward, sources: Tensors) -> Tensors:
+        return at(sources)
+
+    return list(RUNNERS[mode.mode](outputs, forward, sources))
 
 
 def _taken(mode: Mode, order: int, *given: Any) -> Any:

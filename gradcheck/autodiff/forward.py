@@ -6,7 +6,7 @@ second derivative with directions. None, where TensorFlow sees no connection, st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,13 +77,29 @@ def reverse_over_forward(
 
     Raises DerivativeRaisedError.
     """
+    return _over_forward(pullbacks, forward, sources, cotangent, directions)
 
+
+def forward_over_forward(
+    forward: Forward, sources: Tensors, cotangent: Tensors, directions: Sequence[Tensors]
+) -> SecondPullbacks:
+    """As `reverse_over_forward`, each element from a pushforward along its own axis. Raises DerivativeRaisedError."""
+    return _over_forward(forward_pullbacks, forward, sources, cotangent, directions)
+
+
+def _over_forward(
+    taken: Callable[..., list[Tensors]],
+    forward: Forward,
+    sources: Tensors,
+    cotangent: Tensors,
+    directions: Sequence[Tensors],
+) -> SecondPullbacks:
     def tangents(direction: Tensors, at: Tensors) -> Tensors:
         # A direction may be one of the sources; it does not move with it.
         return pushforward(forward, at, [tf.stop_gradient(part) for part in direction])
 
-    (gradient,) = pullbacks(forward, sources, [cotangent])
-    return gradient, [pullbacks(partial(tangents, direction), sources, [cotangent])[0] for direction in directions]
+    (gradient,) = taken(forward, sources, [cotangent])
+    return gradient, [taken(partial(tangents, direction), sources, [cotangent])[0] for direction in directions]
 
 
 def _axes(source: Any) -> Iterator[Any]:

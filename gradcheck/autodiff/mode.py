@@ -7,20 +7,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ALONE, VARIABLES = "reverse, one input at a time", "reverse, by variables"
 PFOR, LOOP = "jacobian (pfor)", "jacobian (loop)"
 FUNCTION, AROUND, XLA = "tf.function", "a tape around tf.function", "XLA"
+DIMENSIONS, RANK = "tf.function of unknown dimensions", "tf.function of unknown rank"
+NESTED, COND, WHILE = "a tf.function in a tf.function", "tf.cond in a tf.function", "tf.while_loop in a tf.function"
+VECTORIZED = "a tape around tf.vectorized_map"
 
 ORDERS = {
     "reverse": (1, 2),
     "forward": (1,),
     "forward over reverse": (2,),
     "reverse over forward": (2,),
+    "forward over forward": (2,),
+    ALONE: (1, 2),
+    VARIABLES: (1, 2),
     PFOR: (1, 2),
     LOOP: (1, 2),
 }
 """The paths, and the orders of derivatives that each has."""
 
-EXECUTIONS = ("eager", FUNCTION, AROUND, XLA)
+EXECUTIONS = ("eager", FUNCTION, AROUND, XLA, DIMENSIONS, RANK, NESTED, COND, WHILE, VECTORIZED)
 
 
 @dataclass(frozen=True)
@@ -63,5 +70,22 @@ MODES = (
     Mode("reverse", FUNCTION),
     Mode("reverse", AROUND),
     Mode("reverse", XLA),
+    Mode("forward over forward", FUNCTION),
+    Mode(ALONE),
+    Mode(VARIABLES),
+    Mode("reverse", DIMENSIONS),
+    Mode("reverse", RANK),
+    Mode("reverse", NESTED),
+    Mode("reverse", COND),
+    Mode("reverse", WHILE),
+    Mode("reverse", VECTORIZED),
 )
-"""The modes that are compared with the plain one."""
+"""The modes that are compared with the plain one.
+
+Forward over forward is not among them in eager code, where it is wrong for whatever takes a value twice (known as
+forward-over-forward-reuse-order2).
+"""
+
+DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
+LIGHT = tuple(mode for mode in MODES if not DEAR & {mode.path, mode.mode})
+"""Those that take less than a tenth of a second for a small graph."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,15 +63,46 @@ def second_pullbacks(
     return differentiate(gradient_of(forward, cotangent), sources, directions)
 
 
-def gradient_of(forward: Forward, cotangent: Tensors) -> Forward:
+def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate | None = None) -> Forward:
     """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
-    return lambda sources: [dense(part) for part in pullbacks(forward, sources, [cotangent])[0]]
+    return lambda sources: [dense(part) for part in (taken or differentiate)(forward, sources, [cotangent])[1][0]]
+
+
+Differentiate = Callable[[Forward, Tensors, Sequence[Tensors]], tuple[Tensors, list[Tensors]]]
+"""A function such as `differentiate`."""
 
 
 def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors]) -> tuple[Tensors, list[Tensors]]:
     """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
     tape, targets = watched(function, sources, persistent=len(weights) > 1)
     return targets, [pulled_back(tape, targets, sources, weight) for weight in weights]
+
+
+def differentiate_one_by_one(
+    function: Forward, sources: Tensors, weights: Sequence[Tensors]
+) -> tuple[Tensors, list[Tensors]]:
+    """As `differentiate`, every source by a tape of its own, for which the others are constants.
+
+    Gradient functions leave out what is for inputs that are not watched.
+
+    >>> x, y = tf.constant(2.0), tf.constant(3.0)
+    >>> _, (row,) = differentiate_one_by_one(lambda sources: [sources[0] * sources[1]], [x, y], [[tf.constant(1.0)]])
+    >>> [float(part) for part in row]
+    [3.0, 2.0]
+    """
+
+    def with_one_watched(place: int, source: Tensors) -> Tensors:
+        return function([*sources[:place], *source, *sources[place + 1 :]])
+
+    taken = [differentiate(partial(with_one_watched, i), [source], weights) for i, source in enumerate(sources)]
+    return taken[0][0], [[rows[number][0] for _, rows in taken] for number in range(len(weights))]
+
+
+def differentiate_by_variables(
+    function: Forward, sources: Tensors, weights: Sequence[Tensors]
+) -> tuple[Tensors, list[Tensors]]:
+    """As `differentiate`, of variables that hold the sources."""
+    return differentiate(function, [tf.Variable(source) for source in sources], weights)
 
 
 def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:

@@ -119,11 +119,11 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
     return [(name, region) for name, region in _regions(op, current(mode)) if not region.drawn]
 
 
-def everywhere(op: str, order: int, *, defects: Sequence[Defect] | None = None) -> str | None:
-    """The name of the defect that leaves an operation no use at this order, or None."""
-    for defect in current() if defects is None else defects:
+def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
+    """The name of the defect that leaves an operation no use at this order in a mode, or None."""
+    for defect in current(mode) if defects is None else defects:
         useless = any(one.op == op and order in one.orders and one.everywhere for one in defect.regions)
-        if useless and defect.signature.taken == PLAIN:
+        if useless and defect.signature.taken in (PLAIN, mode):
             return defect.name
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,9 +15,10 @@ from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, t
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, gradient_matrix, watched
+from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError, gradient_matrix, watched
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forward, values_of
 from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.opspec import Distances
@@ -232,16 +234,24 @@ class GraphProblem(Problem):
             if gradient is not None:
                 return [gradient]
         tensors = self.tensors(point)
-        try:
-            return pullbacks(self.mode, self.forward, tensors, rows)
-        except DerivativeRaisedError:
-            if len(rows) == 1:
-                raise
-            # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-            return [pullbacks(self.mode, self.forward, tensors, [row])[0] for row in rows]
+        with self._by_itself():
+            try:
+                return pullbacks(self.mode, self.forward, tensors, rows)
+            except DerivativeRaisedError:
+                if len(rows) == 1:
+                    raise
+                # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
+                return [pullbacks(self.mode, self.forward, tensors, [row])[0] for row in rows]
+
+    def _by_itself(self) -> AbstractContextManager[None]:
+        """A derivative in another mode than the plain one leaves no traces that other derivatives would find."""
+        return nullcontext() if self.mode == PLAIN else traced_anew()
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any."""
+        """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any.
+
+        Raises WrongShapeError.
+        """
         # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
         rows, weight = self._with_anchor(points), self._weight(cotangent)
         inputs = self.tensors(rows)
@@ -253,12 +263,7 @@ class GraphProblem(Problem):
         except tf.errors.OpError:
             # The batched form of an operation may differentiate worse than the operation itself, which is on trial.
             return np.stack([self.gradients(cotangent[None, :], point).values[0] for point in points])
-        columns = [
-            np.zeros((len(rows), source.count))
-            if part is None
-            else to_coordinates(tf.convert_to_tensor(part).numpy()).reshape(len(rows), -1)
-            for part, source in zip(parts, self.sources, strict=True)
-        ]
+        columns = [_rows(part, source, len(rows)) for part, source in zip(parts, self.sources, strict=True)]
         return np.concatenate(columns, axis=1)[len(rows) - len(points) :]
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
@@ -271,7 +276,8 @@ class GraphProblem(Problem):
         """The gradient of <w, f> (one row), and its second derivative applied to directions (k, n)."""
         given = [self._weight(cotangent)], [self.tensors(row) for row in directions]
         try:
-            gradient, products = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
+            with self._by_itself():
+                gradient, products = second_pullbacks(self.mode, self.forward, self.tensors(point), *given)
             return gradient_matrix([gradient], self.sources), gradient_matrix(products, self.sources)
         except FAILURES:
             if self._on_trial(point):
@@ -292,6 +298,16 @@ class GraphProblem(Problem):
         """The inputs at one point (n,; None: the graph's own), or with a leading dimension at points (p, n)."""
         flat = self.point if flat is None else flat
         return [tf.constant(part) for part in split_coordinates(flat, self.graph.inputs)]
+
+
+def _rows(part: Any, source: Source, count: int) -> Array:
+    """The coordinates (count, source.count) of a gradient at points; raises WrongShapeError."""
+    if part is None:
+        return np.zeros((count, source.count))
+    tensor = tf.convert_to_tensor(part)
+    if tuple(tensor.shape) != (count, *source.shape):
+        raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {(count, *source.shape)}")
+    return to_coordinates(tensor.numpy()).reshape(count, -1)
 
 
 def _probe(scale: Array) -> Array:

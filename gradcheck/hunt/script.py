@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gradcheck.autodiff.mode import AROUND, FUNCTION, LOOP, PFOR, PLAIN, XLA, Mode
+from gradcheck.autodiff import mode as ways
+from gradcheck.autodiff.mode import COND, NESTED, PLAIN, VECTORIZED, WHILE, Mode
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
@@ -27,7 +28,13 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.globals |= {"AROUND": AROUND, "FUNCTION": FUNCTION, "LOOP": LOOP, "PFOR": PFOR, "XLA": XLA}
+TEMPLATES.globals |= {name: value for name, value in vars(ways).items() if name.isupper()}
+TEMPLATES.globals["WRAPPED"] = {
+    NESTED: ", as a tf.function of its own",
+    COND: " as a branch of a tf.cond",
+    WHILE: " in the only turn of a tf.while_loop",
+    VECTORIZED: " as a row of a tf.vectorized_map",
+}
 
 IMPORTS = {
     r"\bfunctools\.": "import functools",

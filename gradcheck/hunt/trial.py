@@ -20,6 +20,7 @@ from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.hunt.blame import alone, blame, squared
+from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -80,11 +81,11 @@ def run(
     estimates decide. Where they contradict the plain derivative, that is the finding, and the trial's mode is plain.
     Raises ValueError for several orders in such a mode.
     """
+    if mode != PLAIN and len(orders) != 1:
+        raise ValueError(f"orders were {orders}; in the mode {mode} one is checked at a time")
     problem = GraphProblem.evaluated(graph, weights, vector, mode)
     if mode == PLAIN:
         checked = check_orders(problem, orders)
-    elif len(orders) != 1:
-        raise ValueError(f"orders were {orders}; in the mode {mode} one is checked at a time")
     else:
         problem, one = check_in_mode(problem, orders[0])
         checked = {orders[0]: one}
@@ -273,7 +274,8 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
 
 def _refuse_other_values(problem: GraphProblem) -> None:
     """Raises ModeUnavailableError where the function itself has other values in the mode, as random numbers have."""
-    (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
+    with traced_anew():
+        (output,) = values_in_mode(problem.mode, problem.forward, problem.tensors(problem.point))
     if not np.allclose(output.numpy(), problem.output, rtol=VALUES, atol=VALUES * problem.largest, equal_nan=True):
         raise ModeUnavailableError("the function has other values in this mode")
 

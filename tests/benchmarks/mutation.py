@@ -3,11 +3,11 @@
     python tests/benchmarks/mutation.py [--changes 100] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
 
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
-function are run, with so many examples each: an operator, a sign, a constant, a flag, a comparison, a dropped term, two
-arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed (by which operation, order and
-kind), never run, run without an effect on any drawn value, or with an effect that was not noticed, with the verdicts
-that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON are added as they come, and what
-is there already is not run again.
+function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
+comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
+(by which operation, order and kind), never run, run without an effect on any drawn value, or with an effect that was
+not noticed, with the verdicts that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON
+are added as they come, and what is there already is not run again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ import numpy as np
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 from hypothesis.errors import HypothesisException
+from tensorflow.python.eager import forwardprop
 from tensorflow.python.framework import ops
 
+from gradcheck.autodiff.mode import LIGHT, PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -63,6 +66,9 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotIn: ast.In,
 }
 SCALE = 1.001
+
+SHARE = 3
+"""For so many graphs in the plain mode there is one in another mode."""
 
 
 @dataclass(frozen=True)
@@ -219,40 +225,53 @@ def applied(change: Change) -> Iterator[Effect]:
     exec(compile(module, change.code.file, "exec"), space)  # TensorFlow's own source, changed
     for entry in entries:
         entry["type"] = effect.watched(right, space[change.code.name])
+    forwardprop._jvp_function_cache.clear()  # pushforwards keep the gradient functions that they were traced with
     try:
         yield effect
     finally:
         for entry in entries:
             entry["type"] = right
+        forwardprop._jvp_function_cache.clear()
 
 
 def outcome(change: Change, examples: int) -> dict[str, Any]:
     """What became of a change."""
     verdicts: Counter[str] = Counter()
     with applied(change) as effect:
-        for operation, order in tests_of(change):
-            noticed = hunted(operation, order, examples, verdicts)
+        for operation, order, mode, count in tests_of(change, examples):
+            noticed = hunted(operation, order, mode, count, verdicts)
             if noticed:
-                return {"outcome": "noticed", "by": f"{operation}, order {order}: {noticed}"}
+                way = "" if mode == PLAIN else f" ({mode})"
+                return {"outcome": "noticed", "by": f"{operation}, order {order}{way}: {noticed}"}
     what = "not noticed" if effect.differed else "no effect" if effect.runs else "never run"
     return {"outcome": what, "verdicts": dict(verdicts)}
 
 
-def tests_of(change: Change) -> list[tuple[str, int]]:
-    """The operations of the catalogue that go through the function, with the orders that are hunted."""
-    specs = (spec for spec in CATALOGUE.values() if set(spec.gradients) & set(change.operations))
-    return [(one.name, order) for one in specs for order in one.orders if known.everywhere(one.name, order) is None]
+def tests_of(change: Change, examples: int) -> Iterator[tuple[str, int, Mode, int]]:
+    """The operations that go through the function, with orders, modes, and numbers of graphs.
+
+    As in the properties: after all operations in the plain mode, one graph in `SHARE` of each in a mode of its own.
+    """
+    specs = [spec for spec in CATALOGUE.values() if set(spec.gradients) & set(change.operations)]
+    for one in specs:
+        plain = (order for order in one.orders if known.everywhere(one.name, order) is None)
+        yield from ((one.name, order, PLAIN, examples) for order in plain)
+    for one in specs:
+        pairs = [(mode, order) for mode in LIGHT for order in set(one.orders) & set(mode.orders)]
+        pairs = [(mode, order) for mode, order in pairs if known.everywhere(one.name, order, mode=mode) is None]
+        for mode, order in random.Random(change.name).sample(pairs, min(len(pairs), max(1, examples // SHARE))):
+            yield one.name, order, mode, 1
 
 
 class NoticedError(Exception):
     """A graph is wrong; the message is the kind."""
 
 
-def hunted(operation: str, order: int, examples: int, verdicts: Counter[str]) -> str:
+def hunted(operation: str, order: int, mode: Mode, examples: int, verdicts: Counter[str]) -> str:
     """The kind of the first mismatch among so many graphs with an operation; nothing where there is none."""
 
     def look(graph: Graph) -> None:
-        checked = trial.run(graph, (order,))
+        checked = trial.run(graph, (order,), mode=mode)
         verdict = checked.result.orders[order].verdict
         verdicts[str(verdict)] += 1
         if verdict == Verdict.MISMATCH:
@@ -261,7 +280,10 @@ def hunted(operation: str, order: int, examples: int, verdicts: Counter[str]) ->
                 raise NoticedError(str(found.findings[0].kind))
 
     try:
-        drawing.draw_each(graphs(containing=operation, order=order, known=known.excludes), 1, examples, look)
+        left_out = partial(known.excludes, mode=mode)
+        nodes = 8 if mode == PLAIN else 2
+        drawn = graphs(containing=operation, order=order, max_nodes=nodes, known=left_out)
+        drawing.draw_each(drawn, 1, examples, look)
     except NoticedError as noticed:
         return str(noticed)
     except HypothesisException:  # nothing could be drawn

@@ -1,17 +1,19 @@
-"""Every operation of the catalogue, at every order it has, somewhere in a random graph.
+"""Every operation of the catalogue, at every order it has, somewhere in a random graph, and in modes besides.
 
 An operation whose derivative of an order is wrong everywhere has no example; its defect is replayed instead.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from gradcheck.strategies.graphs import graphs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradcheck.autodiff.mode import LIGHT, Mode
 from gradcheck.defects import known
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
@@ -33,3 +35,30 @@ def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, dat
     with drawing(operation, order, gradcheck_coverage):
         graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
     examine(graph, order, gradcheck_coverage, operation=operation)
+
+
+SHARE = 3
+"""One in so many of a profile's examples is drawn in a mode: a trace takes as long as several of the others."""
+
+WAYS: dict[str, list[tuple[Mode, int]]] = {
+    spec.name: [
+        (mode, order)
+        for mode in LIGHT
+        for order in mode.orders
+        if order in spec.orders and known.everywhere(spec.name, order, mode=mode) is None
+    ]
+    for spec in CATALOGUE.values()
+}
+
+
+@pytest.mark.parametrize(
+    "operation", [pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in WAYS if WAYS[name]]
+)
+@settings(max_examples=max(1, settings.default.max_examples // SHARE))
+@given(data=st.data())
+def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data: Any) -> None:
+    mode, order = data.draw(st.sampled_from(WAYS[operation]))
+    left_out = partial(known.excludes, mode=mode)
+    with drawing(operation, order, gradcheck_coverage):
+        graph = data.draw(graphs(containing=operation, order=order, max_nodes=2, known=left_out))
+    examine(graph, order, gradcheck_coverage, operation=operation, mode=mode)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -143,6 +144,20 @@ def reduces_points(source: str) -> str:
 def traced(function: Callable[..., tf.Tensor]) -> Any:
     """The function as a tf.function, made once: one that is made on every call is traced on every call."""
     return tf.function(function, autograph=False, reduce_retracing=True)
+
+
+@contextmanager
+def traced_anew() -> Iterator[None]:
+    """No function keeps its traces of before in the block, or of the block afterwards.
+
+    A derivative changes the graph that it is taken of: tf.cond hands out what its gradient needs, which another mode
+    may not know how to take.
+    """
+    traced.cache_clear()
+    try:
+        yield
+    finally:
+        traced.cache_clear()
 
 
 def float32(*tensors: tf.Tensor) -> list[tf.Tensor]:

@@ -261,6 +261,15 @@ SPARSE = (
         dtypes=("complex128",),
         result="complex128",
     ),
+    _of_values(
+        "sparse_to_dense_with_default",
+        "tf.raw_ops.SparseToDense("
+        "sparse_indices=[[0, 0], [0, 2], [1, 0]], output_shape=[2, 3], sparse_values={0}, default_value={1})",
+        others=_with(()),
+        batched=lambda x, default: (
+            tf.sparse.to_dense(stacked(x - default[:, tf.newaxis])) + default[:, tf.newaxis, tf.newaxis]
+        ),
+    ),
 )
 
 # The second row is empty; the leading dimension of points follows the values.

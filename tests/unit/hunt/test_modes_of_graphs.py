@@ -16,7 +16,7 @@ from tensorflow.python.eager import forwardprop
 from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
-from gradcheck.autodiff.mode import FUNCTION, LOOP, MODES, PLAIN, XLA, Mode
+from gradcheck.autodiff.mode import ALONE, FUNCTION, LOOP, MODES, PFOR, PLAIN, VARIABLES, XLA, Mode
 from gradcheck.hunt import trial
 from gradcheck.hunt.coverage import CANNOT_RUN, Coverage
 from gradcheck.hunt.examine import Found, examine
@@ -32,7 +32,8 @@ def cases(*modes: Mode) -> list[Any]:
 
 
 CASES = cases(*MODES)
-TRACED = cases(*(mode for mode in MODES if mode.path != LOOP))
+UNTRACED = (LOOP, ALONE, VARIABLES)
+TRACED = cases(*(mode for mode in MODES if mode.path not in UNTRACED))
 
 
 @contextmanager
@@ -83,6 +84,35 @@ def test_a_wrong_derivative_in_one_mode_is_found(mode: Mode, order: int) -> None
     assert finding.reason.endswith("reverse, eager: agree")
 
 
+DISTANCE = Graph((Input((2,), (0.5, -1.25)), Input((2,), (2.0, 3.0))), (Node.of("subtract", 0, 1), Node.of("sin", 2)))
+
+
+@pytest.mark.parametrize(
+    ("path", "operation", "wrong"),
+    [
+        (ALONE, "Sub", lambda op: bool(op.skip_input_indices)),
+        (VARIABLES, "ReadVariableOp", lambda op: True),
+    ],
+)
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_gradient_that_is_wrong_for_constants_or_for_variables_is_found(
+    path: str, operation: str, wrong: Any, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = ops.gradient_registry._registry[operation]["type"]
+
+    def planted(op: Any, *cotangents: Any) -> Any:
+        factor = 2.0 if wrong(op) else 1.0
+        return tf.nest.map_structure(lambda part: part if part is None else factor * part, right(op, *cotangents))
+
+    monkeypatch.setitem(ops.gradient_registry._registry[operation], "type", planted)
+    assert trial.run(DISTANCE, (order,)).result.verdict == Verdict.AGREE
+    checked = trial.run(DISTANCE, (order,), mode=Mode(path))
+    assert [finding.kind for finding in checked.result.findings[:1]] == [Kind.MODES]
+    weights, direction = np.array([1.0, -0.5]), [np.array([2.0, 0.5]), np.array([1.0, -1.0])]
+    script = to_python(DISTANCE, order, weights, direction if order == 2 else None, mode=Mode(path))
+    assert ran(script) == (1, "WRONG")
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_wrong_loop_is_found(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
     right = control_flow_ops.for_loop
@@ -111,6 +141,13 @@ def test_what_raises_in_one_mode_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
     (finding,) = trial.run(SINE, (1,), mode=Mode(LOOP)).result.findings
     assert finding.kind is Kind.RAISES
     assert "RuntimeError: no loops today" in finding.reason
+
+
+def test_one_mode_knows_nothing_of_another() -> None:
+    """A pushforward makes tf.cond hand out more, which pfor cannot stack."""
+    graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("cond_with_effect", 0, flag=True),))
+    trial.run(graph, (2,), mode=Mode("reverse over forward"))
+    assert trial.run(graph, (1,), mode=Mode(PFOR)).result.verdict == Verdict.AGREE
 
 
 def test_what_cannot_run_is_counted_apart_and_named() -> None:
@@ -193,7 +230,7 @@ def test_scripts_take_the_derivative_in_the_mode(mode: Mode, order: int) -> None
     weights, direction = np.array([1.0, -0.5]), [np.array([2.0, 0.5])]
     script = to_python(SINE, order, weights, direction if order == 2 else None, mode=mode)
     assert ran(script) == (0, "RIGHT")
-    if mode.path != LOOP:
+    if mode.path not in UNTRACED:
         with wrong_where_traced():
             assert ran(script) == (1, "WRONG")
 
