@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.defects.region import Ancestry
 from gradcheck.hunt import monitor
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import count_on
+from gradcheck.hunt.known_graphs import ancestry
 
 Array = np.ndarray[Any, Any]
-Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Sequence[str]], str | None]
+Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
 MOST_ELEMENTS = 64
 LARGEST, SMALLEST = 1e10, 1e-10
@@ -68,8 +70,8 @@ class Draft:
         spec, number, values = CATALOGUE[op], len(self.positions), [argument.value for argument in arguments]
         behind = frozenset[int]().union(*(argument.ancestors for argument in arguments))
         if self.known is not None:
-            producers = [source.op for source in self._sources(behind).values() if isinstance(source, Node)]
-            if self.known(op, attributes, values, self.order, producers):
+            before = ancestry(self._sources(behind), [argument.number for argument in arguments])
+            if self.known(op, attributes, values, self.order, before):
                 return None
         node = Node(op, tuple(argument.number for argument in arguments), tuple(sorted(attributes.items())))
         monitor.current().before(lambda: _graph({**self._sources(behind), number: node}))

@@ -86,7 +86,7 @@ def graphs(
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
     be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
-    `known(op, attributes, argument values, order, operations that made them)`; a node for which it returns a name is
+    `known(op, attributes, argument values, order, the Ancestry before them)`; a node for which it returns a name is
     not generated.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.

@@ -10,7 +10,7 @@ from typing import Any
 from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
-from gradcheck.defects.region import ANY, Region
+from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region
 from gradcheck.documents import DocumentError
 
 Check = Callable[[Known], object]
@@ -90,20 +90,21 @@ def excludes(
     attrs: Mapping[str, Any],
     arguments: Sequence[Any],
     order: int,
-    producers: Sequence[str] = (),
+    ancestry: Ancestry = ALONE,
     *,
+    arrival: Arrival | None = None,
     mode: Mode = PLAIN,
     defects: Sequence[Defect] | None = None,
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
-    `arguments` are arrays (the values, not the shapes), `producers` the operations that stand before them; `defects`
-    are those that the installed TensorFlow has in this `mode` unless given.
+    `arguments` are arrays (the values, not the shapes), `ancestry` the operations that stand before them, `arrival`
+    what comes from behind, if it is known. Of the given `defects` all regions count; if there are none given, of those
+    that the installed TensorFlow has in this `mode` the regions in which nothing is drawn.
     """
-    # A pushforward is the derivative of a gradient function, and fails where second derivatives do.
-    orders = (1, 2) if mode.path == "forward" else (order,)
+    pushforward = mode.path == "forward"
     for name, region in _current_regions(op, mode) if defects is None else _regions(op, defects):
-        if any(region.contains(op, attrs, arguments, each, producers) for each in orders):
+        if region.contains(op, attrs, arguments, order, ancestry, arrival=arrival, pushforward=pushforward):
             return name
     return None
 
@@ -115,7 +116,7 @@ def _regions(op: str, defects: Sequence[Defect]) -> list[tuple[str, Region]]:
 
 @lru_cache(maxsize=4096)
 def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
-    return _regions(op, current(mode))
+    return [(name, region) for name, region in _regions(op, current(mode)) if not region.drawn]
 
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
@@ -132,7 +133,7 @@ def match(
     op: str,
     attrs: Mapping[str, Any],
     arguments: Sequence[Any],
-    producers: Sequence[str] = (),
+    ancestry: Ancestry = ALONE,
     *,
     defects: Sequence[Defect] | None = None,
 ) -> Defect | None:
@@ -147,6 +148,6 @@ def match(
             continue
         if {here.operation, *(region.op for region in defect.regions)}.isdisjoint({signature.operation, ANY}):
             continue
-        if excludes(op, attrs, arguments, signature.order, producers, defects=[defect]) is not None:
+        if excludes(op, attrs, arguments, signature.order, ancestry, defects=[defect]) is not None:
             return defect
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +20,13 @@ def _zeros(groups: Array) -> Array:
 
 
 def _below(groups: Array, limit: float) -> bool:
-    return bool(np.any(np.all(np.abs(groups) <= limit, axis=-1)))
+    """Of matrices with gaps between their eigenvalues: not of one element, and not zero."""
+    tiny = np.all(np.abs(groups) <= limit, axis=-1) & np.any(groups != 0, axis=-1)
+    return groups.shape[-1] > 1 and bool(np.any(tiny))
+
+
+def _ties_on_top(groups: Array) -> bool:
+    return any(np.count_nonzero(group == np.max(group)) > 1 for group in groups if group.size)
 
 
 def _singular(groups: Array) -> bool:
@@ -45,8 +52,12 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "equal": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.all(groups == groups[:, :1], axis=-1))),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
+    "over 4": lambda groups: groups.shape[-1] > 4,
+    "over 2, not real": lambda groups: groups.shape[-1] > 2 and bool(np.any(groups.imag != 0)),
+    "largest twice": _ties_on_top,
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
+    "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),
@@ -68,15 +79,49 @@ ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""
 
 
+@dataclass(frozen=True)
+class Ancestry:
+    """The operations before a node: all `producers`, and the `neighbours`, whose results are its arguments.
+
+    What only hands gradients on counts as not being there, so that the operation before it is a neighbour.
+    """
+
+    producers: Sequence[str] = ()
+    neighbours: Sequence[str] = ()
+
+
+ALONE = Ancestry()
+ARRIVING = ("zero", "moving zero")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The gradient that arrives at a node's result, `here` and, for inputs nearby, `beside`."""
+
+    here: Array
+    beside: Array
+
+    def meets(self, condition: str) -> bool:
+        """Whether an element is zero, and, for a "moving zero", is not beside this point."""
+        zeros = self.here == 0
+        return bool(np.any(zeros & (self.beside != 0) if condition == "moving zero" else zeros))
+
+
 class Region(Document, frozen=True, omit_defaults=True):
     """The arguments of one operation, or of `ANY`, for which its derivative is known to be wrong.
 
-    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any). The
-    elements of `argument` are compared in groups: along `along` (an axis, several, or the name of the attribute that
-    holds them; None: the whole argument is one group), or those that the attribute `segments` makes of its first
-    dimension; or else the values of `indices`, names of attributes, are the one group. Of each group the `elements`
-    count; the `condition` holds if it holds for any group ("singular": of the elements of a square matrix). With
-    `producers`, one of these operations has to stand somewhere before the arguments.
+    `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any), and
+    `sides` the least number of elements along each. The elements of `argument` are compared in groups: along `along`
+    (an axis, several, or the name of the attribute that holds them; None: the whole argument is one group), in all
+    `windows` of these sizes along it, or those that the attribute `segments` makes of its first dimension; or else the
+    values of `indices`, names of attributes, are the one group. Of each group the `elements` count; the `condition`
+    holds if it holds for any group ("singular": of the elements of a square matrix). With `producers`, one of these
+    operations has to stand somewhere before the arguments, with `neighbours` right before.
+
+    With `arriving`, an element of the gradient that arrives at the result has to be zero. Generation cannot know that,
+    and draws there nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right.
+    What is found there is known. A `pushforward` passes through a gradient function and its derivative: of a region at
+    order 2, whether that of forward mode, at order 1, is wrong there, too.
     """
 
     op: Text
@@ -87,22 +132,30 @@ class Region(Document, frozen=True, omit_defaults=True):
     along: int | str | tuple[int, ...] | None = None
     elements: Annotated[str, Meta(extra_json_schema={"enum": list(ELEMENTS)})] = "all"
     ranks: Annotated[tuple[Count, ...], Meta(max_length=8)] = ()
+    sides: Count = 0
+    windows: Annotated[tuple[Count, ...], Meta(max_length=8)] = ()
     segments: Text | None = None
     indices: Annotated[tuple[Text, ...], Meta(max_length=8)] = ()
     producers: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    neighbours: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    arriving: Annotated[str, Meta(extra_json_schema={"enum": ["", *ARRIVING]})] = ""
+    drawn: bool = False
+    pushforward: bool = False
 
     def __post_init__(self) -> None:
-        for name, choices in (("condition", CONDITIONS), ("elements", ELEMENTS)):
+        for name, choices in (("condition", CONDITIONS), ("elements", ELEMENTS), ("arriving", ("", *ARRIVING))):
             if getattr(self, name) not in choices:
-                raise DocumentError(f"$.{name}", getattr(self, name), f"one of {', '.join(choices)}")
+                raise DocumentError(f"$.{name}", getattr(self, name), f"one of {', '.join(filter(None, choices))}")
         if self.op == ANY and self.everywhere:
             given = Description("every operation, always")
-            raise DocumentError("$", given, "a condition, attrs, ranks or producers")
+            raise DocumentError("$", given, "a condition, attrs, ranks, producers or neighbours")
 
     @property
     def everywhere(self) -> bool:
         """Whether every use of the operation lies in the region, at its orders."""
-        return self.condition == "always" and not (self.attrs or self.ranks or self.producers)
+        return self.condition == "always" and not (
+            self.attrs or self.ranks or self.sides or self.producers or self.neighbours or self.arriving
+        )
 
     def contains(
         self,
@@ -110,20 +163,30 @@ class Region(Document, frozen=True, omit_defaults=True):
         attrs: Mapping[str, Any],
         arguments: Sequence[Any],
         order: int,
-        producers: Sequence[str] = (),
+        ancestry: Ancestry = ALONE,
+        *,
+        arrival: Arrival | None = None,
+        pushforward: bool = False,
     ) -> bool:
         """Whether an operation with these attributes and argument values lies in the region, at this order.
 
-        `producers` are the operations that stand before the arguments.
+        `ancestry` is what stands before the arguments, `arrival` what comes from behind, as far as is known;
+        `pushforward`: the derivative is one.
         """
-        if self.op not in (ANY, op) or order not in self.orders or self.argument >= len(arguments):
+        if self.op not in (ANY, op) or self.argument >= len(arguments):
             return False
-        if self.producers and not set(self.producers) & set(producers):
+        if order not in self.orders and not (pushforward and self.pushforward):
+            return False
+        if self.arriving and (arrival is None or not arrival.meets(self.arriving)):
+            return False
+        if self.producers and not set(self.producers) & set(ancestry.producers):
+            return False
+        if self.neighbours and not set(self.neighbours) & set(ancestry.neighbours):
             return False
         if any(name not in attrs or _listed(attrs[name]) != _listed(value) for name, value in self.attrs.items()):
             return False
         array = np.asarray(arguments[self.argument])
-        if self.ranks and array.ndim not in self.ranks:
+        if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
             return False
         holds = CONDITIONS[self.condition]
         return any(holds(groups[..., ELEMENTS[self.elements]]) for groups in self._groups(array, attrs))
@@ -139,6 +202,11 @@ class Region(Document, frozen=True, omit_defaults=True):
         if axis is None or array.ndim == 0:
             return [array.reshape(1, -1)]
         axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
+        if self.windows:
+            if any(array.shape[place] < size for place, size in zip(axes, self.windows, strict=True)):
+                return []
+            array = np.lib.stride_tricks.sliding_window_view(array, self.windows, axis=tuple(axes))
+            axes = list(range(array.ndim - len(axes), array.ndim))
         last = np.moveaxis(array, axes, range(-len(axes), 0))
         groups = last.shape[: array.ndim - len(axes)]
         return [last.reshape(math.prod(groups), math.prod(last.shape[len(groups) :]))]

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
-from gradcheck.defects.region import ANY
+from gradcheck.defects.region import ANY, Ancestry, Arrival
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
+from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
 from gradcheck.hunt.tapes import program_forms
+from gradcheck.result import Kind
+
+Array = np.ndarray[Any, Any]
+NEAR = 2.0**-20
+LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
+"""What becomes of a zero that arrives depends on what stands behind."""
+HANDING_ON = frozenset(
+    (
+        *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
+        *(
+            "negative",
+            "complex_negative",
+            "bias_add",
+            "bias_add_channels_first",
+            "bias_add_v1",
+            "concat",
+            "legacy_concat",
+        ),
+        *("tensor_scatter_nd_add", "tensor_scatter_nd_sub", "scatter_nd_non_aliasing_add", "sparse_dense_add"),
+        *("quantize_and_dequantize_v2", "quantize_and_dequantize_v3"),
+    )
+)
+"""The operations whose gradient leaves IndexedSlices what they are."""
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
@@ -31,8 +58,9 @@ def check(record: Known) -> None:
         place = f"$.regions[{i}]"
         if region.op != ANY:
             check_operation(region.op, f"{place}.op")
-        for name in region.producers:
-            check_operation(name, f"{place}.producers")
+        for field in ("producers", "neighbours"):
+            for name in getattr(region, field):
+                check_operation(name, f"{place}.{field}")
         last = max(spec.arity for name, spec in CATALOGUE.items() if region.op in (ANY, name)) - 1
         if region.argument > last:
             raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
@@ -56,9 +84,81 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     nodes = dict(found.graph.positions())
     node = nodes[found.position]
     arguments = [found.values[parent].array() for parent in node.parents]
-    behind = found.graph.ancestors(found.position) - {found.position}
-    producers = [nodes[position].op for position in behind if position in nodes]
-    return known.match(found.signature, node.op, node.attributes, arguments, producers, defects=defects)
+    before = ancestry(sources_of(found.graph), node.parents)
+    here = known.match(found.signature, node.op, node.attributes, arguments, before, defects=defects)
+    return here or _match_of_what_arrives(found, defects)
+
+
+def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
+    """The same for regions of what arrives: a node up to the culprit is in one, for it fails by what stands behind."""
+    alike = LOST if found.kind in LOST else (found.kind,)
+    wanted = [
+        (defect, region)
+        for defect in (known.current(found.taken) if defects is None else defects)
+        if (defect.signature.order, defect.signature.taken) == (found.order, found.taken) and defect.kind in alike
+        for region in defect.regions
+        if region.arriving
+    ]
+    nodes = dict(found.graph.positions())
+    places = [place for place in found.graph.ancestors(found.position) if place in nodes]
+    if not any(nodes[place].op == region.op for place in places for _, region in wanted):
+        return None
+    arriving = arrivals(found.graph, found.cotangent.array())
+    for place in places:
+        node = nodes[place]
+        arguments = [found.values[parent].array() for parent in node.parents]
+        given = node.op, node.attributes, arguments, found.order, ancestry(sources_of(found.graph), node.parents)
+        for defect, region in wanted:
+            if region.contains(*given, arrival=arriving[place]):
+                return defect
+    return None
+
+
+def arrivals(graph: Graph, cotangent: Array) -> list[Arrival | None]:
+    """What arrives at every position of a graph; None where nothing does. TensorFlow's first derivatives tell."""
+    moved = [value.array() for value in graph.inputs]
+    here, beside = (
+        _arriving(graph, points, cotangent) for points in (moved, [value * (1 + NEAR) + NEAR for value in moved])
+    )
+    return [None if a is None or b is None else Arrival(a, b) for a, b in zip(here, beside, strict=True)]
+
+
+def _arriving(graph: Graph, points: Sequence[Array], cotangent: Array) -> list[Array | None]:
+    import tensorflow as tf
+
+    from gradcheck.hunt.evaluation import forward
+
+    inputs = [tf.constant(point) for point in points]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        values = forward(graph, inputs)
+    parts = tape.gradient(values[-1], values, output_gradients=tf.cast(tf.constant(cotangent), values[-1].dtype))
+    return [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
+
+
+def sources_of(graph: Graph) -> dict[int, Input | Node]:
+    """What stands at every position of a graph."""
+    return dict(enumerate([*graph.inputs, *graph.nodes]))
+
+
+def ancestry(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> Ancestry:
+    """The operations before a node that has these parents, among the positions of its graph."""
+    producers: dict[int, str] = {}
+    waiting = list(parents)
+    while waiting:
+        source = sources[waiting.pop()]
+        if isinstance(source, Node) and id(source) not in producers:
+            producers[id(source)] = source.op
+            waiting += source.parents
+    return Ancestry(tuple(producers.values()), tuple(_neighbours(sources, parents)))
+
+
+def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> Iterator[str]:
+    for source in map(sources.__getitem__, parents):
+        if isinstance(source, Node):
+            yield source.op
+            if source.op in HANDING_ON:
+                yield from _neighbours(sources, source.parents)
 
 
 def left_out(*releases: str) -> dict[tuple[str, int], str]:

@@ -59,9 +59,9 @@ def hunt(number: int, count: int, show: int) -> Tally:
     return tally
 
 
-def both(op: str, attributes: Any, arguments: Any, _order: int, producers: Any) -> str | None:
+def both(op: str, attributes: Any, arguments: Any, _order: int, before: Any) -> str | None:
     """The known regions of both orders."""
-    first, second = (known.excludes(op, attributes, arguments, order, producers) for order in (1, 2))
+    first, second = (known.excludes(op, attributes, arguments, order, before) for order in (1, 2))
     return first or second
 
 

@@ -19,7 +19,7 @@ from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.finding import Example
 from gradcheck.hunt.graph import Graph, Node, literal
-from gradcheck.hunt.known_graphs import example_of, load
+from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, load, sources_of
 from gradcheck.hunt.recheck import close, derivative, differences, values
 from gradcheck.result import Kind
 
@@ -63,19 +63,23 @@ def test_what_is_called_right_agrees_with_differences_of_the_function(defect: De
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
-    graph = example_of(defect).graph
+    example = example_of(defect)
+    graph = example.graph
     at = [value.numpy() for value in forward(graph, [tf.constant(i.array()) for i in graph.inputs])]
-    made = {position: node.op for position, node in graph.positions()}
+    comes = any(region.arriving for region in defect.regions)
+    arriving = arrivals(graph, example.cotangent.array()) if comes else [None] * graph.size
+    sources = sources_of(graph)
     found = [
         excludes(
             node.op,
             node.attributes,
             [at[parent] for parent in node.parents],
             defect.signature.order,
-            [made[parent] for parent in node.parents if parent in made],
+            ancestry(sources, node.parents),
+            arrival=arriving[place],
             defects=[defect],
         )
-        for node in graph.nodes
+        for place, node in graph.positions()
         if node.op == defect.signature.operation
     ]
     assert defect.name in found

@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-import pytest
-from gradcheck.strategies import profiles
-from gradcheck.strategies.graphs import graphs
-from hypothesis import HealthCheck, given, seed, settings
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-from gradcheck.hunt.coverage import Coverage
-from gradcheck.hunt.examine import Found, examine
+import pytest
+
+from gradcheck.hunt.examine import Found
 
 SEEDS = 10
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-def hunted(operation: str, order: int, start: int) -> list[Found]:
-    """What the operation's test finds with one seed, with nothing left out of generation."""
-
-    @seed(start)
-    @settings(
-        max_examples=profiles.EXAMPLES[profiles.HUNT],
-        database=None,
-        deadline=None,
-        phases=profiles.PHASES,
-        report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(graphs(containing=operation, order=order))
-    def run(graph):
-        examine(graph, order, Coverage(), operation=operation, defects=())
-
+@pytest.fixture(scope="module")
+def rediscovery() -> Iterator[Any]:
+    """The benchmark, which is a script beside others."""
+    sys.path.insert(0, str(BENCHMARKS))
     try:
-        run()
-    except Exception as error:
-        return leaves(error)
-    return []
-
-
-def leaves(error: BaseException) -> list[Found]:
-    """The findings in an exception or in a group of them; anything else is raised."""
-    if isinstance(error, Found):
-        return [error]
-    if not hasattr(error, "exceptions"):
-        raise error
-    return [found for inner in error.exceptions for found in leaves(inner)]
+        yield import_module("rediscovery")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
 
 
 @pytest.mark.parametrize(("operation", "order"), [("cumprod", 1), ("reduce_prod", 2)])
-def test_a_product_at_an_exact_zero_is_found_and_shrunk(operation: str, order: int) -> None:
-    runs = [[found for found in hunted(operation, order, start) if _is_it(found, operation)] for start in range(SEEDS)]
+def test_a_product_at_an_exact_zero_is_found_and_shrunk(rediscovery: Any, operation: str, order: int) -> None:
+    hunts = [rediscovery.Hunt(operation, order).findings(start) for start in range(SEEDS)]
+    runs = [[found for found in hunt if _is_it(found, operation)] for hunt in hunts]
     assert sum(bool(found) for found in runs) >= 0.9 * SEEDS
     for found in filter(None, runs):
         graph = min((one.finding.graph for one in found), key=lambda graph: graph.size)

@@ -12,7 +12,7 @@ from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.reductions import REDUCTIONS
 from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Distances, Interval, OpSpec
+from gradcheck.hunt.opspec import BOOL, REALS, Distances, OpSpec
 
 _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))
@@ -90,7 +90,7 @@ COMPLEX = (
     _complex_row("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod"),
     *(_over_plane(name, singular) for name, singular in PLANE.items()),
     # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
-    _complex("complex_tan", "tf.tan({0})", "Tan", Interval(-300.0, 300.0)),
+    _complex("complex_tan", "tf.tan({0})", "Tan"),
     _real("cast_to_real", "tf.cast({0}, tf.float64)", "Cast"),
     _real_pair(
         "real_squared_difference", "tf.math.real(tf.math.squared_difference({0}, {1}))", "SquaredDifference Real"

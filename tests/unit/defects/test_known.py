@@ -15,7 +15,7 @@ from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load, records
 from gradcheck.defects.records import Defect, Releases
-from gradcheck.defects.region import CONDITIONS, SPECIAL, Region, special
+from gradcheck.defects.region import CONDITIONS, SPECIAL, Ancestry, Arrival, Region, special
 from gradcheck.documents import plain
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.finding import GraphFinding
@@ -134,7 +134,7 @@ def forged(*path: Any, value: Any) -> str:
         (
             forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
             "$.regions[0]: every operation, always",
-            "a condition, attrs, ranks or producers",
+            "a condition, attrs, ranks, producers or neighbours",
         ),
         (forged("class", value="bug"), "$.class:", "one of convention, defect"),
         (forged("group", value="Two words"), "$.group:", "a text like"),
@@ -175,7 +175,7 @@ def test_a_region_may_hold_arguments_of_any_operation(tmp_path: Path) -> None:
         ("square", [[]], 2, ["sin"], None),
     ):
         at = [np.array(argument) for argument in arguments]
-        assert excludes(op, {}, at, order, producers, defects=defects) == expected, (op, arguments)
+        assert excludes(op, {}, at, order, Ancestry(producers), defects=defects) == expected, (op, arguments)
 
 
 def test_what_tensorflow_gives_may_be_none_or_not_finite_or_nothing(tmp_path: Path) -> None:
@@ -241,6 +241,37 @@ def test_releases(cumprod: Defect, since: str, until: str | None, release: str, 
 def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order: int, excluded: bool) -> None:
     found = excludes(op, attrs, [np.array(argument)], order, defects=load(COMMITTED))
     assert (found is not None) is excluded
+
+
+def test_a_region_may_ask_for_what_stands_right_before_or_comes_from_behind() -> None:
+    near, behind = Region("sin", "always", (1,), neighbours=("exp",)), Region("sin", "always", (2,), arriving="zero")
+    moving = Region("sin", "always", (2,), arriving="moving zero")
+    at, still, moved = [np.ones(2)], Arrival(np.zeros(2), np.zeros(2)), Arrival(np.zeros(2), np.ones(2))
+    assert near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("exp",)))
+    assert not near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("mul",)))
+    assert not behind.contains("sin", {}, at, 2)
+    assert behind.contains("sin", {}, at, 2, arrival=still)
+    assert not behind.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), np.ones(2)))
+    assert not moving.contains("sin", {}, at, 2, arrival=still)
+    assert moving.contains("sin", {}, at, 2, arrival=moved)
+
+
+def test_what_hands_gradients_on_is_passed_over() -> None:
+    graph = Graph((literal([1.0]),), (Node.of("exp", 0), Node.of("identity", 1), Node.of("mul", 1, 2)))
+    sources = known_graphs.sources_of(graph)
+    assert set(known_graphs.ancestry(sources, (2,)).neighbours) == {"identity", "exp"}
+    assert known_graphs.ancestry(sources, (3,)).neighbours == ("mul",)
+    assert set(known_graphs.ancestry(sources, (3,)).producers) == {"mul", "identity", "exp"}
+
+
+def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
+    pooled = Region("max_pool3d", "largest twice", (1,), along=(-2, -1), windows=(2, 2))
+    assert pooled.contains("max_pool3d", {}, [np.array([[1.0, 2.0, 0.0], [2.0, 0.0, 0.0]])], 1)
+    assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0, 3.0], [2.0, 0.0, 1.0]])], 1)
+    assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0]])], 1)
+    square = Region("tile", "always", (2,), ranks=(2,), sides=2)
+    assert square.contains("tile", {}, [np.ones((2, 3))], 2)
+    assert not square.contains("tile", {}, [np.ones((2, 1))], 2)
 
 
 def conditions() -> list[tuple[str, Any, Any]]:

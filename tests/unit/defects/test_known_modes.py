@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,13 @@ def test_a_defect_of_a_mode_concerns_that_mode_alone(gaps: Defect) -> None:
     assert known.excludes(*arguments, mode=Mode("reverse", "tf.function")) is None
 
 
-def test_forward_mode_leaves_out_what_is_wrong_at_second_order() -> None:
+def test_forward_mode_leaves_out_what_a_pushforward_passes_through() -> None:
+    pooled: Any = ("max_pool2d_padded", {}, [np.ones((2, 2, 1))], 1)
+    assert known.excludes(*pooled) is None
+    assert known.excludes(*pooled, mode=Mode("forward")) == "max_pool2d_padded-order2"
     zero = ("reduce_prod", {"axis": -1, "keepdims": False}, [np.array([0.0, 2.0, 3.0])], 1)
-    assert known.excludes(*zero) is None
-    assert known.excludes(*zero, mode=Mode("forward")) == "reduce_prod-zero-order2"
+    assert known.excludes(*zero, mode=Mode("forward")) is None
+    assert known.excludes(*zero[:3], 2) == "reduce_prod-zero-order2"
 
 
 def test_a_mode_that_there_is_not_is_refused(gaps: Defect) -> None:

@@ -1,0 +1,258 @@
+"""How tight the regions of known defects are: graphs drawn inside each, and just outside, and how many are wrong.
+
+    python tests/benchmarks/tightness.py [--graphs 20] [--attempts 200] [--only TEXT] [--outside] [--into FILE]
+
+Of every region and order it draws graphs with an operation inside, while only that record is lifted, and takes the
+derivative in the record's mode, of the graph up to that operation, of the square of that (at order 2), and of the
+whole graph: one of them should be wrong for at least half of the decided ones (agree or mismatch). With --outside,
+graphs with the region's operation that no region holds, all of which should agree. With --into, lines of JSON are added
+as they come, and what is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import drawing
+import numpy as np
+import tensorflow as tf
+from gradcheck.strategies.graphs import graphs
+from hypothesis.errors import HypothesisException
+from msgspec.structs import replace
+
+from gradcheck.autodiff.coordinates import from_coordinates
+from gradcheck.autodiff.mode import XLA, Mode
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect
+from gradcheck.defects.region import ANY, Ancestry, Arrival, Region
+from gradcheck.hunt import trial
+from gradcheck.hunt.blame import squared
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import values_of
+from gradcheck.hunt.graph import Graph, literal
+from gradcheck.hunt.graph_json import to_json
+from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, sources_of
+from gradcheck.result import Verdict
+
+PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "reshape", "transpose")
+"""What may stand around an operation whose region asks for certain ones before it."""
+CARRIERS = ("mul", "add", "sub")
+NODES, NODES_IN_XLA = 4, 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """A region of a record at one order, to be looked at by itself."""
+
+    defect: Defect
+    number: int
+    order: int
+
+    @property
+    def region(self) -> Region:
+        return self.defect.regions[self.number]
+
+    @property
+    def name(self) -> str:
+        return f"{self.defect.name}[{self.number}] {self.region.op} order {self.order}"
+
+    @property
+    def mode(self) -> Mode:
+        return self.defect.signature.taken
+
+    def holds(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        arguments: Sequence[Any],
+        before: Ancestry,
+        arrival: Arrival | None = None,
+    ) -> bool:
+        """Whether a node lies in the region, as far as is known of what arrives there."""
+        region = replace(self.region, arriving="") if arrival is None else self.region
+        return region.contains(op, attrs, arguments, self.order, before, arrival=arrival)
+
+
+@dataclass
+class Tally:
+    """What the graphs of one case came to; `shown` are those that contradict it."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    shown: list[str] = field(default_factory=list)
+
+    @property
+    def decided(self) -> int:
+        return self.verdicts[Verdict.AGREE] + self.verdicts[Verdict.MISMATCH]
+
+    @property
+    def wrong(self) -> int:
+        return self.verdicts[Verdict.MISMATCH]
+
+
+def cases(defects: Sequence[Defect]) -> list[Case]:
+    """All regions at all orders that the record's mode and the operation have."""
+    return [
+        Case(defect, number, order)
+        for defect in defects
+        for number, region in enumerate(defect.regions)
+        for order in region.orders
+        if order in defect.signature.taken.orders and (region.op == ANY or order in CATALOGUE[region.op].orders)
+    ]
+
+
+def strategy(case: Case, *, inside: bool) -> Any:
+    """Graphs whose nodes of the case's operation all lie inside of its region, or outside of every region."""
+    here = known.current(case.mode)
+    others = [_as_left_out(one) for one in here if not (inside and one.name == case.defect.name)]
+
+    def left_out(op: str, attrs: Any, arguments: Any, order: int, before: Ancestry) -> str | None:
+        name = known.excludes(op, attrs, arguments, order, before, mode=case.mode, defects=others)
+        if name is None and inside and op == case.region.op and not case.holds(op, attrs, arguments, before):
+            return "outside"
+        return name
+
+    nodes = NODES_IN_XLA if case.mode.mode == XLA else NODES
+    wanted = (*case.region.producers, *case.region.neighbours)
+    containing = None if case.region.op == ANY else case.region.op
+    names = (*dict.fromkeys((*wanted, *PLAIN_COMPANY)),) if wanted else None
+    if containing is None:
+        names = (*(names or PLAIN_COMPANY), *CARRIERS)
+    return graphs(containing=containing, operations=names, order=case.order, max_nodes=nodes, known=left_out)
+
+
+def _as_left_out(defect: Defect) -> Defect:
+    return replace(defect, regions=tuple(region for region in defect.regions if not region.drawn))
+
+
+def variations(case: Case, count: int, seed: int) -> Iterator[Graph]:
+    """The record's own graph with other numbers: its inputs, or elements of them, times small factors."""
+    graph, random = example_of(case.defect).graph, np.random.default_rng(seed)
+    factors = np.array([1.0, 1.25, 0.75, 0.9, 1.1])
+    yield graph
+    for turn in range(count - 1):
+        arrays = [value.array() for value in graph.inputs]
+        sizes = [array.shape if turn % 2 else () for array in arrays]
+        scaled = [array * random.choice(factors, size) for array, size in zip(arrays, sizes, strict=True)]
+        yield Graph(tuple(literal(array) for array in scaled), graph.nodes)
+
+
+def up_to_the_region(case: Case, graph: Graph) -> Graph | None:
+    """The graph up to its first node inside of the case's region, whole if what arrives counts; None if none is."""
+    values, sources = values_of(graph), sources_of(graph)
+    arriving: Sequence[Arrival | None] = [None] * graph.size
+    if case.region.arriving:
+        cotangent = GraphProblem.evaluated(graph).cotangent
+        assert cotangent is not None
+        arriving = arrivals(graph, from_coordinates(cotangent, values[-1].shape, values[-1].dtype))
+    for place, node in graph.positions():
+        before, arguments = ancestry(sources, node.parents), [values[parent] for parent in node.parents]
+        if case.region.arriving and arriving[place] is None:
+            continue
+        if case.holds(node.op, node.attributes, arguments, before, arriving[place]):
+            if case.region.arriving:
+                return graph
+            return Graph(graph.inputs, graph.nodes[: place + 1 - len(graph.inputs)]).pruned()
+    return None
+
+
+def looked_at(case: Case, graph: Graph, part: Graph | None) -> Iterator[Graph]:
+    """What is differentiated of a graph, the part that ends inside of the region first."""
+    if part is not None:
+        yield part
+        if case.order == 2 and not case.region.arriving:
+            yield squared(part)
+    if part is None or part != graph:
+        yield graph
+
+
+def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
+    """A mismatch if one of them is wrong, else agreement if one of them was decided."""
+    seen = set()
+    for one in looked_at(case, graph, part):
+        try:
+            seen.add(trial.run(one, (case.order,), mode=case.mode).result.orders[case.order].verdict)
+        except (ValueError, tf.errors.OpError):  # the square of what cannot be squared
+            continue
+        if Verdict.MISMATCH in seen:
+            return Verdict.MISMATCH
+    return Verdict.AGREE if Verdict.AGREE in seen else Verdict.INCONCLUSIVE
+
+
+class EnoughError(Exception):
+    """So many graphs as were asked for have been looked at."""
+
+
+def measured(case: Case, count: int, attempts: int, *, inside: bool = True, seed: int = 1) -> Tally:
+    """The verdicts on so many different graphs inside of a region, or outside of all, among so many drawn ones."""
+    tally, met = Tally(), set[Graph]()
+
+    def look(graph: Graph) -> None:
+        part = up_to_the_region(case, graph) if inside else None
+        if (part or graph) in met or (inside and part is None):
+            return
+        met.add(part or graph)
+        verdict = verdict_on(case, graph, part)
+        tally.verdicts[str(verdict)] += 1
+        if verdict == (Verdict.AGREE if inside else Verdict.MISMATCH):
+            tally.shown.append(json.dumps(to_json(part or graph)))
+        if tally.decided >= count:
+            raise EnoughError
+
+    with suppress(EnoughError, HypothesisException):
+        drawing.draw_each(strategy(case, inside=inside), seed, attempts, look)
+    if inside and not tally.decided:
+        for graph in variations(case, count, seed):
+            with suppress(EnoughError, ValueError, tf.errors.OpError):
+                look(graph)
+    return tally
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The measurement of every case that was asked for; those of an earlier run are not taken again."""
+    done = {}
+    if options.into and options.into.exists():
+        done = {row["case"]: row for row in map(json.loads, options.into.read_text().splitlines())}
+    chosen = [one for one in known.load() if not options.only or any(word in one.name for word in options.only)]
+    for case in cases([one for one in chosen if one.covers(tf.__version__)]):
+        if (row := done.get(case.name)) is None:
+            tally = measured(case, options.graphs, options.attempts, inside=not options.outside)
+            drawn = bool(case.region.drawn or case.region.arriving)
+            row = {"case": case.name, "drawn": drawn, "verdicts": dict(tally.verdicts), "shown": tally.shown[:2]}
+            if options.into:
+                with options.into.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+        yield row
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=int, default=20, help="decided graphs of each region and order (20)")
+    parser.add_argument("--attempts", type=int, default=200, help="graphs drawn for that at most (200)")
+    parser.add_argument("--only", nargs="*", help="records whose names contain one of these texts")
+    parser.add_argument("--outside", action="store_true", help="graphs beside the regions, which should agree")
+    parser.add_argument("--into", type=Path, help="a file of lines of JSON, which is gone on with")
+    options = parser.parse_args()
+    print(f"{'region':78s} {'wrong':>6s} {'agree':>6s} {'inconclusive':>13s}")
+    loose = 0
+    for row in rows(options):
+        counts = Counter(row["verdicts"])
+        wrong, agree = counts[str(Verdict.MISMATCH)], counts[str(Verdict.AGREE)]
+        odd = wrong > 0 if options.outside else wrong < agree and not row["drawn"]
+        loose += odd
+        mark = "  <- wrong outside" if odd and options.outside else "  <- too wide" if odd else ""
+        mark += "  (drawn nevertheless)" if row["drawn"] else ""
+        print(f"{row['case']:78s} {wrong:6d} {agree:6d} {counts[str(Verdict.INCONCLUSIVE)]:13d}{mark}", flush=True)
+    print(f"{loose} are not as they should be")
+
+
+if __name__ == "__main__":
+    main()

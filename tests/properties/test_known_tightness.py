@@ -1,0 +1,109 @@
+"""Regions of known defects are tight: most of what lies inside is wrong, and what lies just outside is right.
+
+Three graphs a record, of the plain derivatives; `tests/benchmarks/tightness.py` draws more, of every region and mode.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect
+from gradcheck.hunt import trial
+from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.known_graphs import ancestry, load, sources_of
+from gradcheck.result import Verdict
+
+ROOT = Path(__file__).parents[2]
+BUDGET = 3
+DEFECTS = [
+    pytest.param(one, id=one.name)
+    for one in load(ROOT / "reports" / "known")
+    if one.covers(tf.__version__)
+    and one.signature.taken == PLAIN
+    and not any(region.drawn or region.arriving for region in one.regions)
+]
+
+
+@pytest.fixture(scope="module")
+def tightness() -> Iterator[Any]:
+    """The benchmark, which is a script beside others."""
+    folder = str(ROOT / "tests" / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        yield import_module("tightness")
+    finally:
+        sys.path.remove(folder)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_variations_of_the_example_are_wrong(tightness: Any, defect: Defect) -> None:
+    operation, order = defect.signature.operation, defect.signature.order
+    places = [i for i, one in enumerate(defect.regions) if one.op in (operation, "*") and order in one.orders]
+    seen: list[Verdict] = []
+    for case in (tightness.Case(defect, place, order) for place in places[:3]):
+        for graph in tightness.variations(case, BUDGET, 1):
+            with suppress(ValueError, tf.errors.OpError):
+                part = tightness.up_to_the_region(case, graph)
+                if part is not None:
+                    seen.append(tightness.verdict_on(case, graph, part))
+    decided = [verdict for verdict in seen if verdict in (Verdict.AGREE, Verdict.MISMATCH)]
+    assert decided
+    assert decided.count(Verdict.MISMATCH) >= len(decided) / 2
+
+
+def one(op: str, *values: Any, **attrs: Any) -> Graph:
+    return Graph(tuple(map(literal, values)), (Node.of(op, *range(len(values)), **attrs),))
+
+
+def then(graph: Graph, op: str, *others: int, **attrs: Any) -> Graph:
+    return Graph(graph.inputs, (*graph.nodes, Node.of(op, graph.size - 1, *others, **attrs)))
+
+
+SMALL = np.array([[2.0, 1.0], [1.0, 1.5]])
+TIED = np.array([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 0.0]).reshape(2, 2, 2, 1)
+OUTSIDE = {
+    "tile with a short side": (then(one("tile", np.ones((2, 2, 1)), multiples=(2, 2, 2)), "square"), 2),
+    "tile along one axis": (then(one("tile", np.ones((2, 2, 2)), multiples=(1, 1, 3)), "square"), 2),
+    "a complex product of two": (one("complex_reduce_prod", np.array([1 + 1j, 2j])), 2),
+    "a pool with a tie below the largest": (one("max_pool3d", TIED, stride=1), 1),
+    "eigenvalues of one small element": (one("eigenvalues", np.array([[1e-6]])), 2),
+    "eigenvalues of a moderate matrix": (one("eigenvalues", 1e-2 * SMALL), 2),
+    "a norm of which all that arrives counts": (
+        then(one("reduce_euclidean_norm", np.array([[3.0, 4.0], [1.0, 2.0]]), axis=-1, keepdims=False), "square"),
+        2,
+    ),
+    "cumulative_logsumexp, nothing that arrives is zero": (
+        then(one("cumulative_logsumexp", np.array([0.3, 0.7]), reverse=False), "square"),
+        2,
+    ),
+    "tanh, not right behind a segment sum": (
+        then(then(one("segment_sum", np.array([0.5, 0.25]), ids=(0, 0)), "square"), "tanh"),
+        2,
+    ),
+    "squared_difference behind a segment sum": (
+        then(one("segment_sum", np.array([0.5, 0.25]), ids=(0, 0)), "squared_difference", 1),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_lies_just_outside_is_drawn_and_right(name: str) -> None:
+    graph, order = OUTSIDE[name]
+    checked = trial.run(graph, (order,))
+    values, sources = checked.problem.intermediates, sources_of(graph)
+    for _, node in graph.positions():
+        before, arguments = ancestry(sources, node.parents), [values[parent] for parent in node.parents]
+        assert known.excludes(node.op, node.attributes, arguments, order, before) is None
+    assert checked.result.orders[order].verdict == Verdict.AGREE
