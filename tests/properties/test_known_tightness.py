@@ -27,8 +27,8 @@ from gradcheck.result import Verdict
 ROOT = Path(__file__).parents[2]
 BUDGET = 3
 TOO_WIDE = {
-    "reduce_euclidean_norm-order2": "only what arrives as zero is wrong, and what that becomes behind is not told apart",
-    "crop_and_resize-pixels-order1": "where a sample lies on a pixel depends on the image's size, which no region knows",
+    "reduce_euclidean_norm-order2": "wrong only where zero arrives; what that becomes is not told apart",
+    "crop_and_resize-pixels-order1": "whether a sample lies on a pixel depends on the size of the image",
 }
 """Regions that are known to be wider than the defect, with the reason."""
 DEFECTS = [
