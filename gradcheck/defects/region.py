@@ -49,6 +49,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "one": lambda groups: bool(np.any(groups == 1)),
     "fraction": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, groups) % 1 == 0)),
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
+    "equal": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.all(groups == groups[:, :1], axis=-1))),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "over 4": lambda groups: groups.shape[-1] > 4,

@@ -54,7 +54,7 @@ WAYS: dict[str, list[tuple[Mode, int]]] = {
 @pytest.mark.parametrize(
     "operation", [pytest.param(name, marks=pytest.mark.gradcheck_operation(name)) for name in WAYS if WAYS[name]]
 )
-@settings(max_examples=max(1, settings.default.max_examples // SHARE))
+@settings(max_examples=max(1, settings().max_examples // SHARE))
 @given(data=st.data())
 def test_operation_in_a_mode(gradcheck_coverage: Coverage, operation: str, data: Any) -> None:
     mode, order = data.draw(st.sampled_from(WAYS[operation]))

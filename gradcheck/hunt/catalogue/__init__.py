@@ -17,6 +17,8 @@ from gradcheck.hunt.catalogue import (
     language,
     layers,
     linalg,
+    moments,
+    norms,
     pooling,
     quantization,
     random,
@@ -32,6 +34,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
+    *(norms.NORMS, moments.MOMENTS),
     *(keras_ops.KERAS_ELEMENTWISE, keras_ops.KERAS_BINARY, keras_ops.KERAS_ACTIVATIONS),
 )
 

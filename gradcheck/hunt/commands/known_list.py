@@ -7,9 +7,9 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, get_args
 
-from gradcheck.defects.records import DEFECT, Defect, Known, TapeDefect
+from gradcheck.defects.records import DEFECT, Class, Defect, Known, TapeDefect
 from gradcheck.hunt.commands import cli
 
 LIST = """list the known defects by root cause, and whether the installed TensorFlow has them
@@ -86,7 +86,7 @@ def _totals(records: Sequence[Known], installed: str) -> Iterator[str]:
         here = sum(one.covers(installed) for one in group)
         yield f"{len(group)} {what}, {here} of them in TensorFlow {installed}"
     causes = Counter(category for category, _ in {(one.category, one.cause) for one in records})
-    told = ", ".join(f"{count} of class {category}" for category, count in causes.most_common())
+    told = ", ".join(f"{causes[category]} of class {category}" for category in get_args(Class) if causes[category])
     yield f"{causes.total()} root causes{': ' if told else ''}{told}"
 
 

@@ -1,0 +1,164 @@
+"""Moments, normalization by given moments, and losses that are made of other operations (family `nn`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from gradcheck.hunt.catalogue.distances import at
+from gradcheck.hunt.catalogue.elementwise import LOGITS
+from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.shapes import alike, at_least, nonempty_matrix, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Interval, Shapes
+
+
+def _sets_of_axes(shape: Shape, *_others: Shape) -> Iterable[tuple[int, ...]]:
+    """The last axis, all of them, the first, the last two."""
+    rank = len(shape)
+    return dict.fromkeys([(-1,), tuple(range(rank)), (0,), tuple(range(rank))[-2:]])
+
+
+def _behind_points(source: str) -> str:
+    return source.replace("{axis}", "behind_points({axis}, {0})")
+
+
+def _weights(shape: Shape) -> Shapes:
+    """Of the elements, of the last axis, of all axes but the last."""
+    return [(other,) for other in dict.fromkeys([shape, shape[-1:], (*shape[:-1], 1)])]
+
+
+_nn = partial(operation, "nn")
+_moments = partial(
+    _nn,
+    shapes=vector,
+    starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
+    batching=_behind_points,
+    axis=_sets_of_axes,
+)
+_normalized = partial(_nn, broadcasts=True, shapes=vector, starts=((2,), (1,), (2, 2), (2, 3), (1, 2, 2)))
+_loss = partial(_nn, others=alike)
+
+MOMENTS = (
+    _moments(
+        "moments", "tf.nn.moments({0}, {axis}, keepdims={keepdims})[{which}]", "Mean", which=(1, 0), keepdims=BOOL
+    ),
+    _moments(
+        "moments_shifted",
+        "tf.compat.v1.nn.moments({0}, {axis}, shift=2.0, keep_dims={keepdims})[{which}]",
+        "Mean",
+        which=(1, 0),
+        keepdims=BOOL,
+    ),
+    _moments(
+        "weighted_moments",
+        "tf.nn.weighted_moments({0}, {axis}, {1}, keepdims={keepdims})[{which}]",
+        "Sum Mul",
+        REALS,
+        POSITIVE,
+        others=_weights,
+        broadcasts=True,
+        which=(1, 0),
+        keepdims=BOOL,
+    ),
+    _moments(
+        "sufficient_statistics",
+        "tf.nn.sufficient_statistics({0}, {axis}, shift=np.float64(2.0), keepdims={keepdims})[{which}]",
+        "Sum",
+        which=(2, 1),
+        keepdims=BOOL,
+    ),
+    _nn(
+        "normalize_moments",
+        "tf.nn.normalize_moments({0}, {1}, {2}, {shift})[{which}]",
+        "Mul Reciprocal",
+        POSITIVE,
+        REALS,
+        REALS,
+        others=lambda shape: [(shape, shape)],
+        shift=(None, 2.0),
+        which=(1, 0),
+    ),
+    _normalized(
+        "batch_normalization",
+        "tf.nn.batch_normalization({0}, {1}, {2}, {3}, {4}, {epsilon})",
+        "Rsqrt Mul",
+        REALS,
+        REALS,
+        POSITIVE,
+        REALS,
+        REALS,
+        others=lambda shape: [(shape[-1:],) * 4, ((*shape[:-1], 1),) * 4],
+        epsilon=(0.001, 0.5),
+    ),
+    _normalized(
+        "batch_normalization_unscaled",
+        "tf.nn.batch_normalization({0}, {1}, {2}, None, None, 0.5)",
+        "Rsqrt Mul",
+        REALS,
+        REALS,
+        POSITIVE,
+        others=lambda shape: [(shape[-1:],) * 2, (shape,) * 2],
+    ),
+    _nn(
+        "batch_normalization_global",
+        "tf.nn.batch_norm_with_global_normalization({0}, {1}, {2}, {3}, {4}, 0.5, {scaled})",
+        "Rsqrt Mul",
+        REALS,
+        REALS,
+        POSITIVE,
+        REALS,
+        REALS,
+        broadcasts=True,
+        shapes=at_least(1, 1, 1, 1),
+        others=lambda shape: [(shape[-1:],) * 4],
+        starts=((1, 1, 1, 2), (2, 1, 2, 1)),
+        scaled=BOOL,
+    ),
+    _loss("log_poisson_loss", "tf.nn.log_poisson_loss({0}, {1})", "Exp Mul"),
+    _loss(
+        "log_poisson_loss_full",
+        "tf.nn.log_poisson_loss({0}, {1}, compute_full_loss=True)",
+        "Exp Mul Log",
+        Interval(0.0, 50.0),
+        REALS,
+        singular=at(1.0),
+    ),
+    _nn(
+        "weighted_cross_entropy",
+        "tf.nn.weighted_cross_entropy_with_logits({0}, {1}, {weight})",
+        "Log1p Exp Relu",
+        weight=(1.0, 0.5, 3.0),
+        others=alike,
+    ),
+    _loss(
+        "weighted_cross_entropy_of_weights",
+        "tf.nn.weighted_cross_entropy_with_logits(tf.zeros_like({0}) + {label}, {0}, {1})",
+        "Log1p Exp Relu",
+        label=(1.0, 0.0, 0.5),
+    ),
+    _loss(
+        "compute_average_loss",
+        "tf.nn.compute_average_loss({0}, sample_weight={1}, global_batch_size={size})",
+        "Sum Mul Cast",
+        looped=True,
+        shapes=vector,
+        starts=((2,), (3,), (2, 2)),
+        size=(1, 4),
+        reference="tf.reduce_sum({0} * {1}, axis=tuple(range(1, len({0}.shape)))) / {size}",
+        rtol=1e-6,
+    ),
+    _nn("scale_regularization_loss", "tf.nn.scale_regularization_loss({0})", "Sum", looped=True),
+    _nn("log_sigmoid", "tf.math.log_sigmoid({0})", "Softplus Neg"),
+    _nn(
+        "softmax_cross_entropy_over_axis",
+        "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}, axis={axis}), logits={1}, axis={axis})",
+        "SoftmaxCrossEntropyWithLogits",
+        LOGITS,
+        shapes=nonempty_matrix,
+        others=alike,
+        starts=((2, 2), (2, 3), (2, 1, 2)),
+        batching=lambda source: source.replace("axis={axis}", "axis={axis} + ({axis} >= 0)"),
+        axis=lambda shape, *_: (0, len(shape) - 2, -1),
+    ),
+)
