@@ -37,7 +37,7 @@ from gradcheck.result import Word
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-GROUP = re.compile(r"\([a-z (),.]{1,60}\)")
+GROUP = re.compile(r"\([a-z_ (),.]{1,60}\)")
 Words = Annotated[str, Meta(max_length=MAX_WORDS)]
 Amount = Annotated[float, Meta(ge=0)]
 
