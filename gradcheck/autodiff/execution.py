@@ -168,9 +168,7 @@ def vectorized(forward: Forward, at: Tensors) -> Tensors:
     try:
         outputs = tf.vectorized_map(lambda row: forward(list(row)), rows, fallback_to_while_loop=False)
     except Exception as error:
-        if _unavailable(error):
-            raise ModeUnavailableError(one_line(error)) from error
-        raise DerivativeRaisedError(error) from error
+        raise ModeUnavailableError(one_line(error)) from error
     return [output[-1] for output in tf.nest.flatten(outputs)]
 
 
@@ -235,10 +233,11 @@ UNSUPPORTED = re.compile(
     r"|XLA compilation requires a fixed tensor list size"
     r"|No pfor vectorization defined for|No converter defined for"
     r"|Output subscripts contain a label appearing more than once"
-    r"|of a variable without handle data"
+    r"|of a variable without handle data|Required handle data not set"
 )
 """Messages about operations without an XLA kernel, loops without a static bound in XLA, operations that pfor cannot
-vectorize (tape.jacobian documents a ValueError then), and handles of variables that are made inside."""
+vectorize (tape.jacobian documents a ValueError then), handles of variables that are made inside, and what branches hand
+out for their gradients, which pfor stacks without what it knows of them."""
 
 
 def pullbacks(mode: Mode, forward: Forward, sources: Tensors, cotangents: Sequence[Tensors]) -> list[Tensors]:
