@@ -199,7 +199,8 @@ def to_line(event: Event) -> str:
     """The event as one line of JSON without its end; raises ValueError for one that `from_line` would not take.
 
     >>> to_line(KnownReplayed("xlogy-zero-order1", State.STILL, "2.21.0"))
-    '{"event": "known", "name": "xlogy-zero-order1", "state": "still wrong", "release": "2.21.0", "message": ""}'
+    '{"event": "known", "name": "xlogy-zero-order1", "state": "still wrong", "release": "2.21.0", "message": "", \
+"class": "defect"}'
     """
     line = json.dumps(documents.plain(event), allow_nan=False)
     from_line(line)
