@@ -143,6 +143,7 @@ MOMENTS = (
         "Sum Mul Cast",
         looped=True,
         shapes=vector,
+        when=lambda shape: len(shape) == 1,
         starts=((2,), (3,)),
         size=(1, 4),
         reference="tf.reduce_sum({0} * {1}, axis=-1) / {size}",
