@@ -26,15 +26,8 @@ LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
-        *(
-            "negative",
-            "complex_negative",
-            "bias_add",
-            "bias_add_channels_first",
-            "bias_add_v1",
-            "concat",
-            "legacy_concat",
-        ),
+        *("negative", "complex_negative", "bias_add", "bias_add_channels_first", "bias_add_v1"),
+        *("concat", "legacy_concat"),
         *("tensor_scatter_nd_add", "tensor_scatter_nd_sub", "scatter_nd_non_aliasing_add", "sparse_dense_add"),
         *("quantize_and_dequantize_v2", "quantize_and_dequantize_v3"),
     )

@@ -113,7 +113,13 @@ CONTROL_FLOW = (
 )
 
 _resource = partial(operation, "resource variable")
-_nd = partial(operation, "array")
+_gather = partial(
+    operation,
+    batched="tf.gather({0}, {indices}, axis=1)",
+    shapes=vector,
+    starts=ROWS,
+    indices=lambda shape: Indices(3, shape[0]),
+)
 
 
 def variable_handle(x: tf.Tensor) -> tf.Tensor:
@@ -129,24 +135,19 @@ def variable_handle(x: tf.Tensor) -> tf.Tensor:
 
 RESOURCES = (
     _resource("read_variable", "tf.raw_ops.ReadVariableOp(resource=variable_handle({0}), dtype=tf.float64)"),
-    _resource(
+    _gather(
+        "resource variable",
         "resource_gather",
         "tf.raw_ops.ResourceGather(resource=variable_handle({0}), indices={indices}, dtype=tf.float64)",
-        batched="tf.gather({0}, {indices}, axis=1)",
-        shapes=vector,
-        starts=ROWS,
-        indices=lambda shape: Indices(3, shape[0]),
     ),
-    _nd(
+    _gather(
+        "array",
         "resource_gather_nd_of_rows",
         "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.expand_dims({indices}, -1), "
         "dtype=tf.float64)",
-        batched="tf.gather({0}, {indices}, axis=1)",
-        shapes=vector,
-        starts=ROWS,
-        indices=lambda shape: Indices(3, shape[0]),
     ),
-    _nd(
+    operation(
+        "array",
         "resource_gather_nd",
         "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.stack([{rows}, {columns}], axis=-1), "
         "dtype=tf.float64)",

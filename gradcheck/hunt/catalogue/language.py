@@ -31,6 +31,7 @@ else:
     tf = _TensorFlow()
 
 __all__ = [
+    "along_axis",
     "behind_points",
     "float32",
     "in_batch",
@@ -137,7 +138,16 @@ def reduces_points(source: str) -> str:
     >>> reduces_points("tf.reduce_sum({0}, axis={axis})")
     'tf.reduce_sum({0}, axis=behind_points({axis}, {0}))'
     """
-    return source.replace("axis={axis}", "axis=behind_points({axis}, {0})")
+    return source.replace("{axis}", "behind_points({axis}, {0})")
+
+
+def along_axis(source: str) -> str:
+    """The text of an operation along one `{axis}` for points.
+
+    >>> along_axis("tf.math.cumsum({0}, axis={axis})")
+    'tf.math.cumsum({0}, axis={axis} + ({axis} >= 0))'
+    """
+    return source.replace("{axis}", "{axis} + ({axis} >= 0)")
 
 
 @functools.cache

@@ -156,6 +156,8 @@ _of_bands = partial(
     k=((0, 1), (-1, 0)),
 )
 
+DIAGONALS_IN = "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))"
+DIAGONALS_SET = "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})"
 DIAGONALS_OF = "tf.raw_ops.MatrixDiagPartV2(input={0}, k={k}, padding_value=np.float64(2.0))"
 
 DIAGONALS = (
@@ -211,25 +213,22 @@ DIAGONALS = (
     ),
     _of_vector(
         "legacy_matrix_diag_offset",
-        "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))",
+        DIAGONALS_IN,
         k=(1, -1, 0),
     ),
-    _of_bands(
-        "legacy_matrix_diag_band",
-        "tf.raw_ops.MatrixDiagV2(diagonal={0}, k={k}, num_rows=-1, num_cols=-1, padding_value=np.float64(2.0))",
-    ),
+    _of_bands("legacy_matrix_diag_band", DIAGONALS_IN),
     _of_matrix("legacy_matrix_diag_part_band", DIAGONALS_OF, when=lambda shape: shape[-2] < shape[-1], k=_bands),
     _of_matrix("legacy_matrix_diag_part_band_tall", DIAGONALS_OF, when=lambda shape: shape[-2] >= shape[-1], k=_bands),
     _of_matrix(
         "legacy_matrix_set_diag_offset",
-        "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})",
+        DIAGONALS_SET,
         when=several,
         others=lambda shape: [((*shape[:-2], min(shape[-2], shape[-1] - 1)),)],
         k=(1,),
     ),
     _of_matrix(
         "legacy_matrix_set_diag_band",
-        "tf.raw_ops.MatrixSetDiagV2(input={0}, diagonal={1}, k={k})",
+        DIAGONALS_SET,
         shapes=square,
         when=several,
         others=lambda shape: [((*shape[:-2], 2, shape[-1]),)],

@@ -7,7 +7,7 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.distances import at
 from gradcheck.hunt.catalogue.elementwise import LOGITS
-from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.shapes import alike, at_least, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Interval, Shapes
@@ -17,10 +17,6 @@ def _sets_of_axes(shape: Shape, *_others: Shape) -> Iterable[tuple[int, ...]]:
     """The last axis, all of them, the first, the last two."""
     rank = len(shape)
     return dict.fromkeys([(-1,), tuple(range(rank)), (0,), tuple(range(rank))[-2:]])
-
-
-def _behind_points(source: str) -> str:
-    return source.replace("{axis}", "behind_points({axis}, {0})")
 
 
 def _weights(shape: Shape) -> Shapes:
@@ -33,11 +29,14 @@ _moments = partial(
     _nn,
     shapes=vector,
     starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
-    batching=_behind_points,
+    batching=reduces_points,
     axis=_sets_of_axes,
 )
 _normalized = partial(_nn, broadcasts=True, shapes=vector, starts=((2,), (1,), (2, 2), (2, 3), (1, 2, 2)))
 _loss = partial(_nn, others=alike)
+
+GIVEN = (REALS, REALS, POSITIVE)
+"""A value, a mean and a variance."""
 
 MOMENTS = (
     _moments(
@@ -83,11 +82,7 @@ MOMENTS = (
         "batch_normalization",
         "tf.nn.batch_normalization({0}, {1}, {2}, {3}, {4}, {epsilon})",
         "Rsqrt Mul",
-        REALS,
-        REALS,
-        POSITIVE,
-        REALS,
-        REALS,
+        *(*GIVEN, REALS, REALS),
         others=lambda shape: [(shape[-1:],) * 4, ((*shape[:-1], 1),) * 4],
         epsilon=(0.001, 0.5),
     ),
@@ -95,21 +90,14 @@ MOMENTS = (
         "batch_normalization_unscaled",
         "tf.nn.batch_normalization({0}, {1}, {2}, None, None, 0.5)",
         "Rsqrt Mul",
-        REALS,
-        REALS,
-        POSITIVE,
+        *GIVEN,
         others=lambda shape: [(shape[-1:],) * 2, (shape,) * 2],
     ),
-    _nn(
+    _normalized(
         "batch_normalization_global",
         "tf.nn.batch_norm_with_global_normalization({0}, {1}, {2}, {3}, {4}, 0.5, {scaled})",
         "Rsqrt Mul",
-        REALS,
-        REALS,
-        POSITIVE,
-        REALS,
-        REALS,
-        broadcasts=True,
+        *(*GIVEN, REALS, REALS),
         shapes=at_least(1, 1, 1, 1),
         others=lambda shape: [(shape[-1:],) * 4],
         starts=((1, 1, 1, 2), (2, 1, 2, 1)),
@@ -124,12 +112,11 @@ MOMENTS = (
         REALS,
         singular=at(1.0),
     ),
-    _nn(
+    _loss(
         "weighted_cross_entropy",
         "tf.nn.weighted_cross_entropy_with_logits({0}, {1}, {weight})",
         "Log1p Exp Relu",
         weight=(1.0, 0.5, 3.0),
-        others=alike,
     ),
     _loss(
         "weighted_cross_entropy_of_weights",
@@ -159,7 +146,7 @@ MOMENTS = (
         shapes=nonempty_matrix,
         others=alike,
         starts=((2, 2), (2, 3), (2, 1, 2)),
-        batching=lambda source: source.replace("axis={axis}", "axis={axis} + ({axis} >= 0)"),
+        batching=along_axis,
         axis=lambda shape, *_: (0, len(shape) - 2, -1),
     ),
 )

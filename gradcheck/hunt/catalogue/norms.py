@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest
-from gradcheck.hunt.catalogue.language import operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.reductions import STARTS
 from gradcheck.hunt.catalogue.shapes import axes, nonempty_matrix, reduced, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array
-
-
-def _one_axis(source: str) -> str:
-    """The text of an operation along `{axis}`, for points."""
-    return source.replace("axis={axis}", "axis={axis} + ({axis} >= 0)")
 
 
 def _all_of_point(source: str) -> str:
@@ -66,7 +61,7 @@ def _from_bound(x: Array, *, bound: float, axis: Any = None, **_attributes: Any)
     return np.abs(norms(x, axis=axis) - bound)
 
 
-_norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=_one_axis, axis=_either_axis)
+_norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=along_axis, axis=_either_axis)
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (3, 2), (2, 2, 2)))
 _scaling = partial(operation, "math", shapes=vector, starts=STARTS)
 _in_two = partial(_scaling, looped=True, when=lambda shape: shape[0] > 1)
@@ -138,7 +133,7 @@ NORMS = (
         "clip_by_norm",
         "tf.clip_by_norm({0}, {bound}, axes={axis})",
         "Maximum RealDiv",
-        batching=lambda source: source.replace("axes={axis}", "axes=behind_points({axis}, {0})"),
+        batching=reduces_points,
         axis=reduced,
         bound=(1.0, 0.5, 4.0),
         kinks=_from_bound,

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
-from gradcheck.hunt.catalogue.language import operation, reduces_points
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, reduced, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array
@@ -24,7 +24,7 @@ _scan = partial(
     starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
     axis=lambda shape: (*axes(shape), *range(len(shape))),
     reverse=BOOL,
-    batching=lambda source: source.replace("axis={axis}", "axis={axis} + ({axis} >= 0)"),
+    batching=along_axis,
 )
 _nonempty = partial(operation, "math", shapes=vector, starts=STARTS)
 _reduction = partial(_nonempty, axis=reduced, keepdims=BOOL, batching=reduces_points)
