@@ -58,7 +58,7 @@ def check(
     inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
     not matter; where an error of that size could not have been seen, the verdict is inconclusive. Without them every
     error that can be seen matters. `probes` random directions on each side stand in for the coordinates and outputs
-    beyond 24 of them; one in eight of these comes first, and is enough where it agrees.
+    beyond 24 of them; one in eight of these comes first, from 7 inputs or 25 outputs on, and is enough where it agrees.
 
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
     RuntimeError, naming the argument, where there is nothing to check.

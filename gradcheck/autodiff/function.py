@@ -39,7 +39,7 @@ HALVINGS = 40
 CACHED_BYTES = 2**24
 """Tables of values are kept until they take more memory than this."""
 
-LINES, ROWS, VALUES = 24, 2, len(QUICK.offsets) - 1
+LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
 """The values that a check asks for lie on a line for each of so many coordinates, or in so many rows on one line beyond
 them; at least so many in each row."""
 

@@ -82,8 +82,8 @@ def perturbed_gradients(seed: int, *, outputs: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def perturbed_operations(seed: int) -> Iterator[None]:
-    """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds.
+def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
+    """Perturb the results of the operations that run eagerly in the block, each as its dtype rounds, or by a `unit`.
 
     What a tf.function computes is reached as well, since its Python code runs.
     """
@@ -95,7 +95,7 @@ def perturbed_operations(seed: int) -> Iterator[None]:
             return results
         ours[0] = True
         try:
-            return tf.nest.map_structure(lambda one: perturbed(one, generator, _unit(one)), results)
+            return tf.nest.map_structure(lambda one: perturbed(one, generator, max(unit, _unit(one))), results)
         finally:
             ours[0] = False
 

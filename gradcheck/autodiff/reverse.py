@@ -63,11 +63,6 @@ def second_pullbacks(
     return differentiate(gradient_of(forward, cotangent), sources, directions)
 
 
-def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate | None = None) -> Forward:
-    """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
-    return lambda sources: [dense(part) for part in (taken or differentiate)(forward, sources, [cotangent])[1][0]]
-
-
 Differentiate = Callable[[Forward, Tensors, Sequence[Tensors]], tuple[Tensors, list[Tensors]]]
 """A function such as `differentiate`."""
 
@@ -76,6 +71,11 @@ def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors
     """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
     tape, targets = watched(function, sources, persistent=len(weights) > 1)
     return targets, [pulled_back(tape, targets, sources, weight) for weight in weights]
+
+
+def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = differentiate) -> Forward:
+    """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
+    return lambda sources: [dense(part) for part in taken(forward, sources, [cotangent])[1][0]]
 
 
 def differentiate_one_by_one(

@@ -1,4 +1,7 @@
-"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails."""
+"""Which derivatives are compared: all while they are few, beyond that random probes, and a search where one fails.
+
+Random probes come first wherever they are cheaper, and are enough where they agree and hide nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
-from gradcheck.comparison.lines import Lines, quick_estimate, sample_values, sharp_beside, taken_again, ulp_rounding
+from gradcheck.comparison.lines import (
+    LITTLE,
+    Lines,
+    quick_estimate,
+    sample_values,
+    sharp_beside,
+    taken_again,
+    ulp_rounding,
+)
 from gradcheck.comparison.orders import BEYOND, SHARE, compare_first, compare_second
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
@@ -24,22 +35,26 @@ from gradcheck.result import Reason, Verdict
 Array = np.ndarray[Any, Any]
 
 SMALL = 24
-"""Up to so many coordinates (outputs) are looked at one by one."""
+"""Up to so many coordinates (outputs) a close look takes them one by one."""
 
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4
-"""Second derivatives are taken along all axes, of all outputs, up to these numbers."""
+"""A first look at first derivatives, and second derivatives, are taken along all axes, of all outputs, up to these
+numbers."""
 
 PAIR = 8
 """For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).
 
-That is what a first look at first derivatives takes, which compares w . J v where both sides are many, and all that
-second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong by e is
-wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most r with
-a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2 and
-the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
+That is what a first look at first derivatives takes, which compares w . J v where both sides are more than a few, and
+all that second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong
+by e is wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most
+r with a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2
+and the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
 happens once in 1e8 times. More pairs would add little but their cost.
 """
+
+FAINT = 1e-6
+"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself."""
 
 WIDE = 4096
 LEFT = 8
@@ -57,25 +72,23 @@ SEARCHES = 4
 def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
     """All first derivatives: one by one while there are few, by `probes` random ones on each side beyond that.
 
+    Of functions, whose values are dear, a random pair comes first, and is enough where it agrees and shows every entry.
     Raises DerivativeRaisedError and WrongShapeError.
     """
     n, m = problem.point.size, problem.outputs
+    rng = np.random.default_rng(0)
+    if not problem.batched and (n > FEW_INPUTS or m > SMALL):
+        light = _Probing.of(problem, tolerance, FEW_INPUTS, FEW_OUTPUTS, probes // PAIR, rng)
+        if table := light.quickly():
+            return [table]
     if n <= SMALL and m <= SMALL:
         return [_one_by_one(problem, tolerance, range(n), range(m))]
-    rng = np.random.default_rng(0)
-    columns: tuple[int | None, ...] = tuple(range(n)) if n <= SMALL else (None,) * probes
-    directions = np.eye(n) if n <= SMALL else probe_directions(rng, probes, magnitudes(problem.point))
-    probing = _Probing(problem, tolerance, directions, columns, np.ones(n, bool), probes, rng)
-    if not problem.batched and (table := probing.light.quickly()):
-        return [table]
+    probing = _Probing.of(problem, tolerance, SMALL, SMALL, probes, rng)
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
     if not finite.any():
         return apart
-    if n <= SMALL:
-        columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
-    directions = directions * finite
-    return apart + replace(probing, directions=directions, columns=columns, finite=finite).tables()
+    return apart + probing.where(finite).tables()
 
 
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
@@ -87,22 +100,25 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     rng = np.random.default_rng(0)
     n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
     few = n <= FEW_INPUTS
+    # The first that are drawn, as at first order, whose values serve again.
+    directions = np.eye(n) if few else probe_directions(rng, pairs, magnitudes(problem.point))
 
-    def compared(weight: Array, count: int, output: int | None = None) -> list[Comparison]:
-        directions = np.eye(n) if few else probe_directions(rng, count, magnitudes(problem.point))
+    def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
         if n <= WIDE:
-            return compare_second(problem, directions, weight, tolerance, output)
+            return compare_second(problem, lines, weight, tolerance, output)
         left = probe_directions(rng, LEFT, magnitudes(problem.point))
-        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in directions)
+        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
 
     def one_by_one() -> list[Comparison]:
-        return [table for output, weight in enumerate(np.eye(m)) for table in compared(weight, pairs, output)]
+        return [table for output, weight in enumerate(np.eye(m)) for table in compared(directions, weight, output)]
 
     if m == 1:
-        return compared(np.ones(1), pairs)
+        return compared(directions, np.ones(1))
     if few and m <= FEW_OUTPUTS:
         return one_by_one()
-    tables = _until_wrong(compared(weight, 1) for weight in cotangents(rng, pairs, np.ones(m)))
+    lines = [directions] * pairs if few else directions[:, None]
+    weights = cotangents(rng, pairs, np.ones(m))
+    tables = _until_wrong(compared(line, weight) for line, weight in zip(lines, weights, strict=True))
     if m <= FEW_OUTPUTS and _wrong(tables) and _wrong(named := one_by_one()):
         return named
     return tables
@@ -160,22 +176,37 @@ def _one_by_one(
 
 @dataclass(frozen=True)
 class _Probing:
-    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart."""
+    """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart.
+
+    Outputs are taken together, in `probes` random combinations, where there are more than `outputs` of them.
+    """
 
     problem: Problem
     tolerance: Tolerance
     directions: Array
     columns: tuple[int | None, ...]
     finite: Array
+    outputs: int
     probes: int
     rng: np.random.Generator
 
-    @property
-    def light(self) -> _Probing:
-        """As many probes as second derivatives take."""
-        pairs = self.probes // PAIR
-        few = len(self.directions) if self.columns[0] is not None else pairs
-        return replace(self, directions=self.directions[:few], columns=self.columns[:few], probes=pairs)
+    @staticmethod
+    def of(
+        problem: Problem, tolerance: Tolerance, inputs: int, outputs: int, probes: int, rng: np.random.Generator
+    ) -> _Probing:
+        """Up to so many inputs and outputs are probed one by one, more in so many random combinations."""
+        n = problem.point.size
+        few = n <= inputs
+        directions = np.eye(n) if few else probe_directions(rng, probes, magnitudes(problem.point))
+        columns: tuple[int | None, ...] = tuple(range(n)) if few else (None,) * probes
+        return _Probing(problem, tolerance, directions, columns, np.ones(n, bool), outputs, probes, rng)
+
+    def where(self, finite: Array) -> _Probing:
+        """The same where the gradient is finite (n,)."""
+        columns, directions = self.columns, self.directions
+        if None not in columns:
+            columns, directions = tuple(map(int, np.flatnonzero(finite))), directions[finite]
+        return replace(self, directions=directions * finite, columns=columns, finite=finite)
 
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
         return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)
@@ -193,9 +224,39 @@ class _Probing:
         estimate = taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
         if not estimate.conclusive.all():
             return None
-        table, wrong = self._test(estimate, self._left(estimate), np.zeros(self.problem.outputs, bool), 0.0)
-        agrees = wrong is None and table.where(Verdict.AGREE).all()
-        return table if agrees and (table.excess() <= 1 / EXCLUSION).all() else None
+        together = self._left(estimate)
+        table = self._agreeing(estimate, together)
+        if table is None and len(together) < self.problem.outputs <= SMALL:
+            table = self._agreeing(estimate, np.eye(self.problem.outputs))
+        return table
+
+    def _agreeing(self, estimate: Estimate, left: Array) -> Comparison | None:
+        """The probes with these cotangents (l, m), if they agree and hide nothing that a close look would see."""
+        pulled = self._pulled(left)
+        table, wrong = self._test(estimate, left, pulled, 0.0)
+        agrees = wrong is None and table.where(Verdict.AGREE).all() and (table.excess() <= 1 / EXCLUSION).all()
+        return table if agrees and self._shows(table, estimate, left, pulled) else None
+
+    def _shows(self, table: Comparison, estimate: Estimate, left: Array, pulled: Array) -> bool:
+        """Whether each coordinate, and each output, that was taken together with others shows to a share of itself.
+
+        Of a coordinate whose derivative is zero, or rounding beside the others, to a share of the largest derivative.
+        It need not among more of them than a close look takes one by one.
+        """
+        n, m = self.directions.shape[1], self.problem.outputs
+        least, nothing = np.max(table.allowed) / FAINT, LITTLE * self.problem.precision
+        shows = True
+        if len(self.directions) < n <= SMALL:
+            moves, slopes = np.abs(self.directions[:, None, :]), np.abs(pulled)
+            parts = moves * slopes
+            zero = parts <= nothing * np.max(parts, axis=2, keepdims=True)
+            largest = np.max(slopes, axis=1, keepdims=True)
+            shows = bool((np.where(zero, moves * largest, parts) >= least * (largest > 0)).all())
+        if len(left) < m <= SMALL:
+            parts = np.abs(estimate.value[:, None, :] * left)
+            zero = parts <= nothing * np.max(parts, axis=2, keepdims=True)
+            shows = shows and bool((zero | (parts >= least)).all())
+        return shows
 
     def tables(self) -> list[Comparison]:
         sample = sample_values(self.problem, self.directions)
@@ -203,7 +264,11 @@ class _Probing:
         left = self._left(estimate)
         rough: Array = np.asarray(~estimate.conclusive.all(axis=0))
         rounding: Array = np.zeros((len(self.directions), len(left)))
-        table, wrong = self._test(estimate, left, rough, rounding)
+
+        def tested() -> tuple[Comparison, tuple[int, int] | None]:
+            return self._test(estimate, left * ~rough, self._pulled(left * ~rough), rounding)
+
+        table, wrong = tested()
         if wrong is not None:
             if not self.problem.smooth:
                 rough = rough | np.isin(classify(sample).kind, ROUGH).any(axis=0)
@@ -211,7 +276,7 @@ class _Probing:
             own = slope_rounding(self.problem, table.autodiff, left * ~rough, self.directions)
             measured = np.maximum(own.beside(table.difference - table.bound, table.difference + table.bound), own.lost)
             rounding = np.minimum(measured, ROUNDING * np.asarray(table.contribution))
-            table, wrong = self._test(estimate, left, rough, rounding)
+            table, wrong = tested()
         searched: list[Comparison] = []
         while wrong is not None and len(searched) < SEARCHES:
             line, row = wrong
@@ -223,11 +288,11 @@ class _Probing:
             if searched[-1].any(Verdict.MISMATCH):
                 break
             rough[output] = True
-            table, wrong = self._test(estimate, left, rough, rounding)
+            table, wrong = tested()
         return [table, *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
 
     def _left(self, estimate: Estimate) -> Array:
-        if self.problem.outputs <= SMALL:
+        if self.problem.outputs <= self.outputs:
             return np.eye(self.problem.outputs)
         sizes = np.max(np.where(np.isfinite(estimate.value), np.abs(estimate.value), 0.0), axis=0)
         return cotangents(self.rng, self.probes, sizes)
@@ -236,12 +301,11 @@ class _Probing:
         return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
 
     def _test(
-        self, estimate: Estimate, left: Array, rough: Array, rounding: Array | float
+        self, estimate: Estimate, weights: Array, pulled: Array, rounding: Array | float
     ) -> tuple[Comparison, tuple[int, int] | None]:
-        """The probes against each other, without the rough outputs; and the worst failing pair (line, row)."""
-        weights = left * ~rough
-        value, bound = np.where(rough, 0.0, estimate.value), np.where(rough, 0.0, estimate.bound)
-        pulled = self._pulled(weights)
+        """The probes against each other, without outputs of no weight; and the worst failing pair (line, row)."""
+        used = weights.any(axis=0)
+        value, bound = np.where(used, estimate.value, 0.0), np.where(used, estimate.bound, 0.0)
         tests = probe_tests(value, pulled, self.directions, weights, bound)
         rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
         difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
@@ -255,12 +319,17 @@ class _Probing:
         blurred = self.tolerance.given & (noticed > wanted) & (tests.contribution.T > 0)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed)
         table = table.marked(failing | blurred, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
-        rows = tuple(range(len(left))) if self.problem.outputs <= SMALL else (None,) * len(left)
-        table = replace(table, columns=self.columns, rows=rows, contribution=tests.contribution.T)
+        each = len(weights) == self.problem.outputs
+        rows = tuple(range(len(weights))) if each else (None,) * len(weights)
+        behind = int(self.finite.sum() * used.sum())
+        table = replace(table, columns=self.columns, rows=rows, contribution=tests.contribution.T, behind=behind)
         if not failing.any():
             return table, None
+        # What cancels in a combination of outputs leaves its rounding: the surest test is searched.
+        spread = ulp_rounding(np.abs(value) @ np.abs(weights).T, self.problem.precision)
         with np.errstate(invalid="ignore", divide="ignore"):
-            excess = np.where(failing, np.nan_to_num(np.abs(residual) / allowed, nan=np.inf), -1.0)
+            excess = np.abs(residual) / (allowed + EXCLUSION * spread)
+            excess = np.where(failing, np.nan_to_num(excess, nan=np.inf), -1.0)
         line, row = np.unravel_index(int(np.argmax(excess)), excess.shape)
         return table, (int(line), int(row))
 

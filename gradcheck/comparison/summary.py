@@ -64,6 +64,10 @@ def summarise(
     alone = next((table.alone for table in comparisons if table.alone is not None), None)
     if alone is not None:
         notes = (*notes, CONTRADICTING.format(alone))
+    probed = [table for table in comparisons if table.behind]
+    if probed:
+        behind, tests = sum(table.behind for table in probed), sum(table.verdict.size for table in probed)
+        notes = (*notes, f"{behind} entries were compared together, in {tests} random combination{'s' * (tests > 1)}")
     kinks = int(np.sum(whole.at_kink))
     if kinks:
         notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
@@ -76,9 +80,15 @@ def summarise(
         notes=notes,
         resolution=resolution,
         relative_resolution=relative,
-        compared=int(np.sum(~inconclusive)),
+        compared=sum(map(_compared, comparisons)),
         inconclusive=int(np.sum(inconclusive)),
     )
+
+
+def _compared(table: Comparison) -> int:
+    """How many entries were compared: all behind probes, if these were."""
+    inconclusive = int(np.sum(table.where(Verdict.INCONCLUSIVE)))
+    return table.behind if table.behind and not inconclusive else table.verdict.size - inconclusive
 
 
 def _resolution(comparisons: Sequence[Comparison], whole: Comparison, compared: Array) -> tuple[float, float]:

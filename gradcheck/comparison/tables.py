@@ -49,10 +49,10 @@ class Comparison:
 
     The rest says where the entries lie: `columns` has a coordinate for each line (None for a random direction), `rows`
     an output for each column of the arrays (None for a random combination). `contribution` is the largest single
-    product in each probe. `searched`: an entry that a search found behind failing probes, beside which there may be
-    others. `directions` (columns of the arrays, n) of second derivatives are those that the other derivative goes
-    along; a line without a coordinate goes along that direction twice. `alone` names the estimate of second derivatives
-    that contradicts the two others.
+    product in each probe, `behind` how many entries stand behind all of them. `searched`: an entry that a search found
+    behind failing probes, beside which there may be others. `directions` (columns of the arrays, n) of second
+    derivatives are those that the other derivative goes along; a line without a coordinate goes along that direction
+    twice. `alone` names the estimate of second derivatives that contradicts the two others.
     """
 
     autodiff: Array
@@ -65,6 +65,7 @@ class Comparison:
     columns: tuple[int | None, ...] = ()
     rows: tuple[int | None, ...] = ()
     contribution: Array | None = None
+    behind: int = 0
     searched: bool = False
     directions: Array | None = None
     alone: str | None = None

@@ -72,8 +72,8 @@ def test_c1_the_gradients_of_a_session(network: Network) -> None:
     assert network.names == ["W1", "b1", "W2", "b2", "W3"]
     before = network.values()
     result = assert_step(lambda: network.session.run((network.loss, network.gradients), {network.x: network.sample}))
-    assert str(result).startswith(RESULT.format(compared=1))
-    assert result.orders[1].notes == ()
+    assert str(result).startswith(RESULT.format(compared=27))
+    assert result.orders[1].notes == ("27 entries were compared together, in 1 random combination",)
     assert result.resolution[1] < 1e-8
     for value, kept in zip(network.values(), before, strict=True):
         np.testing.assert_array_equal(value, kept)

@@ -153,3 +153,68 @@ def test_too_many_kinked_outputs_are_left_and_said_so() -> None:
     result = check(tf.nn.relu, np.zeros(100))
     assert result.verdict == "inconclusive"
     assert Reason.TOO_EXPENSIVE in result.orders[1].reasons
+
+
+def powers(error: float = 0.0, place: int = 0) -> Any:
+    """Squares, whose backward pass has one entry with a relative error."""
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> Any:
+        factor = 1 + error * tf.one_hot(place, x.shape[0], dtype=x.dtype)
+        return tf.square(x), lambda upstream: upstream * 2 * x * factor
+
+    return f
+
+
+def test_a_dozen_inputs_are_looked_at_together_first() -> None:
+    x = np.linspace(0.5, 2.0, 12)
+    order = check(powers(), x).orders[1]
+    assert (order.verdict, order.compared) == ("agree", 144)
+    assert order.notes == ("144 entries were compared together, in 1 random combination",)
+    for place in range(12):
+        result = check(powers(1e-8, place), x)
+        assert [finding.index for finding in result.findings] == [(place,)]
+        assert result.orders[1].notes == ()
+
+
+def test_what_is_faint_beside_the_others_is_looked_at_by_itself() -> None:
+    def total(error: float = 0.0) -> Any:
+        return lambda x: tf.reduce_sum(powers(error)(x))
+
+    x = np.geomspace(1e-4, 1.0, 12)
+    order = check(total(), x).orders[1]
+    assert (order.verdict, order.compared, order.notes) == ("agree", 12, ())
+    (finding,) = check(total(1e-3), x).findings
+    assert finding.index == (0,)
+    faint = np.ones((12, 4)) * [1.0, 1.0, 1.0, 1e-8]
+
+    @tf.custom_gradient
+    def four(x: tf.Tensor) -> Any:
+        wrong = tf.constant(faint * [1, 1, 1, 1 + 1e-4])
+        return tf.linalg.matvec(faint.T, x), lambda upstream: tf.linalg.matvec(wrong, upstream)
+
+    assert {finding.output for finding in check(four, np.linspace(0.5, 2.0, 12)).findings} == {3}
+
+
+def test_a_derivative_that_is_lost_at_a_tiny_input_is_found() -> None:
+    @tf.custom_gradient
+    def total(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x), lambda upstream: upstream * tf.constant([1.0] * 8 + [0.0], x.dtype)
+
+    x = np.append(np.linspace(0.5, 2.0, 8), 1e-12)
+    (finding,) = check(total, x).findings
+    assert finding.index == (8,)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fault_in_bfloat16_is_found_by_whichever_probes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(seed)
+    monkeypatch.setattr("gradcheck.comparison.probes.np.random.default_rng", lambda _: generator)
+    x = tf.cast(np.random.Generator(np.random.PCG64(3)).normal(size=(1, 3, 3, 1)), "bfloat16")
+    layer = tf.keras.layers.UpSampling2D(interpolation="bilinear", dtype="bfloat16")
+
+    @tf.custom_gradient
+    def wrong(y: tf.Tensor) -> Any:
+        return tf.identity(y), lambda upstream: -4.0 * upstream
+
+    assert check(lambda x: wrong(layer(x)), x).verdict == "mismatch"
