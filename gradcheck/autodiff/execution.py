@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.forward import (
     forward_over_forward,
     forward_over_reverse,
@@ -27,6 +28,7 @@ from gradcheck.autodiff.mode import (
     FUNCTION,
     LOOP,
     NESTED,
+    NUMBER_TYPES,
     PFOR,
     PLAIN,
     RANK,
@@ -172,6 +174,16 @@ def vectorized(forward: Forward, at: Tensors) -> Tensors:
     return [output[-1] for output in tf.nest.flatten(outputs)]
 
 
+def narrowed(number_type: str, forward: Forward, at: Tensors) -> Tensors:
+    """The outputs in a number type of less than float64, as float64 tensors. Raises ModeUnavailableError."""
+    kinds = {"float64": number_type, "complex128": "complex64" if number_type == "float32" else None}
+    try:
+        outputs = forward([tf.cast(source, kinds.get(source.dtype.name, source.dtype)) for source in at])
+    except Exception as error:
+        raise ModeUnavailableError(one_line(error)) from error
+    return [tf.cast(output, WIDE.get(output.dtype.name, output.dtype)) for output in outputs]
+
+
 def _with(wrapped: Callable[[Forward, Tensors], Tensors], run: Callable[..., Any]) -> Callable[..., Any]:
     """What runs a derivative of the wrapped function."""
     return lambda take, forward, *given: run(take, partial(wrapped, forward), *given)
@@ -222,6 +234,7 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     COND: _with(conditional, inside_function),
     WHILE: _with(looped, inside_function),
     VECTORIZED: _with(vectorized, _eagerly),
+    **{mode: _with(partial(narrowed, name), _eagerly) for mode, name in NUMBER_TYPES.items()},
 }
 """What runs such a function in a mode of execution."""
 

@@ -13,6 +13,10 @@ FUNCTION, AROUND, XLA = "tf.function", "a tape around tf.function", "XLA"
 DIMENSIONS, RANK = "tf.function of unknown dimensions", "tf.function of unknown rank"
 NESTED, COND, WHILE = "a tf.function in a tf.function", "tf.cond in a tf.function", "tf.while_loop in a tf.function"
 VECTORIZED = "a tape around tf.vectorized_map"
+SINGLE, HALF, BRAIN = "in float32", "in float16", "in bfloat16"
+
+NUMBER_TYPES = {SINGLE: "float32", HALF: "float16", BRAIN: "bfloat16"}
+"""The number types of the executions in less than float64."""
 
 ORDERS = {
     "reverse": (1, 2),
@@ -27,7 +31,7 @@ ORDERS = {
 }
 """The paths, and the orders of derivatives that each has."""
 
-EXECUTIONS = ("eager", FUNCTION, AROUND, XLA, DIMENSIONS, RANK, NESTED, COND, WHILE, VECTORIZED)
+EXECUTIONS = ("eager", FUNCTION, AROUND, XLA, DIMENSIONS, RANK, NESTED, COND, WHILE, VECTORIZED, *NUMBER_TYPES)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Mode:
     def orders(self) -> tuple[int, ...]:
         """The orders of derivatives that its path has."""
         return ORDERS[self.path]
+
+    @property
+    def number_type(self) -> str | None:
+        """The real number type in which the function is computed, unless it is that of the inputs."""
+        return NUMBER_TYPES.get(self.mode)
 
 
 PLAIN = Mode()
@@ -89,3 +98,6 @@ forward-over-forward-reuse-order2).
 DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}
 LIGHT = tuple(mode for mode in MODES if not DEAR & {mode.path, mode.mode})
 """Those that take less than a tenth of a second for a small graph."""
+
+NARROW = tuple(Mode("reverse", mode) for mode in NUMBER_TYPES)
+"""The number types in less than float64. What is compared there is held against the estimates."""

@@ -5,7 +5,7 @@ The table beside this file has one row an operation of the gradient registry, of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -47,9 +47,14 @@ def census() -> Mapping[str, RegisteredGradient]:
     >>> census()["Sin"].judgement.value
     'finite_difference'
     """
-    text = resources.files("gradcheck.hunt").joinpath("census.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines()[1:])
+    rows = rows_of("census.tsv")
     return {row[0]: RegisteredGradient(row[0], row[1], Judgement(row[2]), row[3], row[4]) for row in rows}
+
+
+def rows_of(name: str) -> Iterator[list[str]]:
+    """The rows of a table beside this file, without its head."""
+    text = resources.files("gradcheck.hunt").joinpath(name).read_text(encoding="utf-8")
+    return (line.split("\t") for line in text.splitlines()[1:])
 
 
 def registered() -> dict[str, Any]:

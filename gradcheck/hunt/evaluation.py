@@ -59,22 +59,25 @@ class RandomPerturbation:
     Each moves by one unit in the last place, up or down, as `seed` draws it. Digits that an inner value has lost show
     up, which perturbed inputs do not show (asin(sigmoid(31))), and so do terms that cancel where a value is used twice.
     What a node does inside stays as it is: a formula that loses digits by itself is under test. Zeros stay zeros; so do
-    the values at `exempt` positions, on which a tie may rest.
+    the values at `exempt` positions, on which a tie may rest. One unit is `unit`, or that of a coarser kernel.
     """
 
     seed: int
     exempt: frozenset[int] = frozenset()
+    unit: float = UNIT
 
     def value(self, position: int, value: Any, unit: float) -> Any:
         """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
-        return value if position in self.exempt else perturbed(value, self._generator(position), max(UNIT, unit))
+        return value if position in self.exempt else perturbed(value, self._generator(position), max(self.unit, unit))
 
     def arguments(self, position: int, parents: Sequence[int], values: Sequence[Any]) -> list[Any]:
         """The arguments of a node: values as they are, but the cotangents that come back are perturbed."""
 
         def passed(parent: int) -> Any:
             def identity(value: Any) -> Any:
-                return tf.identity(value), lambda back: perturbed(back, self._generator(position, 1 + parent))
+                return tf.identity(value), lambda back: perturbed(
+                    back, self._generator(position, 1 + parent), self.unit
+                )
 
             return tf.custom_gradient(identity)(values[parent])
 

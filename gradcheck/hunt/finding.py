@@ -30,6 +30,18 @@ class Example:
     direction: tuple[Input, ...] = ()
     taken: Mode = PLAIN
 
+    def script(self, title: str, *, one_sided: bool) -> str:
+        """The reproduction script, which needs TensorFlow and NumPy only; `one_sided`: the finding is at a kink."""
+        return to_python(
+            self.graph,
+            self.order,
+            self.cotangent,
+            self.direction or None,
+            title=title,
+            one_sided=one_sided,
+            mode=self.taken,
+        )
+
 
 @dataclass(frozen=True)
 class NodeCheck:
@@ -149,15 +161,8 @@ class GraphFinding:
     @property
     def script(self) -> str:
         """The reproduction script: TensorFlow and NumPy only."""
-        return to_python(
-            self.graph,
-            self.order,
-            self.cotangent,
-            self.direction or None,
-            title=f"{self.culprit}: {self.kind} at order {self.order}{self.where}.",
-            one_sided=self.kind is Kind.SUBDIFFERENTIAL,
-            mode=self.taken,
-        )
+        title = f"{self.culprit}: {self.kind} at order {self.order}{self.where}."
+        return self.example.script(title, one_sided=self.kind is Kind.SUBDIFFERENTIAL)
 
 
 def excess(finding: Finding) -> float | None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
 from gradcheck.autodiff.mode import PLAIN, Mode
+from gradcheck.autodiff.perturbation import perturbed_operations
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError, gradient_matrix, watched
 from gradcheck.autodiff.sources import Source
@@ -73,7 +74,7 @@ def count_on(distances: Distances | None, values: Sequence[Array], attributes: M
     return int(np.sum(away <= 64 * np.finfo(values[0].dtype).eps * scale))
 
 
-ROUNDOFF = 2.0**-53
+EXACT = ROUNDOFF["float64"]
 FAILURES = (DerivativeRaisedError, ModeUnavailableError, tf.errors.OpError)
 
 
@@ -93,6 +94,7 @@ class GraphProblem(Problem):
     mode: Mode = PLAIN
     taped: TapedEvaluation | None = None
     perturbation: RandomPerturbation | None = None
+    inner: float = 0.0
 
     @staticmethod
     def evaluated(
@@ -114,7 +116,18 @@ class GraphProblem(Problem):
         """The same function, its inner values perturbed at random."""
         # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.
         exempt = frozenset().union(*map(self.graph.ancestors, self.nonsmooth_nodes.positions))
-        return replace(self, perturbation=RandomPerturbation(draw, exempt), taped=None)
+        unit = 2 * max(EXACT, self.inner)
+        return replace(self, perturbation=RandomPerturbation(draw, exempt, unit), taped=None)
+
+    @cached_property
+    def in_float64(self) -> GraphProblem | None:
+        """The same in the inputs' own number type, whose inner values move as the mode's number type rounds them."""
+        narrow = self.mode.number_type
+        return None if narrow is None else replace(self, mode=PLAIN, inner=ROUNDOFF[narrow])
+
+    def rounded(self, point: Array) -> Array:
+        narrow = self.mode.number_type
+        return point if narrow is None else tf.cast(tf.cast(point, narrow), point.dtype).numpy()
 
     @property
     def output(self) -> Array:
@@ -169,13 +182,14 @@ class GraphProblem(Problem):
     @cached_property
     def precision(self) -> float:
         """The unit roundoff of the derivatives: that of the coarsest kernel."""
-        return max([ROUNDOFF, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
+        narrow = ROUNDOFF[self.mode.number_type or "float64"]
+        return max([narrow, *(CATALOGUE[node.op].rtol for node in self.graph.nodes)])
 
     @cached_property
     def roundoff(self) -> float:
         """The unit roundoff of the values: a kernel without a float64 form does not count where it has a reference."""
         specs = [CATALOGUE[node.op] for node in self.graph.nodes]
-        return max([ROUNDOFF, *(spec.rtol for spec in specs if spec.reference is None)])
+        return max([EXACT, *(spec.rtol for spec in specs if spec.reference is None)])
 
     @cached_property
     def _anchored(self) -> bool:
@@ -245,6 +259,8 @@ class GraphProblem(Problem):
 
     def _by_itself(self) -> AbstractContextManager[None]:
         """A derivative in another mode than the plain one leaves no traces that other derivatives would find."""
+        if self.perturbation is not None and self.inner:
+            return perturbed_operations(self.perturbation.seed, 2 * self.inner)
         return nullcontext() if self.mode == PLAIN else traced_anew()
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gradcheck.autodiff import mode as ways
-from gradcheck.autodiff.mode import COND, NESTED, PLAIN, VECTORIZED, WHILE, Mode
+from gradcheck.autodiff import mode as modes
+from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZED, WHILE, Mode
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
@@ -28,12 +29,13 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.globals |= {name: value for name, value in vars(ways).items() if name.isupper()}
+TEMPLATES.globals |= {name: value for name, value in vars(modes).items() if name.isupper()}
 TEMPLATES.globals["WRAPPED"] = {
     NESTED: ", as a tf.function of its own",
     COND: " as a branch of a tf.cond",
     WHILE: " in the only turn of a tf.while_loop",
     VECTORIZED: " as a row of a tf.vectorized_map",
+    **{mode: f" {mode}" for mode in NUMBER_TYPES},
 }
 
 IMPORTS = {
@@ -77,6 +79,7 @@ def to_python(
     result = specs[-1].result if specs else graph.inputs[-1].dtype
     vectors = direction or [np.ones(value.shape) for value in graph.inputs]
     single = any(value.dtype == "float32" for value in graph.inputs)
+    lost = 16 * ROUNDOFF[mode.number_type] if mode.number_type else 0.0
     narrow = [spec.rtol for spec in specs if spec.reference is None]
     return TEMPLATES.get_template("reproduction.py.j2").render(
         title=_plain(title) or f"A derivative of order {order} of TensorFlow, beside differences.",
@@ -95,7 +98,7 @@ def to_python(
         mode=mode,
         one_sided=one_sided,
         eps=f"{max([2.0**-52, *narrow, 2.0**-23 if single else 0.0]):.2g}",
-        rtol=repr(max([1e-12, *(10 * spec.rtol for spec in specs), 1e-5 if single else 0.0])),
+        rtol=repr(max([1e-12, *(10 * spec.rtol for spec in specs), 1e-5 if single else 0.0, lost])),
     )
 
 

@@ -6,7 +6,7 @@ from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.rendering import render
-from gradcheck.hunt.script import to_python, variables
+from gradcheck.hunt.script import variables
 from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
 
@@ -41,16 +41,7 @@ def issue_of(record: Known, environment: Environment | None = None) -> str:
 
 def script_of(defect: Defect) -> str:
     """The reproduction script of a known defect: TensorFlow and NumPy only."""
-    example = example_of(defect)
-    return to_python(
-        example.graph,
-        example.order,
-        example.cotangent,
-        example.direction or None,
-        title=defect.title,
-        one_sided=defect.kind is Kind.SUBDIFFERENTIAL,
-        mode=example.taken,
-    )
+    return example_of(defect).script(defect.title, one_sided=defect.kind is Kind.SUBDIFFERENTIAL)
 
 
 def _behaviour(defect: Defect) -> str:

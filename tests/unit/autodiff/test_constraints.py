@@ -25,6 +25,7 @@ Z = X[:2, :2] + 1j * RNG.normal(size=(2, 2))
 SYMMETRIC = X + X.T
 DEFINITE = X @ X.T + np.eye(3)
 HERMITIAN = Z @ Z.conj().T + np.eye(2)
+np.fill_diagonal(HERMITIAN, HERMITIAN.diagonal().real)  # not the 1e-17 of some processors, a scale of its own
 COMPLEX_SYMMETRIC = Z + Z.T
 BATCH = np.stack([DEFINITE, 2 * DEFINITE + np.eye(3)])
 P, Q = RNG.dirichlet(np.ones(4)), RNG.dirichlet(np.ones(4))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import forwardprop
 from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
@@ -23,6 +20,8 @@ from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.script import to_python
 from gradcheck.result import Kind, Reason, Verdict
+from tests.planting import planted
+from tests.reproduction import ran
 
 SINE = Graph((Input((2,), (0.5, -1.25)),), (Node.of("square", 0), Node.of("sin", 1)))
 
@@ -36,31 +35,20 @@ UNTRACED = (LOOP, ALONE, VARIABLES)
 TRACED = cases(*(mode for mode in MODES if mode.path not in UNTRACED))
 
 
-@contextmanager
-def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> Iterator[None]:
+def wrong_where_traced(factor: float = 2.0, *, traced: bool = True) -> AbstractContextManager[None]:
     """The gradients of sine and cosine are wrong in traced functions (those of pushforwards and of pfor are such).
 
     With `traced=False`, they are wrong everywhere else.
     """
-    entries = [ops.gradient_registry._registry[op] for op in ("Sin", "Cos")]
-    rights = [entry["type"] for entry in entries]
 
-    def planted(right: Any) -> Any:
+    def faulty(right: Any) -> Any:
         def gradient(node: Any, *cotangents: Any) -> Any:
             part = right(node, *cotangents)
             return part if tf.executing_eagerly() == traced else factor * part
 
         return gradient
 
-    for entry, right in zip(entries, rights, strict=True):
-        entry["type"] = planted(right)
-    forwardprop._jvp_function_cache.clear()
-    try:
-        yield
-    finally:
-        for entry, right in zip(entries, rights, strict=True):
-            entry["type"] = right
-        forwardprop._jvp_function_cache.clear()
+    return planted(("Sin", "Cos"), faulty)
 
 
 @pytest.mark.parametrize(("mode", "order"), CASES)
@@ -212,17 +200,6 @@ def test_a_script_shows_derivatives_that_are_all_none(mode: Mode, capsys: pytest
         exec(compile(to_python(graph, 2, mode=mode), "script", "exec"), {"__name__": "__main__"})
     assert ending.value.code == 1
     assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["x[0]", "None"]
-
-
-def ran(script: str) -> tuple[int, str]:
-    """The exit code and the last line of a reproduction script, run in this process."""
-    said, code = io.StringIO(), 0
-    with contextlib.redirect_stdout(said):
-        try:
-            exec(compile(script, "script", "exec"), {"__name__": "__main__"})
-        except SystemExit as ending:
-            code = int(ending.code or 0)
-    return code, said.getvalue().strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(("mode", "order"), CASES)
