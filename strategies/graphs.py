@@ -81,13 +81,14 @@ def graphs(
     order: int = 1,
     max_nodes: int = 8,
     known: Known | None = None,
+    number_type: str = "float64",
 ) -> st.SearchStrategy[Graph]:
     """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
     be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
     `known(op, attributes, argument values, order, the Ancestry before them)`; a node for which it returns a name is
-    not generated.
+    not generated. `number_type` is one that holds all literals exactly.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
 
@@ -105,15 +106,21 @@ def graphs(
     if not names and containing is None:
         raise ValueError(f"no operation is left that has a derivative of order {order}")
     joins = tuple(name for name in names if CATALOGUE[name].arity > 1)
-    return _graph(containing, names + joins, order, max_nodes, known)
+    return _graph(containing, names + joins, order, max_nodes, known, number_type)
 
 
 @st.composite
 def _graph(
-    draw: Draw, containing: str | None, names: tuple[str, ...], order: int, max_nodes: int, known: Known | None
+    draw: Draw,
+    containing: str | None,
+    names: tuple[str, ...],
+    order: int,
+    max_nodes: int,
+    known: Known | None,
+    number_type: str,
 ) -> Graph:
     swarm = index(draw, SWARMS)
-    growth = Growth(draw, names, banned(names, swarm), Draft(order, known, composed=swarm % 16 == 15))
+    growth = Growth(draw, names, banned(names, swarm), Draft(order, known, composed=swarm % 16 == 15), number_type)
     newest = growth.prefix(containing, max_nodes) if containing else None
     newest = growth.rooted(containing, newest) if containing else growth.started()
     if newest is None:
@@ -150,6 +157,7 @@ class Growth:
     names: tuple[str, ...]
     banned: frozenset[str]
     draft: Draft
+    number_type: str = "float64"
 
     def prefix(self, containing: str, max_nodes: int) -> Position | None:
         """A few nodes whose values the operation to come accepts, or None."""
@@ -205,7 +213,8 @@ class Growth:
     def fresh(self, op: str, shape: Shape, argument: int) -> Position:
         """A new input in the domain of an operation's argument."""
         spec = CATALOGUE[op]
-        return self.draft.literal(literal(self.draw, shape, spec.dtype(argument), spec.domain(argument)))
+        dtype, domain = spec.dtype(argument), spec.domain(argument)
+        return self.draft.literal(literal(self.draw, shape, dtype, domain, self.number_type))
 
     def grown(self, op: str, first: Position, *, adapting: bool = True) -> Position | None:
         """A new node on `first` (through an adapter, if need be) and on other values."""
@@ -242,9 +251,11 @@ class Growth:
     def _plain(self, op: str, first: Position) -> Position | None:
         """The operation on fresh inputs with fewer special values, for where a kink or a known defect is in the way."""
         spec, shapes = CATALOGUE[op], signatures(op, first.value.shape)[0]
-        plain = [smooth(shape, spec.dtype(i), spec.domain(i), offset=11 * i) for i, shape in enumerate(shapes)]
+        plain = [
+            smooth(shape, spec.dtype(i), spec.domain(i), 11 * i, self.number_type) for i, shape in enumerate(shapes)
+        ]
         assert isinstance(first.source, Input)
-        for start in (without_zeros(first.source, spec.domain(0)), plain[0]):
+        for start in (without_zeros(first.source, spec.domain(0), self.number_type), plain[0]):
             arguments = [self.draft.literal(one) for one in (start, *plain[1:])]
             nodes = (self.draft.node(op, arguments, attrs) for attrs in alternatives(op, shapes))
             node = next(filter(None, nodes), None)

@@ -8,6 +8,7 @@ from itertools import cycle, islice, product
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
@@ -50,10 +51,27 @@ SPECIAL_COPIES = 2
 IMAGINARY = 5
 """So far behind a real part in a table lies its imaginary part."""
 FEWEST = 2
+LIMITS = {"float32": (2.0**-20, 2.0**20), "float16": (2.0**-6, 2.0**6), "bfloat16": (2.0**-6, 2.0**6)}
+"""The magnitudes that are drawn in less than float64: powers of others would overflow or vanish."""
 
 
-def _inside(table: Table, interval: Interval) -> Table:
-    return tuple(value for value in table if interval.low < value < interval.high)
+def _inside(table: Table, interval: Interval, number_type: str) -> Table:
+    """The values of a table, as a number type holds them, that lie inside an interval."""
+    return tuple(value for value in held(table, number_type) if interval.low < value < interval.high)
+
+
+@cache
+def held(table: Table, number_type: str) -> Table:
+    """The values of a table as a number type holds them, without what is too large or too small for it.
+
+    >>> held((0.5, 0.7, 1e5), "float16")
+    (0.5, 0.7001953125)
+    """
+    if number_type == "float64":
+        return table
+    kind = np.dtype(ml_dtypes.bfloat16 if number_type == "bfloat16" else number_type)
+    (low, high), rounded = LIMITS[number_type], [float(kind.type(value)) for value in table]
+    return tuple(dict.fromkeys(value for value in rounded if value == 0 or low <= abs(value) <= high))
 
 
 def _mapped(interval: Interval) -> Table:
@@ -65,32 +83,36 @@ def _mapped(interval: Interval) -> Table:
 
 
 @cache
-def table(interval: Interval, style: str) -> Table:
-    """The values inside an interval: `plain`, `tied` (three plain ones), `rough` or `extreme`; never empty."""
-    plain, rough = _inside(PLAIN, interval), _inside(ROUGH, interval)
+def table(interval: Interval, style: str, number_type: str = "float64") -> Table:
+    """The values inside an interval that a number type holds: `plain`, `tied` (three plain ones), `rough` or `extreme`.
+
+    Never empty.
+    """
+    plain, rough = _inside(PLAIN, interval, number_type), _inside(ROUGH, interval, number_type)
+    mapped = _inside(_mapped(interval), interval, number_type)
     if len(plain) < 3:
-        plain += tuple(value for value in _mapped(interval)[:6] if value not in plain)
+        plain += tuple(value for value in mapped[:6] if value not in plain)
     if len(rough) < 6:
-        rough += tuple(value for value in _mapped(interval) if value not in rough)
+        rough += tuple(value for value in mapped if value not in rough)
     if style == "plain":
         return plain + tuple(value for value in plain if value in (0.0, 1.0)) * SPECIAL_COPIES
     if style == "tied":
         return plain[:3]
-    return rough if style == "rough" else rough + _inside(EXTREME, interval)
+    return rough if style == "rough" else rough + _inside(EXTREME, interval, number_type)
 
 
-def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
-    """A literal tensor of a shape and a dtype, all of whose elements lie in an interval."""
+def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval, number_type: str = "float64") -> Input:
+    """A literal tensor of a shape and a dtype, whose elements lie in an interval and are held by a number type."""
     size = prod(shape)
-    values = table(interval, choice(draw, STYLES))
+    values = table(interval, choice(draw, STYLES), number_type)
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
     drawn = [choice(draw, values) for _ in range(max(size, FEWEST))][:size]
     return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn] if dtype == "complex128" else [])
 
 
-def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0) -> Input:
+def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0, number_type: str = "float64") -> Input:
     """A tensor without any special value: no zeros or ones, and no ties below the length of the table."""
-    values = cycle(table(interval, "rough"))
+    values = cycle(table(interval, "rough", number_type))
     taken = list(islice(values, offset, offset + prod(shape) + IMAGINARY))
     return _input(shape, dtype, taken[: prod(shape)], taken[IMAGINARY:])
 
@@ -101,9 +123,10 @@ def _input(shape: Shape, dtype: str, reals: Sequence[float], imaginary: Sequence
     return Input(shape, tuple(float(np.float32(real)) if dtype == "float32" else real for real in reals), dtype)
 
 
-def without_zeros(values: Input, interval: Interval) -> Input:
+def without_zeros(values: Input, interval: Interval, number_type: str = "float64") -> Input:
     """The same tensor with exact zeros replaced by the simplest other value of the interval (one, where it may be)."""
-    other = next((value for value in table(interval, "plain") if value != 0.0), table(interval, "rough")[0])
+    others = table(interval, "plain", number_type) + table(interval, "rough", number_type)
+    other = next(value for value in others if value != 0.0)
     return Input(values.shape, tuple(other if value == 0 else value for value in values.values), values.dtype)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
+from gradcheck.hunt.census import rows_of
 from gradcheck.hunt.opspec import Form
 
 
@@ -93,9 +94,7 @@ def lines() -> Mapping[str, Line]:
     >>> lines()["tf.shape"].why.value
     'not_differentiable'
     """
-    text = resources.files("gradcheck.hunt").joinpath("surface.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines()[1:])
-    return {row[0]: Line(row[0], Why(row[1]), row[2], row[3]) for row in rows}
+    return {row[0]: Line(row[0], Why(row[1]), row[2], row[3]) for row in rows_of("surface.tsv")}
 
 
 def resolved(name: str) -> Any:

@@ -9,7 +9,18 @@ from functools import partial
 from typing import Any
 
 from gradcheck.hunt.catalogue.language import operation, points_last
-from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, nonempty, nonempty_matrix, ranked, several, vector
+from gradcheck.hunt.catalogue.shapes import (
+    alike,
+    at_least,
+    axes,
+    nonempty,
+    nonempty_matrix,
+    of_rank,
+    only_if,
+    ranked,
+    several,
+    vector,
+)
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Indices, unary
 
@@ -78,8 +89,8 @@ def _image_batches(shape: Shape) -> bool:
 
 
 _unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
-_pad = partial(_unary, shapes=ranked, paddings=_paddings((1, 0), (0, 2)))
-_mirror = partial(_unary, paddings=_paddings((1, 0), (1, 1)))
+_pad = partial(_unary, shapes=only_if(of_rank(5), ranked), paddings=_paddings((1, 0), (0, 2)))
+_mirror = partial(_unary, shapes=only_if(of_rank(4), vector), paddings=_paddings((1, 0), (1, 1)))
 _pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
 
 ARRAYS = (
@@ -156,7 +167,7 @@ ARRAYS = (
         "tf.reverse_sequence({0}, {lengths}, seq_axis=1, batch_axis=0)",
         "ReverseSequence",
         batched="tf.reverse_sequence({0}, {lengths}, seq_axis=2, batch_axis=1)",
-        shapes=nonempty_matrix,
+        shapes=only_if(of_rank(4), nonempty_matrix),
         starts=((1, 2), (2, 2), (2, 3), (2, 2, 2)),
         lengths=lambda shape: Indices(shape[0], below=shape[1] + 1),
     ),

@@ -141,13 +141,13 @@ RESOURCES = (
         "tf.raw_ops.ResourceGather(resource=variable_handle({0}), indices={indices}, dtype=tf.float64)",
     ),
     _gather(
-        "array",
+        "resource variable",
         "resource_gather_nd_of_rows",
         "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.expand_dims({indices}, -1), "
         "dtype=tf.float64)",
     ),
     operation(
-        "array",
+        "resource variable",
         "resource_gather_nd",
         "tf.raw_ops.ResourceGatherNd(resource=variable_handle({0}), indices=tf.stack([{rows}, {columns}], axis=-1), "
         "dtype=tf.float64)",

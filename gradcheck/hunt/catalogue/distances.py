@@ -89,6 +89,11 @@ def ties_of_smallest(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -
     return ties(x, axis=axis)[..., :1]
 
 
+def ties_of_extremes(x: Array, *_: Array, axis: Axes = -1, **_attributes: Any) -> Array:
+    """The largest and the smallest element along the axes of the first argument are to be unique; one is both."""
+    return np.concatenate([ties_of_largest(x, axis=axis).ravel(), ties_of_smallest(x, axis=axis).ravel()])
+
+
 def ties_within(pick: Distances) -> Distances:
     """The distance `pick`, taken within each segment of the first dimension that the attribute `ids` names."""
 

@@ -141,7 +141,7 @@ KERAS_ACTIVATIONS = (
     _nn(
         "keras_relu",
         "tf.keras.activations.relu({0}, negative_slope={slope}, max_value={ceiling}, threshold={threshold})",
-        slope=(0.0,),
+        slope=(0.0, 0.25),
         ceiling=(6.0, 2.0),
         threshold=(0.0, 1.0),
         kinks=_from_bend,

@@ -75,6 +75,18 @@ LOSSES = (
         rtol=1e-5,
         orders=(1,),
     ),
+    _nn(
+        "ctc_loss_dense",
+        "tf.cast(tf.nn.ctc_loss([[{label}]], tf.cast({0}, tf.float32)[:, tf.newaxis], [1], [{0}.shape[0]], "
+        "blank_index=-1)[0], tf.float64)",
+        "Cast",
+        looped=True,
+        shapes=at_least(3, 2),
+        starts=((3, 2), (3, 3), (4, 3)),
+        label=lambda shape: range(shape[1] - 1),
+        reference=sequence_collapsing_to_label,
+        rtol=1e-5,
+    ),
 )
 
 

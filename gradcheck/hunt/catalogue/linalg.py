@@ -17,6 +17,7 @@ from gradcheck.hunt.opspec import BOOL, Array, Shapes
 SYMMETRIC = "({0} + tf.linalg.matrix_transpose({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.matrix_transpose({0}) + 2.0 * tf.eye({0}.shape[-1], dtype=tf.float64)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
+REGULAR = "0.5 * tf.sin({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
 
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
@@ -29,7 +30,7 @@ def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
     return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
 
-def _right_sides(shape: Shape) -> Shapes:
+def right_sides(shape: Shape) -> Shapes:
     return [((*shape[:-1], count),) for count in (1, 2)]
 
 
@@ -37,8 +38,8 @@ def _right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
-_system = partial(_square, others=_right_sides)
-_least_squares = partial(_matrix, others=_right_sides, ridge=(1.0, 0.5))
+_system = partial(_square, others=right_sides)
+_least_squares = partial(_matrix, others=right_sides, ridge=(1.0, 0.5))
 _tridiagonal = partial(
     _matrix, when=lambda shape: shape[-2] == 3, others=_right_sides_of_bands, starts=((3, 2), (3, 3), (3, 1), (2, 3, 2))
 )

@@ -24,7 +24,7 @@ def _either_axis(shape: Shape) -> tuple[int, ...]:
     return (*axes(shape), *range(len(shape)))
 
 
-def _from_kinks_of_power(x: Array, *, power: int, axis: int, **_attributes: Any) -> Array:
+def from_kinks_of_power(x: Array, *, power: int, axis: int, **_attributes: Any) -> Array:
     """At zero a sum of magnitudes has a kink for each element, the other norms for the vector."""
     return np.abs(x) if power == 1 else norms(x, axis=axis)
 
@@ -50,7 +50,7 @@ def _from_kinks_of_spectral_norm(x: Array, **_attributes: Any) -> Array:
     return np.concatenate([values[..., :1], -np.diff(values)[..., :1]], axis=-1)
 
 
-def _from_equal(x: Array, *, axis: Any, **_attributes: Any) -> Array:
+def from_equal(x: Array, *, axis: Any, **_attributes: Any) -> Array:
     """Not all of several elements along the axes are to be equal; the deviation of a single one is 0 throughout."""
     distances = norms(x - np.mean(x, axis=axis, keepdims=True), axis=axis)
     return np.full_like(distances, np.inf) if distances.size == x.size else distances
@@ -73,7 +73,7 @@ NORMS = (
         "Sum Abs",
         power=(1, 3),
         keepdims=BOOL,
-        kinks=_from_kinks_of_power,
+        kinks=from_kinks_of_power,
     ),
     _norm(
         "norm_euclidean",
@@ -159,6 +159,6 @@ NORMS = (
         batching=reduces_points,
         axis=reduced,
         keepdims=BOOL,
-        kinks=_from_equal,
+        kinks=from_equal,
     ),
 )

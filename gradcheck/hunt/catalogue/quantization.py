@@ -109,6 +109,7 @@ QUANTIZATION = (
         "tf.clip_by_value({0}, -1.0, 1.0)",
         kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
     ),
+    _straight("grad_pass_through", "tf.grad_pass_through(tf.round)({0})"),
     _quantization(
         "fake_quant_per_channel",
         fake_quantized_by_channel,

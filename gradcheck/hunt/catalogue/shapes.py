@@ -19,6 +19,11 @@ def only_if(condition: Callable[[Shape], object], rule: Rule = unary) -> Rule:
     return lambda shape: rule(shape) if condition(shape) else []
 
 
+def of_rank(most: int) -> Callable[[Shape], object]:
+    """Whether a shape has at most this rank: that of what a kernel takes, without the dimension of points."""
+    return lambda shape: len(shape) <= most
+
+
 nonempty = only_if(all)
 """One argument without a dimension of size 0."""
 

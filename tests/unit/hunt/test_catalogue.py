@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from gradcheck.strategies.graphs import signatures
+from gradcheck.strategies.values import alternatives, smooth
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
 from gradcheck.defects.records import version_of
-from gradcheck.hunt.catalogue import CATALOGUE, GROUPS, by_name
+from gradcheck.hunt import catalogue
+from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS, GROUPS, by_name
 from gradcheck.hunt.catalogue.control_flow import times_the_sine
 from gradcheck.hunt.catalogue.language import traced
 from gradcheck.hunt.census import Judgement, census
@@ -41,6 +46,7 @@ WIDER = {
     "spectral_abscissa": "two eigenvalues meet that are not the largest",
     "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
     "crop_and_resize": "an image of one value has no kinks",
+    "householder_operator": "a column of zeros stays one",
 }
 """Declared points at which the function is smooth after all: the declaration is wider than it has to be."""
 
@@ -160,6 +166,22 @@ def test_batch_agrees_with_loop(spec: OpSpec, sampler: Any) -> None:
             expected = alone(spec, example, [p[row] for p in points])
             assert value.shape == expected.shape
             np.testing.assert_allclose(value, expected, rtol=0, atol=16 * max(EPS, spec.rtol) * largest(expected))
+
+
+@named(BATCHED)
+def test_points_are_taken_at_every_rank_that_one_point_is(spec: OpSpec) -> None:
+    for shape in ((1, 1, 2, 2), (1, 1, 2, 2, 1), (1, 1, 1, 2, 2, 1)):
+        for shapes in signatures(spec.name, shape)[:1]:
+            inputs = tuple(smooth(one, spec.dtype(place), spec.domain(place)) for place, one in enumerate(shapes))
+            tensors = [tf.constant(one.array()) for one in inputs]
+            for attributes in alternatives(spec.name, shapes, 2):
+                with suppress(tf.errors.OpError, ValueError):
+                    single(spec)(*tensors, **attributes)
+                    graph = Graph(inputs, (Node.of(spec.name, *range(spec.arity), **attributes),))
+                    break
+            else:
+                continue
+            forward(graph, [tf.stack([one] * 2) for one in tensors], points=True)
 
 
 @named(REFERENCED)
@@ -286,6 +308,16 @@ def test_at_most_a_quarter_is_looped() -> None:
 def test_a_name_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="names 'sin' twice"):
         by_name([GROUPS[0], GROUPS[0]])
+
+
+def test_functions_of_two_modules_have_two_names() -> None:
+    named = Counter(
+        (name, value)
+        for module in pkgutil.iter_modules(catalogue.__path__)
+        for name, value in vars(import_module(f"{catalogue.__name__}.{module.name}")).items()
+        if name in FUNCTIONS and getattr(value, "__module__", "").startswith(catalogue.__name__)
+    )
+    assert [name for name, count in Counter(name for name, _ in named).items() if count > 1] == []
 
 
 def test_reading_the_catalogue_loads_no_tensorflow() -> None:

@@ -41,6 +41,7 @@ MEANT: dict[str, tuple[Callable[..., Array], float]] = {
     "fake_quant_per_channel": (clip_by_channel, 1.0),
     "quantize_and_dequantize_v2": (lambda x, _: x, 1 / 254),
     "quantize_and_dequantize_v3": (lambda x, _: x, 1 / 254),
+    "grad_pass_through": (lambda x, _: x, 0.5),
     "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -1.0, 1.0), 1 / 127),
 }
 

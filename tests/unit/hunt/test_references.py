@@ -170,6 +170,37 @@ def sampled(image: Array, rows: Any, columns: Any) -> Array:
     return np.array([[bilinear(image, float(row), float(column)) for column in columns] for row in rows])
 
 
+def similarities(x: Array, y: Array, size: int, sigma: float, k: tuple[float, float]) -> Array:
+    """Luminance and contrast of every window (Wang et al., "Image quality assessment", 2004, equations 6 and 9)."""
+    places = np.arange(size) - (size - 1) / 2
+    weights = np.exp(-(places[:, np.newaxis] ** 2 + places**2) / (2 * sigma**2))
+    weights /= weights.sum()
+    result = np.empty((2, x.shape[0] - size + 1, x.shape[1] - size + 1, x.shape[2]))
+    for row, column, channel in np.ndindex(result.shape[1:]):
+        a, b = (z[row : row + size, column : column + size, channel] for z in (x, y))
+        m, n = np.sum(weights * a), np.sum(weights * b)
+        covariance = np.sum(weights * (a - m) * (b - n))
+        variances = np.sum(weights * (a - m) ** 2) + np.sum(weights * (b - n) ** 2)
+        result[0, row, column, channel] = (2 * m * n + k[0] ** 2) / (m**2 + n**2 + k[0] ** 2)
+        result[1, row, column, channel] = (2 * covariance + k[1] ** 2) / (variances + k[1] ** 2)
+    return result
+
+
+def ssim(x: Array, y: Array, size: int, sigma: float, k: tuple[float, float], mapped: bool) -> Array:
+    return np.asarray(similarities(x, y, size, sigma, k).prod(axis=0).mean(axis=-1 if mapped else None))
+
+
+def ssim_multiscale(x: Array, y: Array, power: float, k: tuple[float, float]) -> Array:
+    one, two = (z.reshape(len(z) // 2, 2, -1, 2, z.shape[-1]).mean(axis=(1, 3)) for z in (x, y))
+    first = similarities(x, y, 2, 1.5, k)[1].mean(axis=(0, 1))
+    second = similarities(one, two, 2, 1.5, k).prod(axis=0).mean(axis=(0, 1))
+    return np.asarray(np.mean(np.maximum(first, 0) ** power * np.maximum(second, 0) ** (1 - power)))
+
+
+def standardized(x: Array) -> Array:
+    return np.asarray((x - x.mean()) / max(x.std(), x.size**-0.5))
+
+
 ORACLES: dict[str, Callable[..., Array]] = {
     "avg_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.mean())),
     "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
@@ -207,6 +238,18 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "projective_transform": projected,
     "legacy_projective_transform": projected,
     "projective_transform_scaled": projected,
+    "rgb_to_grayscale": lambda x: 0.2989 * x[..., :1] + 0.587 * x[..., 1:2] + 0.114 * x[..., 2:],
+    "adjust_brightness": lambda x, delta: x + delta,
+    "adjust_gamma": lambda x, gamma, gain: gain * x**gamma,
+    "per_image_standardization": standardized,
+    # The first of numbers between -0.5 and 0.5 from this seed.
+    "random_brightness": lambda x: x + tf.random.stateless_uniform([], (1, 2), -0.5, 0.5).numpy(),
+    "approx_max_k": lambda x, k: -np.sort(-x)[..., :k],
+    "ctc_loss_dense": ctc_loss,
+    "psnr": lambda x, y, largest: np.asarray(10 * np.log10(largest**2 / np.mean((x - y) ** 2))),
+    "ssim": ssim,
+    "ssim_multiscale": ssim_multiscale,
+    "ssim_multiscale_of_opposites": lambda x: np.zeros([]),
 }
 NAMES = sorted(ORACLES)
 

@@ -22,7 +22,7 @@ try:
 except ImportError:  # without it, workers draw the graphs at the same time
     fcntl = None  # type: ignore[assignment]
 
-EXAMPLES = 1300
+EXAMPLES = 1800
 
 
 @dataclass

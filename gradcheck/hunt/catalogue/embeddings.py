@@ -1,0 +1,161 @@
+"""Rows of tables that are looked up, alone or combined, and losses over samples of the classes (`nn`)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.distances import norms
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.shapes import at_least
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Shapes
+
+_table = partial(
+    operation,
+    "nn",
+    shapes=at_least(2, 1),
+    starts=((2, 2), (3, 1), (3, 2)),
+    ids=lambda shape, *_: Indices(3, shape[0]),
+)
+_combined = partial(_table, combiner=("mean", "sum", "sqrtn"))
+_sampled = partial(
+    operation,
+    "nn",
+    looped=True,
+    shapes=at_least(2, 1),
+    starts=((2, 1), (3, 1)),
+    labels=lambda shape, *_: Indices(2, shape[0]),
+    remove=BOOL,
+)
+
+
+def in_rows(values: Any, last: int) -> tf.SparseTensor:
+    """Two values in the first row, and one in the last; those between are empty."""
+    return tf.sparse.SparseTensor([[0, 0], [0, 1], [last, 0]], values, [last + 1, 2])
+
+
+def of_table(ids: tuple[int, ...]) -> tf.Tensor:
+    return tf.constant(ids, tf.int64)
+
+
+def shortened(rows: tf.Tensor) -> tf.Tensor:
+    """The rows with a norm of at most 1."""
+    return rows / tf.maximum(tf.norm(rows, axis=-1, keepdims=True), 1.0)
+
+
+def combined(rows: tf.Tensor, weights: tf.Tensor, combiner: str, empty: tf.Tensor | None = None) -> tf.Tensor:
+    """The first two rows of every point, weighted, together; what stands for none, if anything does; the last row."""
+    together = []
+    for several, own in ((rows[:, :2], weights[:, :2]), (rows[:, 2:], weights[:, 2:])):
+        powers = {"sum": 0.0 * own[:, :1] + 1.0, "mean": own, "sqrtn": own**2}[combiner]
+        size = tf.reduce_sum(powers, axis=1, keepdims=True)
+        total = tf.einsum("pkd,pk->pd", several, own)
+        together.append(total / (tf.sqrt(size) if combiner == "sqrtn" else size))
+    first, last = together
+    return tf.stack([first, last] if empty is None else [first, empty, last], axis=1)
+
+
+def two_samples(count: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The first two classes as the sample, and how often the labels and they were expected in it."""
+    return tf.constant([0, 1], tf.int64), tf.fill([count, 1], np.float64(0.5)), tf.constant([0.25, 0.75], tf.float64)
+
+
+def _biases_and_inputs(shape: Shape) -> Shapes:
+    return [((shape[0],), (2, shape[1]))]
+
+
+def _from_largest_norm(x: Array, *, ids: tuple[int, ...], **_attributes: Any) -> Array:
+    """The norms of the rows that are looked up are to differ from 1, the largest that is let through."""
+    return np.abs(norms(x[list(ids)]) - 1.0)
+
+
+EMBEDDINGS = (
+    _table(
+        "embedding_lookup",
+        "tf.nn.embedding_lookup({0}, {ids})",
+        "GatherV2",
+        batched="tf.gather({0}, {ids}, axis=1)",
+    ),
+    _table(
+        "embedding_lookup_of_norm",
+        "tf.nn.embedding_lookup({0}, {ids}, max_norm=1.0)",
+        "GatherV2 Maximum",
+        batched="shortened(tf.gather({0}, {ids}, axis=1))",
+        kinks=_from_largest_norm,
+    ),
+    _combined(
+        "embedding_lookup_sparse",
+        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), None, {combiner}, allow_fast_lookup={fast})",
+        "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
+        looped=True,
+        fast=BOOL,
+        orders=(1,),
+    ),
+    _combined(
+        "embedding_lookup_sparse_weighted",
+        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), in_rows({1}, 1), {combiner})",
+        "SegmentSum GatherV2",
+        REALS,
+        POSITIVE,
+        batched="combined(tf.gather({0}, {ids}, axis=1), {1}, {combiner})",
+        others=lambda _shape: [((3,),)],
+    ),
+    _combined(
+        "embedding_lookup_sparse_of_norm",
+        "tf.nn.embedding_lookup_sparse({0}, in_rows(of_table({ids}), 1), in_rows({1}, 1), {combiner}, 1.0)",
+        "SegmentSum GatherV2 Maximum",
+        REALS,
+        POSITIVE,
+        batched="combined(shortened(tf.gather({0}, {ids}, axis=1)), {1}, {combiner})",
+        others=lambda _shape: [((3,),)],
+        kinks=lambda x, _weights, **attributes: _from_largest_norm(x, **attributes),
+    ),
+    # SparseFillEmptyRowsGrad has no registered gradient.
+    _combined(
+        "safe_embedding_lookup_sparse",
+        "tf.nn.safe_embedding_lookup_sparse({0}, in_rows(of_table({ids}), 2), in_rows({1}, 2), {combiner}, {default})",
+        "SegmentSum GatherV2",
+        REALS,
+        POSITIVE,
+        batched="combined(tf.gather({0}, {ids}, axis=1), {1}, {combiner}, "
+        "0.0 * {0}[:, 0] if {default} is None else {0}[:, {default}])",
+        others=lambda _shape: [((3,),)],
+        default=(None, 0, 1),
+        orders=(1,),
+    ),
+    _sampled(
+        "nce_loss",
+        "tf.nn.nce_loss({0}, {1}, of_table({labels})[:, tf.newaxis], {2}, 2, {0}.shape[0], 1, two_samples(2), "
+        "{remove})",
+        "GatherV2 MatMul Log1p",
+        others=_biases_and_inputs,
+    ),
+    _sampled(
+        "sampled_softmax_loss",
+        "tf.nn.sampled_softmax_loss({0}, {1}, of_table({labels})[:, tf.newaxis], {2}, 2, {0}.shape[0], 1, "
+        "two_samples(2), {remove})",
+        "GatherV2 MatMul SoftmaxCrossEntropyWithLogits",
+        others=_biases_and_inputs,
+    ),
+    operation(
+        "nn",
+        "stateless_dropout",
+        "tf.nn.experimental.stateless_dropout({0}, {rate}, [1, 2])",
+        "Mul",
+        batched="tf.nn.experimental.stateless_dropout({0}, {rate}, [1, 2], noise_shape=[1, *{0}.shape[1:]])",
+        rate=(0.5, 0.25, 0.0),
+    ),
+    operation(
+        "nn",
+        "general_dropout",
+        "tf.nn.experimental.general_dropout({0}, {rate}, "
+        "lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype))",
+        "Mul",
+        batched="tf.nn.experimental.general_dropout({0}, {rate}, "
+        "lambda shape, dtype: tf.random.stateless_uniform(shape, [1, 2], dtype=dtype), [1, *{0}.shape[1:]])",
+        rate=(0.5, 0.25),
+    ),
+)

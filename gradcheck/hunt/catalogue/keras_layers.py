@@ -1,0 +1,214 @@
+"""Layers of `keras.layers` that have formulas of their own (family `nn`).
+
+A layer is built once, in float64. Its weights are arguments, or fixed where it is made of matrix products. The other
+layers call one function of `keras.ops`.
+"""
+
+from __future__ import annotations
+
+import functools
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.distances import at_zero, ties
+from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.shapes import at_least, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Interval, Shapes
+
+
+@functools.cache
+def built_layer(kind: Any, shape: Any, options: tuple[tuple[str, Any], ...]) -> Any:
+    """A layer of this class and these options, built for the shape of its input, or a tuple of shapes."""
+    with tf.init_scope():
+        layer = kind(dtype="float64", **dict(options))
+        layer.build(list(shape) if shape and isinstance(shape[0], tuple) else shape)
+    return layer
+
+
+def weighted_layer(
+    kind: Any, x: Any, weights: list[Any], called: dict[str, Any] | None = None, **options: Any
+) -> tf.Tensor:
+    """What a layer makes of x with these weights; `called` are arguments of its call, `options` those of its class."""
+    shape = tuple(tuple(one.shape) for one in x) if isinstance(x, list) else tuple(x.shape)
+    layer = built_layer(kind, shape, tuple(sorted(options.items())))
+    given = [tf.identity(weight) for weight in weights] or [one.value for one in layer.trainable_variables]
+    kept = [one.value for one in layer.non_trainable_variables]
+    return layer.stateless_call(given, kept, x, **(called or {}))[0]
+
+
+def spread(*sizes: int) -> tf.Tensor:
+    """Weights of this shape, between -1 and 1."""
+    return tf.reshape(tf.sin(1.0 + tf.range(int(np.prod(sizes)), dtype=tf.float64)), sizes)
+
+
+def all_steps_but(hidden: int, x: tf.Tensor) -> tf.Tensor:
+    """Which steps of each sequence are to be seen."""
+    return tf.broadcast_to(tf.range(x.shape[1]) != hidden, x.shape[:2])
+
+
+_layer = partial(operation, "nn", looped=True)
+_batch = partial(operation, "nn", batching=in_batch)
+
+
+def _of_features(shape: Shape) -> Shapes:
+    return [((shape[-1],),) * 2]
+
+
+def _from_threshold(x: Array, *, theta: float) -> Array:
+    return np.asarray(np.abs(x - theta))
+
+
+def _from_ties_of_extremes(x: Array) -> Array:
+    """Of each channel the smallest and the largest are to be unique."""
+    gaps = ties(x, axis=(0, 1))
+    return np.stack([gaps[..., 0], gaps[..., -1]])
+
+
+def _from_constant(x: Array) -> Array:
+    """No channel is to be constant: it is left as it is, and stretched as soon as it is not."""
+    return np.asarray(np.ptp(x, axis=(0, 1)))
+
+
+_recurrent = partial(_batch, shapes=at_least(1, 1), starts=((2, 1), (1, 1), (3, 2)), sequences=BOOL)
+
+KERAS_LAYERS = (
+    _layer(
+        "keras_prelu",
+        "weighted_layer(tf.keras.layers.PReLU, {0}[tf.newaxis], [{1}])[0]",
+        "Relu Mul",
+        REALS,
+        Interval(0.05, 0.9),
+        shapes=vector,
+        others=lambda shape: [(shape,)],
+        starts=((2,), (1,), (2, 2)),
+        kinks=at_zero,
+    ),
+    _layer(
+        "keras_thresholded_relu",
+        "weighted_layer(tf.keras.layers.ThresholdedReLU, {0}, [], theta={theta})",
+        "Mul",
+        shapes=vector,
+        starts=((2,), (1,), (2, 2)),
+        theta=(1.0, 0.5),
+        singular=_from_threshold,
+    ),
+    operation(
+        "nn",
+        "keras_masked_softmax",
+        "weighted_layer(tf.keras.layers.Softmax, {0}, [], {'mask': np.arange({0}.shape[-1]) != {hidden}}, axis={axis})",
+        "SelectV2 Exp Softmax",
+        shapes=at_least(1, 2),
+        starts=((1, 2), (2, 2), (2, 3)),
+        hidden=(0, 1, -1),
+        axis=(-1, (-2, -1)),
+    ),
+    _batch(
+        "keras_additive_attention",
+        "weighted_layer(tf.keras.layers.AdditiveAttention, [{0}[tf.newaxis], {1}[tf.newaxis]], "
+        "[spread({0}.shape[-1])], {'use_causal_mask': {causal}})[0]",
+        "Tanh Softmax SelectV2",
+        shapes=at_least(1, 1),
+        others=lambda shape: [((2, shape[-1]),)],
+        starts=((2, 1), (1, 2), (2, 2)),
+        causal=BOOL,
+    ),
+    _batch(
+        "keras_concat_attention",
+        "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread(), spread()], "
+        "{'use_causal_mask': {causal}}, use_scale=True, score_mode='concat')[0]",
+        "Tanh Softmax SelectV2",
+        shapes=at_least(1, 1),
+        others=lambda shape: [((2, shape[-1]),)],
+        starts=((2, 1), (1, 2), (2, 2)),
+        causal=BOOL,
+    ),
+    _batch(
+        "keras_dot_attention",
+        "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread()], "
+        "{'use_causal_mask': {causal}}, use_scale=True, score_mode='dot')[0]",
+        "Softmax SelectV2 BatchMatMulV2",
+        shapes=at_least(1, 1),
+        others=lambda shape: [((2, shape[-1]),)],
+        starts=((2, 1), (1, 2), (2, 2)),
+        causal=BOOL,
+    ),
+    _layer(
+        "keras_batch_normalization",
+        "weighted_layer(tf.keras.layers.BatchNormalization, {0}, [{1}, {2}], {'training': True, "
+        "'mask': np.arange({0}.shape[0]) > 0 if {masked} else None}, epsilon=0.1)",
+        "Rsqrt Mean Sum",
+        shapes=at_least(2, 1),
+        others=_of_features,
+        starts=((2, 1), (3, 2), (3, 1)),
+        masked=BOOL,
+    ),
+    _layer(
+        "keras_group_normalization",
+        "weighted_layer(tf.keras.layers.GroupNormalization, {0}[tf.newaxis], [{1}, {2}], groups={groups}, "
+        "epsilon=0.1)[0]",
+        "Rsqrt Mean",
+        shapes=at_least(1, 2),
+        when=lambda shape: shape[-1] % 2 == 0,
+        others=_of_features,
+        starts=((1, 2), (2, 2), (2, 4)),
+        groups=(2, 1, -1),
+    ),
+    _recurrent(
+        "keras_simple_rnn",
+        "weighted_layer(tf.keras.layers.SimpleRNN, {0}[tf.newaxis], [spread({0}.shape[-1], 2), spread(2, 2), "
+        "spread(2)], units=2, unroll=True, return_sequences={sequences})[0]",  # rolled up, it is a while_loop
+        "Tanh MatMul",
+    ),
+    _recurrent(
+        "keras_lstm",
+        "weighted_layer(tf.keras.layers.LSTM, {0}[tf.newaxis], [spread({0}.shape[-1], 4), spread(1, 4), spread(4)], "
+        "{'mask': all_steps_but({hidden}, {0}[tf.newaxis])}, units=1, unroll=True, return_sequences={sequences})[0]",
+        "Sigmoid Tanh MatMul",
+        hidden=(-1, 1, 0),
+    ),
+    _recurrent(
+        "keras_gru",
+        "weighted_layer(tf.keras.layers.GRU, {0}[tf.newaxis], [spread({0}.shape[-1], 3), spread(1, 3), spread(3)], "
+        "units=1, unroll=True, return_sequences={sequences}, reset_after=False)[0]",
+        "Sigmoid Tanh MatMul",
+    ),
+    _recurrent(
+        "keras_gru_reset_after",
+        "weighted_layer(tf.keras.layers.GRU, {0}[tf.newaxis], [spread({0}.shape[-1], 3), spread(1, 3), spread(2, 3)], "
+        "units=1, unroll=True, return_sequences={sequences}, reset_after=True, go_backwards=True)[0]",
+        "Sigmoid Tanh MatMul",
+    ),
+    _batch(
+        "keras_conv_lstm",
+        "weighted_layer(tf.keras.layers.ConvLSTM1D, {0}[tf.newaxis], [spread(1, {0}.shape[-1], 4), spread(1, 1, 4), "
+        "spread(4)], filters=1, kernel_size=1, recurrent_activation='sigmoid', unroll=True)[0]",
+        "Conv2D Sigmoid Tanh",
+        shapes=at_least(1, 1, 1),
+        starts=((2, 1, 1), (2, 2, 1), (1, 2, 2)),
+        orders=(1,),  # dear, and made of what others take at order 2
+    ),
+    operation(
+        "nn",
+        "keras_auto_contrast",
+        "weighted_layer(tf.keras.layers.AutoContrast, {0}, [], value_range=(0.0, 1.0))",
+        "Max Min RealDiv SelectV2",
+        Interval(0.0, 1.0, closed=True),
+        shapes=at_least(2, 1, 1),
+        starts=((3, 1, 1), (2, 2, 1), (4, 1, 1), (3, 1, 2)),
+        kinks=_from_ties_of_extremes,
+        singular=_from_constant,
+    ),
+    operation(
+        "nn",
+        "keras_mel_spectrogram",
+        "weighted_layer(tf.keras.layers.MelSpectrogram, {0}, [], fft_length=4, sequence_stride=2, "
+        "sequence_length=4, window=None, sampling_rate=8, num_mel_bins=2, min_freq=0.0, max_freq=4.0, "
+        "power_to_db=False)",
+        "RFFT Sqrt Pow",
+        shapes=at_least(4),
+        starts=((4,), (5,)),
+    ),
+)

@@ -1,0 +1,310 @@
+"""The losses of `keras.losses` (family `nn`). The prediction comes first, the label second.
+
+The classes of losses take the mean of the functions' values. A loss that finds logits kept beside probabilities, as
+Keras keeps them, takes those instead, which is another function; so its argument is copied first.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.distances import at, between, norms, ties_of_largest
+from gradcheck.hunt.catalogue.keras_ops import NEAR
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, reduced, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Indices, Interval
+
+EPSILON = 1e-7
+"""`keras.backend.epsilon()`, below which losses cut off what they take the logarithm of, or divide by."""
+
+PROBABILITY = Interval(0.0, 1.0)
+INSIDE = Interval(0.01, 0.99)
+"""Where no probability is cut off."""
+
+STARTS = ((2,), (1,), (2, 2), (2, 3), (1, 3))
+CLASSES = ((1, 2), (2, 2), (2, 3), (1, 3))
+SHARE = Interval(0.0, 1.0, closed=True)
+REFERENCES = (0, 1, 0)
+"""The labels of what vectors are compared with."""
+
+SMOOTHING = (0.0, 0.25)
+
+_loss = partial(operation, "nn", shapes=vector, others=alike, starts=STARTS)
+_of_labels = partial(operation, "nn", shapes=vector, starts=STARTS)
+_classes = partial(operation, "nn", shapes=vector, when=lambda shape: len(shape) > 1 and shape[-1] > 1, starts=CLASSES)
+
+
+def _from_cut(x: Array, y: Array) -> Array:
+    """Probabilities are cut off at 1, and near 0."""
+    return np.stack([np.abs(value - level) for value in (x, y) for level in (EPSILON, 1.0)])
+
+
+def _from_cut_of_probability(x: Array, *_: Array, from_logits: bool = False, **_attributes: Any) -> Array:
+    """Probabilities are cut off near 0 and near 1; logits are not."""
+    edges = np.stack([np.abs(x - EPSILON), np.abs(x - (1.0 - EPSILON))])
+    return np.full(x.shape, np.inf) if from_logits else edges
+
+
+def _from_quadratic(x: Array, y: Array, *, delta: float) -> Array:
+    return np.asarray(np.abs(np.abs(x - y) - delta))
+
+
+def _from_margin(x: Array, *, label: float) -> Array:
+    """Labels of 0 and 1 stand for -1 and 1."""
+    return np.abs(1.0 - (-1.0 if label == 0 else label) * x)
+
+
+def _from_margin_of_classes(x: Array, y: Array) -> Array:
+    """The largest of the other classes is to be unique where it counts, and not to lie at the margin."""
+    of_others = (1.0 - y) * x
+    loss = of_others.max(-1) - (x * y).sum(-1) + 1.0
+    gaps = ties_of_largest(of_others, axis=-1)
+    return np.concatenate([np.where(loss[..., np.newaxis] > 0, gaps, np.inf).ravel(), np.abs(loss).ravel()])
+
+
+def _from_short(x: Array, _y: Array, *, axis: int) -> Array:
+    """Short vectors are divided by the least norm, so that they stay short."""
+    return np.abs(norms(x, axis=axis) - EPSILON)
+
+
+def _from_least_similar(
+    x: Array, y: Array | None = None, *, labels: Any, margin: float, removed: bool = False, **_attributes: Any
+) -> Array:
+    """Beyond the margin, different ones do not count; a row that has no other like it has no loss."""
+    alike_ones = np.equal.outer(labels, labels if y is None else REFERENCES)
+    different = ~alike_ones
+    if removed:
+        alike_ones = alike_ones & ~np.eye(len(labels), dtype=bool)
+    counts = different & alike_ones.any(axis=1)[:, np.newaxis]
+    return np.asarray(np.abs((x @ (x if y is None else y).T)[counts] + margin))
+
+
+def _two_classes_or_one(shape: Shape) -> tuple[tuple[int, ...], ...]:
+    size = shape[0]
+    return (0,) * -(-size // 2) + (1,) * (size // 2), (0,) * size
+
+
+def _labels(shape: Shape) -> Indices:
+    return Indices(shape[0], shape[-1])
+
+
+def _either(shape: Shape, *_others: Shape) -> tuple[int, ...]:
+    return (-1, 0)
+
+
+ERRORS = (
+    _loss("keras_squared_error", "tf.keras.losses.MSE({1}, {0})", "Square Mean"),
+    _loss("keras_absolute_error", "tf.keras.losses.MAE({1}, {0})", "Abs Mean", kinks=between),
+    _loss(
+        "keras_percentage_error",
+        "tf.keras.losses.MAPE({1}, {0})",
+        "Abs Maximum RealDiv",
+        REALS,
+        Interval(0.25),
+        kinks=between,
+    ),
+    _loss(
+        "keras_squared_logarithmic_error",
+        "tf.keras.losses.MSLE({1}, {0})",
+        "Maximum Log Square",
+        REALS,
+        Interval(0.25),
+        kinks=at(EPSILON),
+    ),
+    _loss(
+        "keras_huber",
+        "tf.keras.losses.huber({1}, {0}, delta={delta})",
+        "Abs Square SelectV2",
+        delta=(1.0, 0.5),
+        curvature_jumps=_from_quadratic,
+    ),
+    _loss("keras_log_cosh", "tf.keras.losses.logcosh({1}, {0})", "Softplus Mean", NEAR),
+    _loss(
+        "keras_cosine_similarity",
+        "tf.keras.losses.cosine_similarity({1}, {0}, axis={axis})",
+        "Rsqrt Minimum Sum",
+        REALS,
+        Interval(0.25),
+        batching=along_axis,
+        axis=axes,
+        singular=_from_short,
+    ),
+    _of_labels(
+        "keras_hinge",
+        "tf.keras.losses.hinge(tf.zeros_like({0}) + {label}, {0})",
+        "Maximum Mean",
+        label=(1.0, 0.0, -1.0, 0.5),
+        kinks=_from_margin,
+    ),
+    _of_labels(
+        "keras_squared_hinge",
+        "tf.keras.losses.squared_hinge(tf.zeros_like({0}) + {label}, {0})",
+        "Maximum Square",
+        label=(1.0, 0.0, -1.0, 0.5),
+        curvature_jumps=_from_margin,
+    ),
+    _loss(
+        "keras_categorical_hinge",
+        "tf.keras.losses.categorical_hinge({1}, {0})",
+        "Max Sum Maximum",
+        kinks=_from_margin_of_classes,
+    ),
+    # Class and reduction: what of a loss is reported, and weights of samples.
+    _loss(
+        "keras_weighted_loss",
+        "tf.keras.losses.MeanSquaredError(reduction={reduction}, dtype='float64')("
+        "tf.zeros_like({0}), {0}, sample_weight={1})",
+        "Sum Square",
+        REALS,
+        POSITIVE,
+        looped=True,
+        others=lambda shape: [(shape[:-1],)],
+        reduction=("sum_over_batch_size", "sum", "none", None, "mean", "mean_with_sample_weight"),
+    ),
+)
+
+PROBABILITIES = (
+    _loss("keras_poisson", "tf.keras.losses.poisson({1}, {0})", "Log Mean", POSITIVE, REALS),
+    _loss(
+        "keras_kl_divergence",
+        "tf.keras.losses.KLD({1}, {0})",
+        "Log RealDiv Maximum",
+        SHARE,
+        singular=_from_cut,
+    ),
+    _loss(
+        "keras_binary_crossentropy",
+        "tf.keras.losses.binary_crossentropy({1}, tf.identity({0}), from_logits={from_logits}, "
+        "label_smoothing={smoothing}, axis={axis})",
+        "Log Maximum Log1p",
+        PROBABILITY,
+        REALS,
+        batching=along_axis,
+        axis=axes,
+        from_logits=BOOL,
+        smoothing=SMOOTHING,
+        singular=_from_cut_of_probability,
+    ),
+    _loss(
+        "keras_binary_focal_crossentropy",
+        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), apply_class_balancing={balanced}, "
+        "alpha=0.25, gamma={gamma}, from_logits={from_logits}, label_smoothing={smoothing})",
+        "Log Pow Maximum Sigmoid",
+        INSIDE,
+        PROBABILITY,
+        balanced=BOOL,
+        gamma=(2.0, 1.0, 0.5),
+        from_logits=BOOL,
+        smoothing=SMOOTHING,
+    ),
+    _classes(
+        "keras_categorical_crossentropy",
+        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), tf.identity({0}), "
+        "from_logits={from_logits}, label_smoothing={smoothing}, axis={axis})",
+        "Log Maximum SoftmaxCrossEntropyWithLogits",
+        POSITIVE,
+        REALS,
+        others=alike,
+        batching=along_axis,
+        axis=_either,
+        from_logits=BOOL,
+        smoothing=SMOOTHING,
+    ),
+    _classes(
+        "keras_categorical_focal_crossentropy",
+        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, "
+        "from_logits={from_logits}, label_smoothing={smoothing}, axis={axis})",
+        "Log Pow Maximum RealDiv",
+        POSITIVE,
+        PROBABILITY,
+        others=alike,
+        batching=along_axis,
+        axis=_either,
+        gamma=(2.0, 1.0, 0.5),
+        from_logits=BOOL,
+        smoothing=SMOOTHING,
+    ),
+    _classes(
+        "keras_sparse_categorical_crossentropy",
+        "tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
+        "tf.identity({0}), from_logits={from_logits}, ignore_class={ignored})",
+        "Log Maximum SparseSoftmaxCrossEntropyWithLogits",
+        INSIDE,
+        when=lambda shape: len(shape) == 2 and shape[-1] > 1,
+        labels=_labels,
+        from_logits=BOOL,
+        ignored=(None, 0, -1),
+    ),
+    _classes(
+        "keras_generalized_cross_entropy",
+        "tf.keras.losses.categorical_generalized_cross_entropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, q={q})",
+        "Pow Sum",
+        PROBABILITY,
+        when=lambda shape: len(shape) == 2 and shape[-1] > 1,
+        labels=_labels,
+        q=(0.5, 0.25, 0.9),
+    ),
+    _loss(
+        "keras_dice",
+        "tf.keras.losses.dice({1}, {0}, axis={axis})",
+        "RealDiv Sum",
+        PROBABILITY,
+        SHARE,
+        batching=reduces_points,
+        axis=reduced,
+    ),
+    _loss(
+        "keras_tversky",
+        "tf.keras.losses.tversky({1}, {0}, alpha={alpha}, beta={beta}, axis={axis})",
+        "RealDiv Sum",
+        PROBABILITY,
+        SHARE,
+        batching=reduces_points,
+        alpha=(0.5, 0.25),
+        beta=(0.5, 1.0),
+        axis=reduced,
+    ),
+)
+
+PAIRS = (
+    # Products below 1: no distance is cut off at 0. A margin may be negative (Sun et al. 2020, figure 4).
+    operation(
+        "nn",
+        "keras_circle",
+        "tf.keras.losses.circle(np.array({labels}), {0}, remove_diagonal={removed}, gamma={gamma}, margin={margin})",
+        "Softplus Maximum MatMul",
+        Interval(-0.7, 0.7),
+        looped=True,
+        shapes=at_least(2, 1),
+        when=lambda shape: shape[1] <= 2,
+        starts=((3, 1), (2, 2), (3, 2), (4, 1)),
+        labels=_two_classes_or_one,
+        removed=BOOL,
+        gamma=(1.0, 4.0),
+        margin=(-0.25, -0.5, 0.4),
+        kinks=_from_least_similar,
+    ),
+    operation(
+        "nn",
+        "keras_circle_of_references",
+        "tf.keras.losses.circle(np.array({labels}), {0}, ref_labels=np.array([0, 1, 0]), ref_embeddings={1}, "
+        "remove_diagonal=False, gamma={gamma}, margin={margin})",
+        "Softplus Maximum MatMul",
+        Interval(-0.7, 0.7),
+        looped=True,
+        shapes=at_least(1, 1),
+        when=lambda shape: shape[1] <= 2,
+        others=lambda shape: [((3, shape[-1]),)],
+        starts=((2, 2), (1, 2), (2, 1)),
+        labels=lambda shape, *_: Indices(shape[0], 2),
+        gamma=(1.0, 4.0),
+        margin=(-0.25, -0.5, 0.4),
+        kinks=_from_least_similar,
+    ),
+)
+
+KERAS_LOSSES = ERRORS + PROBABILITIES + PAIRS

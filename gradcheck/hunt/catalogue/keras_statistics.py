@@ -1,0 +1,167 @@
+"""Statistics of `keras.ops`: order statistics, averages, and reductions that leave out what is missing (`math`).
+
+What is missing is NaN, which stands behind the other elements along the axis.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.distances import Axes, norms, ties, ties_of_extremes, ties_of_largest, ties_of_smallest
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.norms import from_equal
+from gradcheck.hunt.catalogue.reductions import STARTS
+from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, reduced, several, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Array, Interval, Shapes
+
+_math = partial(operation, "math", shapes=vector, starts=STARTS)
+_along = partial(_math, batching=along_axis, axis=axes)
+_over = partial(_math, batching=reduces_points, axis=reduced)
+
+BEHIND = "tf.concat([{0}, tf.zeros_like({0}) + np.nan], axis={axis})"
+NONZERO = Interval(0.25)
+"""Products at zero are those of `reduce_prod` and `cumprod`."""
+
+
+def _from_ties_of_extreme(x: Array, *, axis: Axes, which: int, **_attributes: Any) -> Array:
+    return (ties_of_largest, ties_of_smallest)[which](x, axis=axis)
+
+
+def _from_ties_of_quantile(x: Array, *, q: float, axis: Axes, method: str, **_attributes: Any) -> Array:
+    """No two neighbours in order are to be equal whose weights in the quantile differ."""
+    gaps = ties(x, axis=axis)
+    # Rows with ones from the first, the second, ... element on: their quantiles are sums of weights.
+    steps = np.triu(np.ones([1 + gaps.shape[-1]] * 2))
+    weights = -np.diff(np.quantile(steps, q, axis=-1, method=method), append=0.0)  # type: ignore[call-overload]
+    return np.where(np.abs(np.diff(weights)) > 1e-6, gaps, np.inf)
+
+
+def _from_element(x: Array, q: Array) -> Array:
+    """A quantile bends where it is an element."""
+    place = q * (x.shape[-1] - 1)
+    ordered = _from_ties_of_quantile(x, q=float(q), axis=-1, method="linear")
+    return np.concatenate([ordered, np.abs(place - np.round(place)).ravel()])
+
+
+def _either(shape: Shape) -> tuple[int | tuple[int, ...] | None, ...]:
+    return tuple(axis for axis in reduced(shape) if axis != ())
+
+
+def _weights(shape: Shape) -> Shapes:
+    return [(shape,), (shape[-1:],)]
+
+
+KERAS_STATISTICS = (
+    _over(
+        "keras_ptp",
+        "tf.keras.ops.ptp({0}, axis={axis}, keepdims={keepdims})",
+        "Max Min Sub",
+        keepdims=BOOL,
+        kinks=ties_of_extremes,
+    ),
+    _math(
+        "keras_quantile",
+        "tf.keras.ops.quantile({0}, {q}, axis={axis}, method={method}, keepdims={keepdims})",
+        "TopKV2 GatherV2",
+        batching=reduces_points,
+        q=(0.5, 0.25, 0.9, 0.0, 1.0),
+        axis=_either,
+        method=("linear", "lower", "higher", "midpoint", "nearest"),
+        keepdims=BOOL,
+        kinks=_from_ties_of_quantile,
+    ),
+    _math(
+        "keras_quantile_of_level",
+        "tf.keras.ops.quantile({0}, {1}, axis=-1)",
+        "TopKV2 GatherV2 Sub",
+        REALS,
+        Interval(0.5, 1.0),  # of equal elements the median is odd: no line shows its kink
+        looped=True,
+        when=lambda shape: len(shape) == 1 and several(shape),
+        others=lambda _: [((),)],
+        starts=((3,), (2,), (4,)),
+        kinks=_from_element,
+    ),
+    _math(
+        "keras_average",
+        "tf.keras.ops.average({0}, axis={axis}, weights={1})",
+        "RealDiv Sum Mul",
+        REALS,
+        POSITIVE,
+        looped=True,
+        others=_weights,
+        axis=lambda shape, weights: (-1, None) if shape == weights else (-1,),
+    ),
+    _math(
+        "keras_corrcoef",
+        "tf.keras.ops.corrcoef({0})",
+        "RealDiv Sqrt MatrixDiagPartV3 Maximum",
+        looped=True,
+        shapes=nonempty_matrix,
+        when=lambda shape: len(shape) == 2 and several(shape),
+        starts=((2, 3), (1, 2), (3, 4)),
+        singular=lambda x: from_equal(x, axis=-1),
+    ),
+    _math(
+        "keras_psnr",
+        "tf.keras.ops.psnr({0}, {1}, {ceiling})",
+        "Log Mean Square",
+        looped=True,
+        others=alike,
+        ceiling=(1.0, 255.0),
+        singular=lambda x, y, **_: norms(x - y, axis=None),
+    ),
+    # Keras asks for a rank that variables do not have; of the axes counted from the end it takes the last one only.
+    _math(
+        "keras_trapezoid",
+        "tf.keras.ops.trapezoid({0}, tf.identity({1}), axis={axis})",
+        "StridedSlice Sum Mul",
+        batching=along_axis,
+        axis=lambda shape, _: (-1, *range(len(shape))),
+        others=alike,
+    ),
+    _along(
+        "keras_diff", "tf.keras.ops.diff(tf.identity({0}), n={count}, axis={axis})", "StridedSlice Sub", count=(1, 2, 0)
+    ),
+    _along(
+        "keras_nan_reduction",
+        "[tf.keras.ops.nansum, tf.keras.ops.nanmean, tf.keras.ops.nanvar][{which}]("
+        f"{BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Sum",
+        which=(0, 1, 2),
+        keepdims=BOOL,
+    ),
+    _along(
+        "keras_nanstd",
+        f"tf.keras.ops.nanstd({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Sqrt",
+        keepdims=BOOL,
+        kinks=from_equal,
+    ),
+    _along(
+        "keras_nan_extreme",
+        f"[tf.keras.ops.nanmax, tf.keras.ops.nanmin][{{which}}]({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Max Min",
+        which=(0, 1),
+        keepdims=BOOL,
+        kinks=_from_ties_of_extreme,
+    ),
+    _along(
+        "keras_nanprod",
+        f"tf.keras.ops.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Prod",
+        NONZERO,
+        keepdims=BOOL,
+    ),
+    _along(
+        "keras_nan_accumulation",
+        f"[tf.keras.ops.nancumsum, tf.keras.ops.nancumprod][{{which}}]({BEHIND}, axis={{axis}})",
+        "SelectV2 Cumsum Cumprod",
+        NONZERO,
+        which=(0, 1),
+    ),
+)

@@ -1,0 +1,124 @@
+"""Functions of matrices that are made of other operations: solvers by factors, traces, pseudo-inverses (`linalg`)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.distances import ties
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR, right_sides
+from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, square, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Indices, Interval, Shapes
+
+_matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
+_square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
+_factored = partial(_square, permutation=lambda shape, *_: Indices(shape[-1], shape[-1], distinct=True))
+
+PERMUTATION = "tf.broadcast_to({permutation}, {0}.shape[:-1])"
+"""The permutation of every matrix."""
+
+
+def largest_eigenvector(x: tf.Tensor) -> tf.Tensor:
+    """The squared magnitudes of the eigenvector whose eigenvalue has the largest real part; phases are arbitrary."""
+    values, vectors = tf.linalg.eig(x)
+    largest = tf.argmax(tf.math.real(values), axis=-1)
+    vector = tf.gather(vectors, largest, axis=-1, batch_dims=len(x.shape) - 2)
+    return tf.square(tf.math.real(vector)) + tf.square(tf.math.imag(vector))
+
+
+def eigenvalues_of_bands(diagonal: tf.Tensor, beside: tf.Tensor, select: str, size: int) -> tf.Tensor:
+    """The eigenvalues of a symmetric tridiagonal matrix; the size is to be known in a graph."""
+    diagonal, beside = tf.ensure_shape(diagonal, [size]), tf.ensure_shape(beside, [size - 1])
+    wanted = {"a": None, "i": (0, 0), "v": (-32.0, 32.0)}[select]
+    return tf.linalg.eigh_tridiagonal(diagonal, beside, select=select, select_range=wanted)
+
+
+def _from_shared_abscissa(x: Array) -> Array:
+    """How far the eigenvalue with the largest real part is from the others, or from its conjugate alone."""
+    values = np.linalg.eigvals(x)
+    order = np.argsort(-values.real, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    first, others = ordered[..., :1], ordered[..., 1:]
+    conjugate = (first.imag != 0) & (first == np.conj(others))
+    return np.asarray(np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real)))
+
+
+def _vectors(shape: Shape) -> Shapes:
+    return [((*shape[:-2], shape[-1]),)]
+
+
+def _from_cutoff(x: Array, *, rcond: float | None) -> Array:
+    """No singular value is to be as small as those that count as zero."""
+    values = np.linalg.svd(x, compute_uv=False)
+    return np.abs(values - (rcond or 0.0) * values[..., :1])
+
+
+def _gaps_of_bands(diagonal: Array, beside: Array, **_attributes: Any) -> Array:
+    """No two eigenvalues of the symmetric tridiagonal matrix are to be equal."""
+    return ties(np.linalg.eigvalsh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)))
+
+
+MATRIX_FUNCTIONS = (
+    _square("trace", "tf.linalg.trace({0})", "MatrixDiagPartV3 Sum"),
+    _matrix("adjoint", "tf.linalg.adjoint({0})", "ConjugateTranspose", dtypes=("complex128",), result="complex128"),
+    _matrix("matvec", "tf.linalg.matvec({0}, {1})", "BatchMatMulV2", others=_vectors),
+    _square(
+        "matvec_transposed",
+        "tf.linalg.matvec({0}, {1}, transpose_a={transpose}, adjoint_a=not {transpose})",
+        "BatchMatMulV2",
+        others=_vectors,
+        transpose=BOOL,
+    ),
+    _square(
+        "tensordot",
+        "tf.tensordot({0}, {1}, axes={axes})",
+        "MatMul",
+        looped=True,
+        when=lambda shape: len(shape) == 2,
+        others=alike,
+        starts=((2, 2), (1, 1)),
+        axes=(1, 2, 0, ((0,), (1,)), ((1, 0), (0, 1))),
+    ),
+    _square("logdet", f"tf.linalg.logdet({POSITIVE_DEFINITE})", "Cholesky Log"),
+    _square(
+        "cholesky_solve",
+        f"tf.linalg.cholesky_solve({REGULAR}, {{1}})",
+        "MatrixTriangularSolve",
+        others=right_sides,
+    ),
+    _factored(
+        "lu_solve",
+        f"tf.linalg.lu_solve({REGULAR}, {PERMUTATION}, {{1}})",
+        "MatrixTriangularSolve",
+        others=right_sides,
+    ),
+    _factored("lu_matrix_inverse", f"tf.linalg.lu_matrix_inverse({REGULAR}, {PERMUTATION})", "MatrixTriangularSolve"),
+    _factored("lu_reconstruct", f"tf.linalg.lu_reconstruct({{0}}, {PERMUTATION})", "MatMul"),
+    _matrix(
+        "pinv",
+        "tf.linalg.pinv({0}, rcond={rcond})",
+        "Svd",
+        rcond=(None, 0.25),
+        singular=_from_cutoff,
+    ),
+    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=_from_shared_abscissa),
+    operation(
+        "linalg",
+        "eigh_tridiagonal",
+        "traced(eigenvalues_of_bands)({0}, {1}, {select}, {0}.shape[0])",
+        "StatelessWhile",
+        Interval(-8.0, 8.0),
+        REALS,
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 1 and shape[0] > 1,
+        others=lambda shape: [((shape[0] - 1,),)],
+        starts=((2,), (3,)),
+        select=("a", "i", "v"),
+        kinks=_gaps_of_bands,
+    ),
+)

@@ -1,0 +1,166 @@
+"""Functions of `tf.experimental.numpy` that have formulas of their own (families `math`, `array`)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
+from gradcheck.hunt.catalogue.keras_ops import NEAR
+from gradcheck.hunt.catalogue.keras_statistics import BEHIND
+from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
+from gradcheck.hunt.catalogue.reductions import STARTS
+from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, nonempty_matrix, reduced, vector
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, Interval
+
+_math = partial(operation, "math")
+_binary = partial(_math, broadcasts=True, shapes=broadcasting)
+_along = partial(_math, shapes=vector, starts=STARTS, batching=along_axis, axis=axes)
+_sequence = partial(
+    _math, others=alike, starts=((), (2,), (1,), (2, 2)), batching=along_axis, endpoint=BOOL, axis=(0, -1)
+)
+
+NUMPY_ELEMENTWISE = (
+    _math("numpy_cbrt", "tf.experimental.numpy.cbrt({0})", "Abs Pow SelectV2", singular=at_zero),
+    _math("numpy_sinc", "tf.experimental.numpy.sinc({0})", "SelectV2 RealDiv Sin"),
+    _math(
+        "numpy_logarithm",
+        "[tf.experimental.numpy.log2, tf.experimental.numpy.log10][{which}]({0})",
+        "Log RealDiv",
+        POSITIVE,
+        which=(0, 1),
+    ),
+    _math("numpy_exp2", "tf.experimental.numpy.exp2({0})", "Pow"),
+    _math(
+        "numpy_angle_unit",
+        "[tf.experimental.numpy.deg2rad, tf.experimental.numpy.rad2deg][{which}]({0})",
+        "Mul",
+        which=(0, 1),
+    ),
+    # Of two zeros, the gradient is that of a Euclidean norm.
+    _binary("numpy_hypot", "tf.experimental.numpy.hypot({0}, {1})", "Sqrt Square", REALS, Interval(0.25)),
+    _binary("numpy_logaddexp", "tf.experimental.numpy.logaddexp({0}, {1})", "Maximum Log1p Exp Abs SelectV2", NEAR),
+    _binary("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2({0}, {1})", "Maximum Log1p Pow Abs SelectV2", NEAR),
+)
+
+NUMPY_STATISTICS = (
+    _along(
+        "numpy_ptp",
+        "tf.experimental.numpy.ptp({0}, axis={axis}, keepdims={keepdims})",
+        "Max Min Sub",
+        batching=reduces_points,
+        axis=reduced,
+        keepdims=BOOL,
+        kinks=ties_of_extremes,
+    ),
+    _along(
+        "numpy_variance",
+        "tf.experimental.numpy.var({0}, axis={axis}, dtype=np.float64, ddof={count}, keepdims={keepdims})",
+        "Sum Square RealDiv",
+        when=lambda shape: all(size > 1 for size in shape),
+        starts=((2,), (3,), (2, 2), (2, 3)),
+        count=(1, -1),
+        keepdims=BOOL,
+    ),
+    _along(
+        "numpy_average",
+        "tf.experimental.numpy.average({0}, axis={axis}, weights={1})",
+        "RealDiv Sum Mul",
+        REALS,
+        POSITIVE,
+        looped=True,
+        others=lambda shape: [(shape,), (shape[-1:],)],
+        axis=lambda shape, weights: (-1, None) if shape == weights else (-1,),
+    ),
+    _along(
+        "numpy_nan_reduction",
+        "[tf.experimental.numpy.nansum, tf.experimental.numpy.nanmean][{which}]("
+        f"{BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Sum",
+        which=(0, 1),
+        keepdims=BOOL,
+    ),
+    _along(
+        "numpy_nanprod",
+        f"tf.experimental.numpy.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
+        "SelectV2 Prod",
+        Interval(0.25),  # products at zero are those of reduce_prod
+        keepdims=BOOL,
+    ),
+)
+
+NUMPY_ARRAYS = (
+    _sequence(
+        "numpy_linspace",
+        "tf.experimental.numpy.linspace({0}, {1}, {count}, endpoint={endpoint}, axis={axis})",
+        "AddV2 Sub",
+        count=(3, 2, 1),
+    ),
+    _sequence(
+        "numpy_logspace",
+        "tf.experimental.numpy.logspace({0}, {1}, {count}, endpoint={endpoint}, base={base}, axis={axis})",
+        "Pow",
+        Interval(-8.0, 8.0),
+        count=(3, 2),
+        base=(10.0, 2.0, 0.5),
+    ),
+    _sequence(
+        "numpy_geomspace",
+        "tf.experimental.numpy.geomspace({sign} * {0}, {sign} * {1}, {count}, endpoint={endpoint}, axis={axis})",
+        "Pow Log",
+        POSITIVE,
+        sign=(1.0, -1.0),
+        count=(3, 2),
+    ),
+    _math(
+        "numpy_vander",
+        "tf.experimental.numpy.vander({0}, {count}, increasing={increasing})",
+        "Pow",
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 1,
+        starts=((2,), (1,), (3,)),
+        count=(3, 2, 1),
+        increasing=BOOL,
+    ),
+    _math(
+        "numpy_polyval",
+        "tf.experimental.numpy.polyval({0}, {1})",
+        "AddV2 Mul",
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 1,
+        others=lambda shape: [((),), ((2,),)],
+        starts=((2,), (1,), (3,)),
+    ),
+    _along(
+        "numpy_diff", "tf.experimental.numpy.diff({0}, n={count}, axis={axis})", "StridedSlice Sub", count=(1, 2, 0)
+    ),
+    _math(
+        "numpy_take_along_axis",
+        "tf.experimental.numpy.take_along_axis({0}, np.array([{places}]), axis=-1)",
+        "GatherV2",
+        looped=True,
+        shapes=vector,
+        when=lambda shape: len(shape) == 2,
+        starts=((1, 2), (2, 2), (2, 3)),
+        places=lambda shape: Indices(2, shape[-1]),
+    ),
+    _math(
+        "numpy_triangle",
+        "[tf.experimental.numpy.tril, tf.experimental.numpy.triu][{which}]({0}, k={k})",
+        "SelectV2",
+        shapes=nonempty_matrix,
+        starts=((2, 2), (1, 1), (2, 3), (3, 2)),
+        which=(0, 1),
+        k=(0, 1, -1),
+    ),
+    _math(
+        "numpy_kron",
+        "tf.experimental.numpy.kron({0}, {1})",
+        "Mul",
+        looped=True,
+        shapes=vector,
+        others=lambda shape: [(shape,), ((2,),), ((2, 1),)],
+        starts=((2,), (2, 2), (1, 3)),
+    ),
+)
