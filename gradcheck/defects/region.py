@@ -19,6 +19,10 @@ def _zeros(groups: Array) -> Array:
     return np.asarray(np.count_nonzero(groups == 0, axis=-1))
 
 
+def _equal(groups: Array) -> bool:
+    return groups.shape[-1] > 1 and bool(np.any(np.all(groups == groups[:, :1], axis=-1)))
+
+
 def _below(groups: Array, limit: float) -> bool:
     """Of matrices with gaps between their eigenvalues: not of one element, and not zero."""
     tiny = np.all(np.abs(groups) <= limit, axis=-1) & np.any(groups != 0, axis=-1)
@@ -35,6 +39,15 @@ def _singular(groups: Array) -> bool:
     return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
 
 
+def _equal_singular_values(groups: Array) -> bool:
+    """Whether two singular values, not 0, differ by rounding at most, in any shape that the elements may have."""
+    count = groups.shape[-1]
+    rows = [size for size in range(2, count // 2 + 1) if count % size == 0]
+    shaped = [groups.reshape(-1, size, count // size) for size in rows]
+    values = [np.linalg.svd(matrices, compute_uv=False) for matrices in shaped]
+    return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > 0))) for v in values)
+
+
 DENOMINATORS = np.arange(1, 9)
 
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
@@ -49,7 +62,8 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "one": lambda groups: bool(np.any(groups == 1)),
     "fraction": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, groups) % 1 == 0)),
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
-    "equal": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.all(groups == groups[:, :1], axis=-1))),
+    "equal": _equal,
+    "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "over 4": lambda groups: groups.shape[-1] > 4,
@@ -57,6 +71,8 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "largest twice": _ties_on_top,
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
+    "equal singular values": _equal_singular_values,
+    "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "small": lambda groups: _below(groups, 1e-2),

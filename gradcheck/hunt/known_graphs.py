@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.defects.region import ANY, Ancestry, Arrival
@@ -33,6 +34,25 @@ HANDING_ON = frozenset(
     )
 )
 """The operations whose gradient leaves IndexedSlices what they are."""
+
+
+HANDLES = ("resource variable", "variant containers (TensorList/Map/Optional)")
+"""Families whose kernels abort the process where what lies behind a handle has another number type than they name."""
+
+
+def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
+    """The modes in which an operation has examples, each with an order: no known defect leaves it none."""
+    spec = CATALOGUE[op]
+    real = all(dtype == "float64" for dtype in spec.dtypes)
+    narrowed = set(spec.dtypes) <= {"float64", "complex128"} and spec.family not in HANDLES
+    return tuple(
+        (mode, order)
+        for mode in modes
+        for order in mode.orders
+        if order in spec.orders
+        and (mode.number_type is None or (narrowed and (real or mode.number_type == "float32")))
+        and known.everywhere(op, order, mode=mode) is None
+    )
 
 
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:

@@ -106,10 +106,7 @@ def _fields(one: Known, installed: str, in_full: object) -> dict[str, Any]:
     judged = {"class": one.category, "cause": one.cause, "severity": str(one.severity)}
     fields = {"name": one.name, "title": one.title, **own, **releases, "upstream": one.upstream, **judged}
     if in_full:
-        from gradcheck.hunt.report.environment import current
-        from gradcheck.hunt.report.issue_text import issue_of
-
-        fields |= {"source": one.source, "remedy": _remedy(one), "issue": issue_of(one, current())}
+        fields |= {"source": one.source, "remedy": _remedy(one), "issue": _issue(one)}
     return fields
 
 
@@ -117,10 +114,14 @@ def _remedy(one: Known) -> str | None:
     return one.remedy if isinstance(one, Defect) else None
 
 
-def _in_full(one: Known, installed: str) -> Iterator[str]:
+def _issue(one: Known) -> str:
     from gradcheck.hunt.report.environment import current
     from gradcheck.hunt.report.issue_text import issue_of
 
+    return issue_of(one, current())
+
+
+def _in_full(one: Known, installed: str) -> Iterator[str]:
     _, kind, _, releases, here, _ = _row(one, installed)
     taken = f", {one.signature.taken}" if isinstance(one, Defect) else ""
     yield from (one.name, f"  {one.title}")
@@ -131,5 +132,5 @@ def _in_full(one: Known, installed: str) -> Iterator[str]:
         yield from ("  remedy:", *(f"    {line}" for line in remedy.split("\n")))
     yield from (
         "  for TensorFlow's issue form:",
-        *(f"    {line}" for line in issue_of(one, current()).rstrip().split("\n")),
+        *(f"    {line}" for line in _issue(one).rstrip().split("\n")),
     )
