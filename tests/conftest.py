@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
     monkeypatch.setattr(Mapped, "_trace", noted)
     return attempts
+
+
+@pytest.fixture(scope="session")
+def benchmark() -> Iterator[Callable[[str], Any]]:
+    """A benchmark by its name: they are scripts, which import one another by their bare names."""
+    folder = str(Path(__file__).parent / "benchmarks")
+    sys.path.insert(0, folder)
+    yield import_module
+    sys.path.remove(folder)
 
 
 @pytest.fixture(autouse=True)

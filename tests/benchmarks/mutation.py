@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from typing import Any
 
 import drawing
 import numpy as np
+import resumed
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 from hypothesis.errors import HypothesisException
@@ -41,7 +41,7 @@ from gradcheck.hunt.census import Judgement, census, registered
 from gradcheck.hunt.evidence import finding_of, node_trials
 from gradcheck.hunt.gradient_code import FunctionCode, registered_code, syntax_of
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.known_graphs import match
+from gradcheck.hunt.known_graphs import match, ways
 from gradcheck.hunt.running.configuration import Shard
 from gradcheck.result import Verdict
 
@@ -184,10 +184,17 @@ class Effect:
                 self.differed = True
                 raise
             if tf.executing_eagerly():
-                self.differed = self.differed or not same(right(op, *cotangents), after)
+                self.differed = self.differed or not same(used(op, right(op, *cotangents)), used(op, after))
             return after
 
         return gradient
+
+
+def used(op: Any, results: Any) -> list[Any]:
+    """The results for the inputs that somebody differentiates by: what is given for the others is dropped."""
+    parts = results if isinstance(results, (list, tuple)) else [results]
+    skipped = getattr(op, "skip_input_indices", None) or ()
+    return [part for place, part in enumerate(parts) if place not in skipped]
 
 
 def same(one: Any, other: Any) -> bool:
@@ -200,6 +207,9 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
+    if (one is None) != (other is None):  # None says zero
+        given = other if one is None else one
+        return tf.is_tensor(given) and not np.any(given.numpy())
     if isinstance(one, tf.IndexedSlices) and isinstance(other, tf.IndexedSlices):
         return _alike(one.values, other.values) and _alike(one.indices, other.indices)
     if tf.is_tensor(one) and tf.is_tensor(other):
@@ -258,9 +268,9 @@ def tests_of(change: Change, examples: int) -> Iterator[tuple[str, int, Mode, in
         plain = (order for order in one.orders if known.everywhere(one.name, order) is None)
         yield from ((one.name, order, PLAIN, examples) for order in plain)
     for one in specs:
-        pairs = [(mode, order) for mode in LIGHT for order in set(one.orders) & set(mode.orders)]
-        pairs = [(mode, order) for mode, order in pairs if known.everywhere(one.name, order, mode=mode) is None]
-        for mode, order in random.Random(change.name).sample(pairs, min(len(pairs), max(1, examples // SHARE))):
+        pairs = ways(one.name, LIGHT)
+        chosen = random.Random(f"{change.name} {one.name}").sample(pairs, min(len(pairs), max(1, examples // SHARE)))
+        for mode, order in chosen:
             yield one.name, order, mode, 1
 
 
@@ -294,6 +304,11 @@ def hunted(operation: str, order: int, mode: Mode, examples: int, verdicts: Coun
     return ""
 
 
+def measured(change: Change, examples: int) -> dict[str, Any]:
+    """What is told of a change."""
+    return {"line": change.line, "what": change.text, **outcome(change, examples)}
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -301,25 +316,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--examples", type=int, default=10, help="graphs a test (default: 10, as in a hunt with dev)")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(), help="take the K-th of N shares")
-    parser.add_argument("--into", type=Path, help="a file of lines of JSON, which is gone on with")
+    resumed.add_option(parser)
     parser.add_argument("--only", help="changes whose names contain this text")
     options = parser.parse_args()
     every = [change for change in changes() if not options.only or options.only in change.name]
     drawn = random.Random(options.seed).sample(every, min(options.changes, len(every)))
     print(f"{len(drawn)} of {len(every)} changes")
-    done = {}
-    if options.into and options.into.exists():
-        done = {row["change"]: row for row in map(json.loads, options.into.read_text().splitlines())}
-    rows = []
+    kept, rows = resumed.Rows(options.into, "change"), []
     for change in drawn:
         if not options.shard.takes(change.name):
             continue
-        row = done.get(change.name)
-        if row is None:
-            row = {"change": change.name, "line": change.line, "what": change.text, **outcome(change, options.examples)}
-            if options.into:
-                with options.into.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+        row = kept.get((change.name,), partial(measured, change, options.examples))
         rows.append(row)
         if row["outcome"] != "noticed":
             print(

@@ -11,16 +11,16 @@ graph. With --into, lines of JSON are added as they come, and what is there alre
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import drawing  # noqa: F401  (configures TensorFlow)
+import resumed
 import tensorflow as tf
 from gradcheck.strategies import profiles
 from gradcheck.strategies.graphs import graphs
@@ -111,7 +111,7 @@ def rediscovered(defect: Defect, start: int, examples: int) -> dict[str, Any]:
         graph, instead = None, [type(error).__name__]
     finally:
         monitor.install(before)
-    told = {"record": defect.name, "seed": start, "found": graph is not None, "instead": instead}
+    told = {"found": graph is not None, "instead": instead}
     return {**told, "examples": hunt.examples, "seconds": round(hunt.seconds, 2), "graph": shape_of(graph)}
 
 
@@ -145,23 +145,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="how many seeds, from 0 on (10)")
     parser.add_argument("--examples", type=int, default=100, help="examples of a seed at most (100)")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(), help="take the K-th of N shares")
-    parser.add_argument("--into", type=Path, help="a file of lines of JSON, which is gone on with")
+    resumed.add_option(parser)
     options = parser.parse_args()
-    done = {}
-    if options.into and options.into.exists():
-        done = {(row["record"], row["seed"]): row for row in map(json.loads, options.into.read_text().splitlines())}
-    rows = []
+    kept, rows = resumed.Rows(options.into, "record", "seed"), []
     for defect in known.load():
         chosen = not options.only or any(word in defect.name for word in options.only)
         if not (chosen and defect.covers(tf.__version__) and options.shard.takes(defect.name)):
             continue
         for start in range(options.seeds):
-            if (row := done.get((defect.name, start))) is None:
-                row = rediscovered(defect, start, options.examples)
-                if options.into:
-                    with options.into.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-            rows.append(row)
+            rows.append(kept.get((defect.name, start), partial(rediscovered, defect, start, options.examples)))
     print(f"{'record':52s} {'found':>7s}{'examples':>8s}{'seconds':>8s}  shrunk to")
     print("\n".join(table(rows)))
     found = {row["record"] for row in rows if row["found"]}

@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import drawing
 import numpy as np
+import resumed
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 from hypothesis.errors import HypothesisException
@@ -217,19 +218,16 @@ def measured(case: Case, count: int, attempts: int, *, inside: bool = True, seed
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The measurement of every case that was asked for; those of an earlier run are not taken again."""
-    done = {}
-    if options.into and options.into.exists():
-        done = {row["case"]: row for row in map(json.loads, options.into.read_text().splitlines())}
+    kept = resumed.Rows(options.into, "case")
+
+    def run(case: Case) -> dict[str, Any]:
+        tally = measured(case, options.graphs, options.attempts, inside=not options.outside)
+        drawn = bool(case.region.drawn or case.region.arriving)
+        return {"drawn": drawn, "verdicts": dict(tally.verdicts), "shown": tally.shown[:2]}
+
     chosen = [one for one in known.load() if not options.only or any(word in one.name for word in options.only)]
     for case in cases([one for one in chosen if one.covers(tf.__version__)]):
-        if (row := done.get(case.name)) is None:
-            tally = measured(case, options.graphs, options.attempts, inside=not options.outside)
-            drawn = bool(case.region.drawn or case.region.arriving)
-            row = {"case": case.name, "drawn": drawn, "verdicts": dict(tally.verdicts), "shown": tally.shown[:2]}
-            if options.into:
-                with options.into.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-        yield row
+        yield kept.get((case.name,), partial(run, case))
 
 
 def main() -> None:
@@ -239,7 +237,7 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=200, help="graphs drawn for that at most (200)")
     parser.add_argument("--only", nargs="*", help="records whose names contain one of these texts")
     parser.add_argument("--outside", action="store_true", help="graphs beside the regions, which should agree")
-    parser.add_argument("--into", type=Path, help="a file of lines of JSON, which is gone on with")
+    resumed.add_option(parser)
     options = parser.parse_args()
     print(f"{'region':78s} {'wrong':>6s} {'agree':>6s} {'inconclusive':>13s}")
     loose = 0

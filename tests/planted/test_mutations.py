@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tensorflow.python.framework import ops
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def mutation() -> Iterator[Any]:
-    """The benchmark, which is a script beside others."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield import_module("mutation")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+def mutation(benchmark: Callable[[str], Any]) -> Any:
+    return benchmark("mutation")
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,8 @@ Three graphs a record, of the plain derivatives; `tests/benchmarks/tightness.py`
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +43,8 @@ DEFECTS = [
 
 
 @pytest.fixture(scope="module")
-def tightness() -> Iterator[Any]:
-    """The benchmark, which is a script beside others."""
-    folder = str(ROOT / "tests" / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        yield import_module("tightness")
-    finally:
-        sys.path.remove(folder)
+def tightness(benchmark: Callable[[str], Any]) -> Any:
+    return benchmark("tightness")
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +10,11 @@ import pytest
 from gradcheck.hunt.examine import Found
 
 SEEDS = 10
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
-def rediscovery() -> Iterator[Any]:
-    """The benchmark, which is a script beside others."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield import_module("rediscovery")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+def rediscovery(benchmark: Callable[[str], Any]) -> Any:
+    return benchmark("rediscovery")
 
 
 @pytest.mark.parametrize(("operation", "order"), [("cumprod", 1), ("reduce_prod", 2)])
