@@ -93,18 +93,20 @@ def excludes(
     ancestry: Ancestry = ALONE,
     *,
     arrival: Arrival | None = None,
+    error: str = "",
     mode: Mode = PLAIN,
     defects: Sequence[Defect] | None = None,
 ) -> str | None:
     """The name of the defect in whose region an operation's attributes and argument values lie, or None.
 
     `arguments` are arrays (the values, not the shapes), `ancestry` the operations that stand before them, `arrival`
-    what comes from behind, if it is known. Of the given `defects` all regions count; if there are none given, of those
-    that the installed TensorFlow has in this `mode` the regions in which nothing is drawn.
+    what comes from behind and `error` what is raised, if it is known. Of the given `defects` all regions count; if
+    there are none given, of those that the installed TensorFlow has in this `mode` the regions in which nothing is
+    drawn.
     """
-    pushforward = mode.path == "forward"
+    forward = mode.path == "forward"
     for name, region in _current_regions(op, mode) if defects is None else _regions(op, defects):
-        if region.contains(op, attrs, arguments, order, ancestry, arrival=arrival, pushforward=pushforward):
+        if region.contains(op, attrs, arguments, order, ancestry, arrival=arrival, error=error, pushforward=forward):
             return name
     return None
 
@@ -135,19 +137,20 @@ def match(
     arguments: Sequence[Any],
     ancestry: Ancestry = ALONE,
     *,
+    error: str = "",
     defects: Sequence[Defect] | None = None,
 ) -> Defect | None:
     """The defect that a wrong derivative is an example of, or None if it is new.
 
-    The order, the kind, the mode and the operation (the defect's own, or one of a region's) are the same, and the
-    attributes and arguments of the operation at fault, as those of `excludes`, lie in a region.
+    The kind, the mode and the operation (the defect's own, or one of a region's) are the same, and the attributes and
+    arguments of the operation at fault, as those of `excludes`, lie in a region of the same order.
     """
     for defect in current(signature.taken) if defects is None else defects:
         here = defect.signature
-        if (here.order, here.kind, here.taken) != (signature.order, signature.kind, signature.taken):
+        if (here.kind, here.taken) != (signature.kind, signature.taken):
             continue
         if {here.operation, *(region.op for region in defect.regions)}.isdisjoint({signature.operation, ANY}):
             continue
-        if excludes(op, attrs, arguments, signature.order, ancestry, defects=[defect]) is not None:
+        if excludes(op, attrs, arguments, signature.order, ancestry, error=error, defects=[defect]) is not None:
             return defect
     return None

@@ -138,8 +138,9 @@ class Region(Document, frozen=True, omit_defaults=True):
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero. Generation cannot know that,
     and draws there nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right.
-    What is found there is known. A `pushforward` passes through a gradient function and its derivative: of a region at
-    order 2, whether that of forward mode, at order 1, is wrong there, too.
+    What is found there is known. With `error`, what is raised has to contain that text; generation cannot know that
+    either. A `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether that
+    of forward mode, at order 1, is wrong there, too.
     """
 
     op: Text
@@ -158,6 +159,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     neighbours: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     arriving: Annotated[str, Meta(extra_json_schema={"enum": ["", *ARRIVING]})] = ""
     drawn: bool = False
+    error: Annotated[str, Meta(max_length=200)] = ""
     pushforward: bool = False
     minus: Count | None = None
     plus: Count | None = None
@@ -168,13 +170,13 @@ class Region(Document, frozen=True, omit_defaults=True):
                 raise DocumentError(f"$.{name}", getattr(self, name), f"one of {', '.join(filter(None, choices))}")
         if self.op == ANY and self.everywhere:
             given = Description("every operation, always")
-            raise DocumentError("$", given, "a condition, attrs, ranks, producers or neighbours")
+            raise DocumentError("$", given, "a condition, attrs, ranks, producers, neighbours or error")
 
     @property
     def everywhere(self) -> bool:
         """Whether every use of the operation lies in the region, at its orders."""
         return self.condition == "always" and not (
-            self.attrs or self.ranks or self.sides or self.producers or self.neighbours or self.arriving
+            self.attrs or self.ranks or self.sides or self.producers or self.neighbours or self.arriving or self.error
         )
 
     def contains(
@@ -186,16 +188,19 @@ class Region(Document, frozen=True, omit_defaults=True):
         ancestry: Ancestry = ALONE,
         *,
         arrival: Arrival | None = None,
+        error: str = "",
         pushforward: bool = False,
     ) -> bool:
         """Whether an operation with these attributes and argument values lies in the region, at this order.
 
-        `ancestry` is what stands before the arguments, `arrival` what comes from behind, as far as is known;
-        `pushforward`: the derivative is one.
+        `ancestry` is what stands before the arguments, `arrival` what comes from behind and `error` what is raised, as
+        far as is known; `pushforward`: the derivative is one.
         """
         if self.op not in (ANY, op) or max(self.argument, self.minus or 0, self.plus or 0) >= len(arguments):
             return False
         if order not in self.orders and not (pushforward and self.pushforward):
+            return False
+        if self.error not in error:
             return False
         if self.arriving and (arrival is None or not arrival.meets(self.arriving)):
             return False

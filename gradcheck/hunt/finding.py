@@ -132,6 +132,11 @@ class GraphFinding:
         return self.findings[0].kind
 
     @property
+    def error(self) -> str:
+        """What was raised, with the type of the exception; nothing if nothing was."""
+        return self.findings[0].reason if self.kind is Kind.RAISES else ""
+
+    @property
     def worst(self) -> Finding:
         """Of the findings of the most severe kind, the one that is the furthest over what is allowed."""
         return max((one for one in self.findings if one.kind is self.kind), key=lambda one: excess(one) or 0.0)

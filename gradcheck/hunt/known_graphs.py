@@ -89,8 +89,8 @@ def example_of(defect: Defect) -> Example:
 def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> Defect | None:
     """The known defect that a finding is an example of; None if it is new.
 
-    Its operation, order, mode and kind are the same, and the `values` of the arguments lie in one of its regions; one
-    without values matches none.
+    Its operation, mode and kind are the same, and the `values` of the arguments lie in one of its regions, of the same
+    order; one without values matches none.
     """
     if not found.values:
         return None
@@ -98,7 +98,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     node = nodes[found.position]
     arguments = [found.values[parent].array() for parent in node.parents]
     before = ancestry(sources_of(found.graph), node.parents)
-    here = known.match(found.signature, node.op, node.attributes, arguments, before, defects=defects)
+    here = known.match(found.signature, node.op, node.attributes, arguments, before, error=found.error, defects=defects)
     return here or _match_of_what_arrives(found, defects)
 
 

@@ -28,10 +28,15 @@ DEFECTS = [pytest.param(defect, id=defect.name) for defect in load(FOLDER)]
 
 
 def replayed(defect: Defect) -> Values:
+    return () if raised(defect) else values(derivative(example_of(defect)))
+
+
+def raised(defect: Defect) -> str:
     try:
-        return values(derivative(example_of(defect)))
-    except (DerivativeRaisedError, WrongShapeError):
-        return ()
+        derivative(example_of(defect))
+    except (DerivativeRaisedError, WrongShapeError) as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -69,6 +74,7 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
     comes = any(region.arriving for region in defect.regions)
     arriving = arrivals(graph, example.cotangent.array()) if comes else [None] * graph.size
     sources = sources_of(graph)
+    error = raised(defect) if any(region.error for region in defect.regions) else ""
     found = [
         excludes(
             node.op,
@@ -77,6 +83,7 @@ def test_the_example_lies_in_its_own_region(defect: Defect) -> None:
             defect.signature.order,
             ancestry(sources, node.parents),
             arrival=arriving[place],
+            error=error,
             defects=[defect],
         )
         for place, node in graph.positions()

@@ -134,7 +134,7 @@ def forged(*path: Any, value: Any) -> str:
         (
             forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
             "$.regions[0]: every operation, always",
-            "a condition, attrs, ranks, producers or neighbours",
+            "a condition, attrs, ranks, producers, neighbours or error",
         ),
         (forged("class", value="bug"), "$.class:", "one of convention, defect"),
         (forged("group", value="Two words"), "$.group:", "a text like"),
@@ -254,6 +254,17 @@ def test_a_region_may_ask_for_what_stands_right_before_or_comes_from_behind() ->
     assert not behind.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), np.ones(2)))
     assert not moving.contains("sin", {}, at, 2, arrival=still)
     assert moving.contains("sin", {}, at, 2, arrival=moved)
+
+
+def test_a_region_may_ask_for_what_is_raised_which_generation_does_not_know() -> None:
+    raising = Region("*", "always", (1,), producers=("exp",), error="'IndexedSlices' and 'float'")
+    at, before = [np.ones(2)], Ancestry(("exp",), ("exp",))
+    raised = "TypeError: unsupported operand type(s) for *: 'IndexedSlices' and 'float'"
+    assert raising.contains("sin", {}, at, 1, before, error=raised)
+    assert not raising.contains("sin", {}, at, 1, before, error="TypeError: another")
+    assert not raising.contains("sin", {}, at, 1, error=raised)
+    assert not raising.contains("sin", {}, at, 1, before)
+    assert not Region("sin", "always", (1,), error="another").everywhere
 
 
 def test_what_hands_gradients_on_is_passed_over() -> None:
