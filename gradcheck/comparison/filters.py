@@ -202,7 +202,7 @@ def hidden_swing(comparison: Comparison, evidence: Evidence) -> Comparison:
     radius = evidence.estimate(sample).radius / sample.step[:, None]
     moves = sample.step[:, None] * evidence.lines.directions
     swinging = swings(
-        partial(evidence.own.derivative, evidence.lines.problem),
+        evidence.own.at,
         evidence.lines.problem.point,
         moves,
         radius,

@@ -12,11 +12,18 @@ import numpy as np
 from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.numerics.difference import Estimate, first_difference, orderly_part, second_difference, tight
+from gradcheck.numerics.difference import (
+    RELATIVE,
+    Estimate,
+    first_difference,
+    orderly_part,
+    second_difference,
+    tight,
+)
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import FIRST, Sample, Stencil, largest_steps, sample
+from gradcheck.numerics.sampling import FIRST, QUICK, Sample, Stencil, largest_steps, sample
 
 Array = np.ndarray[Any, Any]
 
@@ -30,6 +37,9 @@ SPREAD = 2.0
 
 LITTLE = 64.0
 """A change by so many units in the last place of what is computed may be rounding alone."""
+
+BEYOND = QUICK.ratio**-QUICK.count
+"""A row that is smaller by this factor starts beyond the finest step of the one before."""
 
 FINEST = 3
 """On so many of the finest steps a value that stands alone at the point keeps its distance."""
@@ -170,6 +180,15 @@ def quick_estimate(
         return estimate
     shrink = orderly_part(sample, rounding)
     return enough(taken_again(sampled, estimate, np.where((shrink > 0) & (shrink < 1), shrink, np.nan)))
+
+
+def first_look(
+    sampled: Sampled, lines: int, enough: Callable[[Estimate], Estimate] = lambda estimate: estimate
+) -> Estimate:
+    """The same, with a row beyond it where that sees nothing: among many coordinates some kink is near."""
+    estimate = quick_estimate(sampled, lines, enough)
+    blind = ~sharp_beside(estimate, RELATIVE, axis=0).all(axis=1)
+    return taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
 
 
 def taken_again(sampled: Sampled, estimate: Estimate, shrink: Array) -> Estimate:

@@ -14,9 +14,11 @@ from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
 from gradcheck.comparison.filters import filtered
 from gradcheck.comparison.lines import (
+    BEYOND,
     Lines,
     along,
     curvature_estimate,
+    first_look,
     quick_estimate,
     sharp_beside,
     slope_estimate,
@@ -24,7 +26,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.own_rounding import OwnRounding, slope_rounding
+from gradcheck.comparison.own_rounding import OwnRounding, Surroundings, slope_rounding
 from gradcheck.comparison.suspicion import FINER, Evidence, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
@@ -41,8 +43,8 @@ CHUNK = 4096
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
 
-MOST, BEYOND = 0.5, QUICK.ratio**-QUICK.count
-"""Where most of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
+MOST = 0.5
+"""Where more of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
 
 SHARE = 1e-10
 """A bound of this part of the largest entry of its column is as good as a tight one."""
@@ -181,10 +183,14 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
 
     Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
     misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
-    passed over.
+    passed over. Values are cheap, and first order may have them: gradients are sampled well within their radius.
     """
-    sampled = partial(replace(lines, gradients=True).sampled, QUICK)
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
+    radius = first_look(partial(lines.sampled, QUICK), len(lines.directions)).radius[:, 0]
+    widest = np.where(radius > 0, np.minimum(radius / (QUICK.ratio * values.step), 1.0), 1.0)
+
+    def sampled(places: Array, shrink: Array) -> Sample:
+        return replace(lines, gradients=True).sampled(QUICK, places, widest[places] * shrink)
 
     def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
         estimate = _scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
@@ -291,7 +297,7 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        own=OwnRounding(problem, derivative, autodiff, ulp_rounding(autodiff, problem.precision)),
+        own=OwnRounding(Surroundings(problem, derivative), autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),

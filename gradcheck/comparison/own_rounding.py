@@ -36,22 +36,83 @@ SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
 
 
 @dataclass(frozen=True)
-class OwnRounding:
-    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
-
-    `derivative` gave the values `autodiff`, and takes them elsewhere. `granted` is the rounding that is not measured.
-    """
+class Surroundings:
+    """Autodiff's derivatives around the point, as `derivative` takes them, each only once; a draw or point a row."""
 
     problem: Problem
     derivative: Derivative
+
+    @cached_property
+    def ulps(self) -> Array:
+        """The values when everything moves by one unit in the last place."""
+        return self._perturbed(POINTS, np.ones)
+
+    @cached_property
+    def neighbours(self) -> Array:
+        """The values a little farther off, where no two coordinates move alike, so that ties break."""
+        rng = np.random.default_rng(1)
+        return self._perturbed(DRAWS, lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+
+    @cached_property
+    def sides(self) -> Array:
+        """The values at points on either side of a line through the point, (2, points, …)."""
+        problem, signs = self.problem, np.random.default_rng(2)
+        moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
+        return np.array(
+            [[self.derivative(problem, problem.point + way * far * moves) for far in SIDES] for way in (1, -1)]
+        )
+
+    @cached_property
+    def beside_float64(self) -> tuple[Array, Array] | None:
+        """The gaps to the values of the float64 form, and those of that form perturbed; None where it has none."""
+        problem, form = self.problem, self.problem.in_float64
+        if form is None:
+            return None
+        rng, size = np.random.default_rng(0), problem.point.size
+        shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
+        points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                gaps = np.stack([self.derivative(problem, point) - self.derivative(form, point) for point in points])
+                moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
+        except (DerivativeRaisedError, WrongShapeError):
+            return None
+        return gaps, moved
+
+    def _perturbed(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
+        """The values at inputs that all move by so many units in the last place, up or down.
+
+        Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
+        are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
+        all points near. What a formula loses by itself is its own fault.
+        """
+        rng, problem, rows = np.random.default_rng(0), self.problem, []
+        for draw in range(count):
+            signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
+            shift = 2 * problem.precision * signs * ulps(problem.point.shape)
+            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=False):
+                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
+        return np.stack(rows)
+
+
+@dataclass(frozen=True)
+class OwnRounding:
+    """The rounding of autodiff's own values, as those beside the point show it; all arrays are (k, c).
+
+    `around` took the values `autodiff`, or those of which `seen` makes them. `granted` is the rounding that is not
+    measured.
+    """
+
+    around: Surroundings
     autodiff: Array
     granted: Array
+    seen: Callable[[Array], Array] | None = None
 
     @cached_property
     def moved(self) -> Array:
         """How far the values move when everything moves by one unit in the last place."""
         with np.errstate(invalid="ignore", over="ignore"):
-            change = np.abs(self._beside(POINTS, np.ones) - self.autodiff)
+            change = np.abs(self._of(self.around.ulps) - self.autodiff)
         return np.asarray(np.max(np.where(np.isfinite(change), change, 0.0), axis=0))
 
     @cached_property
@@ -63,27 +124,23 @@ class OwnRounding:
         moves when its inner values move as the low precision rounds them: so much may be lost alike at every point near
         (the slope of a sigmoid whose value rounds to one), or at a tie that rounding makes.
         """
-        problem, form, nothing = self.problem, self.problem.in_float64, np.zeros(self.autodiff.shape)
-        if form is None:
-            return nothing
-        rng, size = np.random.default_rng(0), problem.point.size
-        shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
-        points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
-        try:
-            with np.errstate(invalid="ignore", over="ignore"):
-                gaps = np.stack([self.derivative(problem, point) - self.derivative(form, point) for point in points])
-                moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
-                # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
-                changes = np.abs([*(gaps - gaps[0]), *(moved - moved[0])])
-        except (DerivativeRaisedError, WrongShapeError):
-            return nothing
+        if self.around.beside_float64 is None:
+            return np.zeros(self.autodiff.shape)
+        gaps, moved = map(self._of, self.around.beside_float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
+            changes = np.abs([*(gaps - gaps[0]), *(moved - moved[0])])
         return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
 
     @cached_property
     def neighbours(self) -> Array:
-        """The values a little farther off, where no two coordinates move alike, so that ties break; a draw a row."""
-        rng = np.random.default_rng(1)
-        return self._beside(DRAWS, lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+        """The values a little farther off, a draw a row."""
+        return self._of(self.around.neighbours)
+
+    def at(self, point: Array) -> Array:
+        """The values at another point (n,)."""
+        taken = self.around.derivative(self.around.problem, point)
+        return taken if self.seen is None else self.seen(taken)
 
     def beside(self, low: Array, high: Array) -> Array:
         """The rounding of values that should lie between `low` and `high`.
@@ -104,9 +161,7 @@ class OwnRounding:
 
     def _wrong_on_one_side(self, low: Array, high: Array) -> Array:
         """Where the values miss the interval as that at the point does on one side, and do not on the other."""
-        problem, signs = self.problem, np.random.default_rng(2)
-        moves = problem.precision * problem.point * signs.choice([-1.0, 1.0], size=problem.point.shape)
-        sides = [[self.derivative(problem, problem.point + way * far * moves) for far in SIDES] for way in (1, -1)]
+        sides = [self._of(side) for side in self.around.sides]
         own, beside, near = (
             np.asarray(values) - np.clip(values, low, high) for values in (self.autodiff, sides, self.neighbours)
         )
@@ -124,23 +179,11 @@ class OwnRounding:
 
     def twice(self, lines: Lines) -> OwnRounding:
         """The same for the second derivatives along each direction twice."""
-        autodiff, granted = lines.twice(self.autodiff), lines.twice(self.granted, bounds=True)
-        return OwnRounding(self.problem, lambda *at: lines.twice(self.derivative(*at)), autodiff, granted)
+        granted = lines.twice(self.granted, bounds=True)
+        return OwnRounding(self.around, lines.twice(self.autodiff), granted, lines.twice)
 
-    def _beside(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
-        """The values at inputs that all move by so many units in the last place, up or down, a draw a row.
-
-        Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
-        are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
-        all points near. What a formula loses by itself is its own fault.
-        """
-        rng, problem, rows = np.random.default_rng(0), self.problem, []
-        for draw in range(count):
-            signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
-            shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=False):
-                rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
-        return np.stack(rows)
+    def _of(self, rows: Array) -> Array:
+        return rows if self.seen is None else np.stack([self.seen(row) for row in rows])
 
 
 def _outside(values: Array, low: Array, high: Array) -> Array:
@@ -157,4 +200,4 @@ def slopes(cotangents: Array, directions: Array) -> Derivative:
 def slope_rounding(problem: Problem, autodiff: Array, cotangents: Array, directions: Array) -> OwnRounding:
     """The rounding (k, l) of autodiff's derivatives of <w, f> along directions."""
     granted = ulp_rounding(autodiff, problem.precision)
-    return OwnRounding(problem, slopes(cotangents, directions), autodiff, granted)
+    return OwnRounding(Surroundings(problem, slopes(cotangents, directions)), autodiff, granted)

@@ -17,16 +17,15 @@ from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import (
     LITTLE,
     Lines,
-    quick_estimate,
+    first_look,
     sample_values,
     sharp_beside,
-    taken_again,
     ulp_rounding,
 )
-from gradcheck.comparison.orders import BEYOND, SHARE, compare_first, compare_second
+from gradcheck.comparison.orders import SHARE, compare_first, compare_second
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
-from gradcheck.numerics.difference import RELATIVE, Estimate, first_difference
+from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
 from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
 from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
@@ -218,10 +217,7 @@ class _Probing:
         def enough(estimate: Estimate) -> Estimate:
             return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
 
-        estimate = quick_estimate(sampled, len(self.directions), enough)
-        blind = ~sharp_beside(estimate, RELATIVE, axis=0).all(axis=1)
-        # Among many coordinates some kink is near; what follows the finest step is a row before the first one.
-        estimate = taken_again(sampled, estimate, np.where(blind, BEYOND, np.nan))
+        estimate = first_look(sampled, len(self.directions), enough)
         if not estimate.conclusive.all():
             return None
         together = self._left(estimate)

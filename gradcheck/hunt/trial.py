@@ -15,7 +15,7 @@ from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.comparison.lines import Lines, ulp_rounding
 from gradcheck.comparison.orders import compare_gradients, compare_products, compare_second
-from gradcheck.comparison.own_rounding import OwnRounding
+from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
@@ -261,7 +261,7 @@ def _agreement(problem: GraphProblem, plain: GraphProblem, order: int) -> OrderR
         taken, other = derivative(problem), derivative(plain)
         allowed = ulp_rounding(other, plain.precision)
         if not _close(taken, other, allowed):
-            allowed = EXCLUSION * OwnRounding(plain, derivative, other, allowed).beside(taken, taken)
+            allowed = EXCLUSION * OwnRounding(Surroundings(plain, derivative), other, allowed).beside(taken, taken)
     except (DerivativeRaisedError, WrongShapeError):
         return None
     if not _close(taken, other, allowed):

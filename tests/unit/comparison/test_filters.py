@@ -14,7 +14,7 @@ import tensorflow as tf
 from gradcheck import check
 from gradcheck.comparison import filters
 from gradcheck.comparison.filters import FIRST_ORDER, GRADIENT_DIFFERENCES, VALUE_DIFFERENCES, filtered
-from gradcheck.comparison.own_rounding import OwnRounding
+from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.suspicion import Evidence
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
@@ -200,7 +200,7 @@ def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
         estimate=lambda _: estimated(2.0, 0.1),
         lines=lines_with(lambda **_: values),
         residue=0 * ONE,
-        own=SimpleNamespace(derivative=lambda *_: 0 * ONE),
+        own=SimpleNamespace(at=lambda *_: 0 * ONE),
     )
     found = filtered(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
     assert found.where(INCONCLUSIVE, Reason.STAIRCASE).all()
@@ -227,7 +227,7 @@ def test_what_a_low_precision_loses_is_not_wrong(scatter: float, verdict: Verdic
     def derivative(other: Any, _: Any) -> Any:
         return scatter * ONE * (other == 3)
 
-    own = OwnRounding(problem, derivative, 1.05 * ONE, 0 * ONE)
+    own = OwnRounding(Surroundings(problem, derivative), 1.05 * ONE, 0 * ONE)
     seen = evidence(lines=SimpleNamespace(problem=problem), own=own, samples=(values, values), residue=0 * ONE)
     assert filters.low_precision(wrong(1.05, 1.0, 1e-12), seen).any(verdict)
 
