@@ -72,6 +72,13 @@ def _from_constant(x: Array) -> Array:
     return np.asarray(np.ptp(x, axis=(0, 1)))
 
 
+_attention = partial(
+    _batch,
+    shapes=at_least(1, 1),
+    others=lambda shape: [((2, shape[-1]),)],
+    starts=((2, 1), (1, 2), (2, 2)),
+    causal=BOOL,
+)
 _recurrent = partial(_batch, shapes=at_least(1, 1), starts=((2, 1), (1, 1), (3, 2)), sequences=BOOL)
 
 KERAS_LAYERS = (
@@ -105,35 +112,23 @@ KERAS_LAYERS = (
         hidden=(0, 1, -1),
         axis=(-1, (-2, -1)),
     ),
-    _batch(
+    _attention(
         "keras_additive_attention",
         "weighted_layer(tf.keras.layers.AdditiveAttention, [{0}[tf.newaxis], {1}[tf.newaxis]], "
         "[spread({0}.shape[-1])], {'use_causal_mask': {causal}})[0]",
         "Tanh Softmax SelectV2",
-        shapes=at_least(1, 1),
-        others=lambda shape: [((2, shape[-1]),)],
-        starts=((2, 1), (1, 2), (2, 2)),
-        causal=BOOL,
     ),
-    _batch(
+    _attention(
         "keras_concat_attention",
         "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread(), spread()], "
         "{'use_causal_mask': {causal}}, use_scale=True, score_mode='concat')[0]",
         "Tanh Softmax SelectV2",
-        shapes=at_least(1, 1),
-        others=lambda shape: [((2, shape[-1]),)],
-        starts=((2, 1), (1, 2), (2, 2)),
-        causal=BOOL,
     ),
-    _batch(
+    _attention(
         "keras_dot_attention",
         "weighted_layer(tf.keras.layers.Attention, [{0}[tf.newaxis], {1}[tf.newaxis]], [spread()], "
         "{'use_causal_mask': {causal}}, use_scale=True, score_mode='dot')[0]",
         "Softmax SelectV2 BatchMatMulV2",
-        shapes=at_least(1, 1),
-        others=lambda shape: [((2, shape[-1]),)],
-        starts=((2, 1), (1, 2), (2, 2)),
-        causal=BOOL,
     ),
     _layer(
         "keras_batch_normalization",

@@ -22,6 +22,18 @@ GEOMSPACE = "tf.keras.ops.geomspace({sign} * {0}, {sign} * {1}, {count}, endpoin
 _norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=along_axis, axis=axes)
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (3, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
+polynomial = partial(
+    operation, "math", looped=True, shapes=vector, when=lambda shape: len(shape) == 1, starts=((2,), (1,), (3,))
+)
+vandermonde = partial(polynomial, gradients="Pow", count=(3, 2, 1), increasing=BOOL)
+kronecker = partial(
+    operation,
+    gradients="Mul",
+    looped=True,
+    shapes=vector,
+    others=lambda shape: [(shape,), ((2,),), ((2, 1),)],
+    starts=((2,), (2, 2), (1, 3)),
+)
 _sequence = partial(operation, "math", others=alike, starts=((), (2,), (1,), (2, 2)))
 
 
@@ -126,15 +138,7 @@ KERAS_LINALG = (
         "MatrixTriangularSolve BatchMatMulV2",
         upper=BOOL,
     ),
-    _matrix(
-        "keras_kron",
-        "tf.keras.ops.kron({0}, {1})",
-        "Mul",
-        looped=True,
-        shapes=vector,
-        others=lambda shape: [(shape,), ((2,),), ((2, 1),)],
-        starts=((2,), (2, 2), (1, 3)),
-    ),
+    kronecker("linalg", "keras_kron", "tf.keras.ops.kron({0}, {1})"),
     _matrix(
         "keras_inner",
         "tf.keras.ops.inner({0}, {1})",
@@ -155,18 +159,7 @@ KERAS_LINALG = (
 )
 
 KERAS_SEQUENCES = (
-    operation(
-        "math",
-        "keras_vander",
-        "tf.keras.ops.vander({0}, {count}, increasing={increasing})",
-        "Pow",
-        looped=True,
-        shapes=vector,
-        when=lambda shape: len(shape) == 1,
-        starts=((2,), (1,), (3,)),
-        count=(3, 2, 1),
-        increasing=BOOL,
-    ),
+    vandermonde("keras_vander", "tf.keras.ops.vander({0}, {count}, increasing={increasing})"),
     operation(
         "math",
         "keras_correlate",

@@ -34,6 +34,16 @@ def sequence_collapsing_to_label(x: tf.Tensor, *, label: int) -> tf.Tensor:
     return -tf.reduce_sum(log_p[..., -1], -1) - tf.reduce_logsumexp(tf.where(ordered, spans, -np.inf), [-2, -1])
 
 
+_ctc = partial(
+    _nn,
+    looped=True,
+    shapes=at_least(3, 2),
+    starts=((3, 2), (3, 3), (4, 3)),
+    label=lambda shape: range(shape[1] - 1),
+    reference=sequence_collapsing_to_label,
+    rtol=1e-5,
+)
+
 LOSSES = (
     _nn(
         "l2_loss",
@@ -63,29 +73,17 @@ LOSSES = (
         others=alike,
     ),
     # The registered gradient of CTCLoss refuses a second derivative.
-    _nn(
+    _ctc(
         "ctc_loss",
         "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
         "sequence_length=[{0}.shape[0]]).loss[0]",
-        looped=True,
-        shapes=at_least(3, 2),
-        starts=((3, 2), (3, 3), (4, 3)),
-        label=lambda shape: range(shape[1] - 1),
-        reference=sequence_collapsing_to_label,
-        rtol=1e-5,
         orders=(1,),
     ),
-    _nn(
+    _ctc(
         "ctc_loss_dense",
         "tf.cast(tf.nn.ctc_loss([[{label}]], tf.cast({0}, tf.float32)[:, tf.newaxis], [1], [{0}.shape[0]], "
         "blank_index=-1)[0], tf.float64)",
         "Cast",
-        looped=True,
-        shapes=at_least(3, 2),
-        starts=((3, 2), (3, 3), (4, 3)),
-        label=lambda shape: range(shape[1] - 1),
-        reference=sequence_collapsing_to_label,
-        rtol=1e-5,
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
+from gradcheck.hunt.catalogue.keras_linalg import kronecker, polynomial, vandermonde
 from gradcheck.hunt.catalogue.keras_ops import NEAR
 from gradcheck.hunt.catalogue.keras_statistics import BEHIND
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
@@ -111,26 +112,12 @@ NUMPY_ARRAYS = (
         sign=(1.0, -1.0),
         count=(3, 2),
     ),
-    _math(
-        "numpy_vander",
-        "tf.experimental.numpy.vander({0}, {count}, increasing={increasing})",
-        "Pow",
-        looped=True,
-        shapes=vector,
-        when=lambda shape: len(shape) == 1,
-        starts=((2,), (1,), (3,)),
-        count=(3, 2, 1),
-        increasing=BOOL,
-    ),
-    _math(
+    vandermonde("numpy_vander", "tf.experimental.numpy.vander({0}, {count}, increasing={increasing})"),
+    polynomial(
         "numpy_polyval",
         "tf.experimental.numpy.polyval({0}, {1})",
         "AddV2 Mul",
-        looped=True,
-        shapes=vector,
-        when=lambda shape: len(shape) == 1,
         others=lambda shape: [((),), ((2,),)],
-        starts=((2,), (1,), (3,)),
     ),
     _along(
         "numpy_diff", "tf.experimental.numpy.diff({0}, n={count}, axis={axis})", "StridedSlice Sub", count=(1, 2, 0)
@@ -154,13 +141,5 @@ NUMPY_ARRAYS = (
         which=(0, 1),
         k=(0, 1, -1),
     ),
-    _math(
-        "numpy_kron",
-        "tf.experimental.numpy.kron({0}, {1})",
-        "Mul",
-        looped=True,
-        shapes=vector,
-        others=lambda shape: [(shape,), ((2,),), ((2, 1),)],
-        starts=((2,), (2, 2), (1, 3)),
-    ),
+    kronecker("math", "numpy_kron", "tf.experimental.numpy.kron({0}, {1})"),
 )
