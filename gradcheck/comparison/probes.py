@@ -240,18 +240,18 @@ class _Probing:
         It need not among more of them than a close look takes one by one.
         """
         n, m = self.directions.shape[1], self.problem.outputs
-        least, nothing = np.max(table.allowed) / FAINT, LITTLE * self.problem.precision
-        shows = True
+        least, shows = np.max(table.allowed) / FAINT, True
+
+        def vanish(parts: Array) -> Array:
+            return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
+
         if len(self.directions) < n <= SMALL:
             moves, slopes = np.abs(self.directions[:, None, :]), np.abs(pulled)
-            parts = moves * slopes
-            zero = parts <= nothing * np.max(parts, axis=2, keepdims=True)
-            largest = np.max(slopes, axis=1, keepdims=True)
-            shows = bool((np.where(zero, moves * largest, parts) >= least * (largest > 0)).all())
+            parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
+            shows = bool((np.where(vanish(parts), moves * largest, parts) >= least * (largest > 0)).all())
         if len(left) < m <= SMALL:
             parts = np.abs(estimate.value[:, None, :] * left)
-            zero = parts <= nothing * np.max(parts, axis=2, keepdims=True)
-            shows = shows and bool((zero | (parts >= least)).all())
+            shows = shows and bool((vanish(parts) | (parts >= least)).all())
         return shows
 
     def tables(self) -> list[Comparison]:
