@@ -10,7 +10,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, 
 from hypothesis.internal.conjecture import providers
 
 TESTS, HUNT = "ci", "dev"
-EXAMPLES = {"dev": 10, "ci": 10, "nightly": 1000}
+EXAMPLES = {"dev": 10, "ci": 5, "nightly": 1000}
 # Without Phase.explain: the blame names the culprit, and explaining costs as much again as shrinking.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 REDIS = "GRADCHECK_REDIS"

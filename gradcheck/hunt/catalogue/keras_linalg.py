@@ -151,8 +151,8 @@ KERAS_LINALG = (
     _matrix("keras_tril", "tf.keras.ops.tril({0}, k={k})", "SelectV2", k=(-1, -2)),
     _matrix("keras_triu", "tf.keras.ops.triu({0}, k={k})", "SelectV2", k=(1, 2)),
     _matrix(
-        "keras_trace",
-        "tf.keras.ops.trace({0}, offset={offset}, axis1=-2, axis2=-1)",
+        "keras_trace",  # of a tf.Variable, Keras asks for its ndim, which it has not
+        "tf.keras.ops.trace(tf.identity({0}), offset={offset}, axis1=-2, axis2=-1)",
         "SelectV2 Sum",
         offset=(0, 1, -1),
     ),

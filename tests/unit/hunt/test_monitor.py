@@ -92,7 +92,7 @@ def test_a_rejected_draw_is_counted(own: Monitor) -> None:
 def test_once_the_time_is_over_a_test_of_hypothesis_is_skipped(own: Monitor, clock: Clock) -> None:
     coverage = Coverage()
 
-    @settings(database=None, deadline=None)
+    @settings(max_examples=10, database=None, deadline=None)
     @given(st.lists(st.floats(1, 2), min_size=2, max_size=5))
     def hunt(values: list[float]) -> None:
         with drawing("sin", 1, coverage):

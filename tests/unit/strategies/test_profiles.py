@@ -39,7 +39,7 @@ def test_only_the_tests_profile_is_derandomised_even_where_hypothesis_loads_its_
         [sys.executable, "-c", CODE, str(tmp_path)], env=environment, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == {
-        "ci": [True, "NoneType", 10, None],
+        "ci": [True, "NoneType", 5, None],
         "dev": [False, "DirectoryBasedExampleDatabase", 10, None],
         "nightly": [False, "DirectoryBasedExampleDatabase", 1000, None],
     }
