@@ -123,8 +123,12 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order in a mode, or None."""
+    forward = mode.path == "forward"
     for defect in current(mode) if defects is None else defects:
-        useless = any(one.op == op and order in one.orders and one.everywhere for one in defect.regions)
+        useless = any(
+            one.op == op and one.everywhere and (order in one.orders or (forward and one.pushforward))
+            for one in defect.regions
+        )
         if useless and defect.signature.taken in (PLAIN, mode):
             return defect.name
     return None

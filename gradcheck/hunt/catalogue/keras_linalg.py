@@ -22,6 +22,7 @@ GEOMSPACE = "tf.keras.ops.geomspace({sign} * {0}, {sign} * {1}, {count}, endpoin
 _norm = partial(operation, "linalg", shapes=vector, starts=STARTS, batching=along_axis, axis=axes)
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (3, 2)))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
+# Where an argument is a tf.Variable, Keras may ask for its ndim, which it has not: hence the tf.identity of some.
 polynomial = partial(
     operation, "math", looped=True, shapes=vector, when=lambda shape: len(shape) == 1, starts=((2,), (1,), (3,))
 )
@@ -109,7 +110,7 @@ KERAS_LINALG = (
     ),
     _matrix(
         "keras_norm_nuclear",
-        "tf.keras.ops.norm({0}, ord={power}, axis=(-2, -1))",
+        "tf.keras.ops.norm(tf.identity({0}), ord={power}, axis=(-2, -1))",
         "Svd Sum Min",
         power=("nuc", -2),
         kinks=_from_kinks_of_singular_values,
@@ -151,7 +152,7 @@ KERAS_LINALG = (
     _matrix("keras_tril", "tf.keras.ops.tril({0}, k={k})", "SelectV2", k=(-1, -2)),
     _matrix("keras_triu", "tf.keras.ops.triu({0}, k={k})", "SelectV2", k=(1, 2)),
     _matrix(
-        "keras_trace",  # of a tf.Variable, Keras asks for its ndim, which it has not
+        "keras_trace",
         "tf.keras.ops.trace(tf.identity({0}), offset={offset}, axis1=-2, axis2=-1)",
         "SelectV2 Sum",
         offset=(0, 1, -1),
