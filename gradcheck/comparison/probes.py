@@ -53,7 +53,10 @@ happens once in 1e8 times. More pairs would add little but their cost.
 """
 
 FAINT = 1e-6
-"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself."""
+"""A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
+
+In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
+"""
 
 WIDE = 4096
 LEFT = 8
@@ -240,7 +243,7 @@ class _Probing:
         It need not among more of them than a close look takes one by one.
         """
         n, m = self.directions.shape[1], self.problem.outputs
-        least, shows = np.max(table.allowed) / FAINT, True
+        least, shows = np.max(table.allowed) / max(FAINT, self.problem.precision**0.5), True
 
         def vanish(parts: Array) -> Array:
             return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
