@@ -1,13 +1,14 @@
 """How many single wrong entries are caught and located in large Jacobians: a table, and what a check costs.
 
-Run it as `python tests/benchmarks/detection.py [repetitions]`; the default is 100. f is the identity with one entry
-of its Jacobian off by 1, at a place drawn anew every time.
+    python tests/benchmarks/detection.py [--repetitions 100]
+
+f is the identity with one entry of its Jacobian off by 1, at a place drawn anew every time.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 from typing import Any
 
@@ -49,7 +50,9 @@ def detection(size: int, repetitions: int) -> tuple[int, int, float]:
 
 def main() -> None:
     """Prints one line a size."""
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=100, help="checks of each size (100)")
+    repetitions = parser.parse_args().repetitions
     print(f"{'Jacobian':>12} {'caught':>12} {'located':>12} {'s a check':>10}")
     for size in SIZES:
         caught, located, seconds = detection(size, repetitions)
