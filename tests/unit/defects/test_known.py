@@ -344,6 +344,21 @@ def test_match(cumprod: Defect) -> None:
         assert known_graphs.match(dataclasses.replace(found, **other), defects=[cumprod]) is None  # type: ignore[arg-type]
 
 
+def test_what_is_raised_may_be_what_is_known_whatever_raises_it(cumprod: Defect) -> None:
+    raising = Region("*", "always", (1, 2), error="'IndexedSlices' and 'float'")
+    signature = structs.replace(cumprod.signature, operation="sin", kind=Kind.RAISES)
+    defect = structs.replace(cumprod, signature=signature, regions=(raising,))
+    found = found_at([2.0, 3.0])
+    for text, order, known_as in (
+        ("TypeError: unsupported operand type(s) for *: 'IndexedSlices' and 'float'", 1, defect),
+        ("TypeError: unsupported operand type(s) for *: 'IndexedSlices' and 'float'", 2, defect),
+        ("TypeError: something else", 1, None),
+    ):
+        raised = (dataclasses.replace(found.findings[0], kind=Kind.RAISES, reason=text),)
+        now = dataclasses.replace(found, findings=raised, order=order)  # type: ignore[arg-type]
+        assert known_graphs.match(now, defects=[defect]) is known_as
+
+
 def test_identity_and_values_decide_and_no_description(cumprod: Defect) -> None:
     assert known_graphs.match(found_at([2.0, 3.0]), defects=[cumprod]) is None
     renamed = dataclasses.replace(found_at([2.0, 0.0]), description="none")
