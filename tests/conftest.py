@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hypothesis import settings
 collect_ignore = ["thirdparty"]
 
 SLOW = {"reliability", "packaging"}
+SETTINGS = "_hypothesis_internal_use_settings"
 
 profiles.register(Path(__file__).parents[1] / ".hypothesis")
 
@@ -24,6 +25,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fixed examples, unless the options ask for a hunt."""
     seed = config.getoption("--hypothesis-seed")
     settings.load_profile(profiles.chosen(config.getoption("--hypothesis-profile"), seed))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Each item of a parametrized test starts from the settings of the test.
+
+    Hypothesis's plugin (6.170) makes those of one item the parent of the next one's, and looks for a database of None
+    all the way up: the thousandth item of a process exceeds Python's recursion limit.
+    """
+    attributes = vars(getattr(item, "function", object))
+    own = attributes.get(SETTINGS)
+    try:
+        return (yield)
+    finally:
+        if own is not None:
+            setattr(item.function, SETTINGS, own)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
