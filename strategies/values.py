@@ -46,7 +46,20 @@ ROUGH: Table = (
 EXTREME: Table = (1e-3, 1e3, 1e-5, -1e-3, 1e5, 100.0, -1e-5, -1e3)
 FRACTIONS: Table = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875, 0.3, 0.7, 0.43, 0.57, 0.81)
 DISTANCES: Table = (1.0, 2.0, 0.5, 3.0, 1.5, 4.0, 0.25, 0.7, 1.3, 2.6, 0.61, 1.86)
-STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme")
+WHOLE: Table = (5.0, -4.0, 8.0, 2.5, -2.5, 3.5, -7.0, 10.0, -6.5, 13.0, 16.0, -9.0, 27.0, -31.0, 40.0)
+TURNS: Table = tuple(sign * count * np.pi / 2 for count in (1, 2, 3, 4, 6, 8) for sign in (1.0, -1.0))
+LOGITS: Table = tuple(
+    sign * size for size in (20.0, 30.0, 50.0, 88.5, 120.0, 300.0, 700.0, 745.0) for sign in (1.0, -1.0)
+)
+POWERS: Table = tuple(
+    mantissa * 10.0**exponent
+    for exponent in (-12, -9, -7, -6, -4, -2, 2, 4, 6, 7, 9, 12)
+    for mantissa in (1.0, -2.5, 7.3, -3.1)
+)
+WIDE: Table = (*WHOLE, *TURNS, *LOGITS, *POWERS)
+"""Values all over the reals: where formulas switch, exponentials saturate and digits are lost."""
+NEAR_EDGES = (1e-1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12)
+STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme", "wide")
 SPECIAL_COPIES = 2
 IMAGINARY = 5
 """So far behind a real part in a table lies its imaginary part."""
@@ -82,11 +95,17 @@ def _mapped(interval: Interval) -> Table:
     return tuple(interval.low + value if bounded_below else interval.high - value for value in DISTANCES)
 
 
+def _near_edges(interval: Interval) -> Table:
+    """Values that approach the finite ends of an interval."""
+    ends = ((end, way) for end, way in ((interval.low, 1.0), (interval.high, -1.0)) if np.isfinite(end))
+    return tuple(end + way * distance * (abs(end) or 1.0) for end, way in ends for distance in NEAR_EDGES)
+
+
 @cache
 def table(interval: Interval, style: str, number_type: str = "float64") -> Table:
-    """The values inside an interval that a number type holds: `plain`, `tied` (three plain ones), `rough` or `extreme`.
+    """The values inside an interval that a number type holds, never none.
 
-    Never empty.
+    The style is `plain`, `tied` (three plain ones), `rough`, `extreme`, or `wide`: anywhere, and near both ends.
     """
     plain, rough = _inside(PLAIN, interval, number_type), _inside(ROUGH, interval, number_type)
     mapped = _inside(_mapped(interval), interval, number_type)
@@ -98,13 +117,17 @@ def table(interval: Interval, style: str, number_type: str = "float64") -> Table
         return plain + tuple(value for value in plain if value in (0.0, 1.0)) * SPECIAL_COPIES
     if style == "tied":
         return plain[:3]
+    if style == "wide":
+        return plain[:3] + _inside(WIDE + _near_edges(interval), interval, number_type)
     return rough if style == "rough" else rough + _inside(EXTREME, interval, number_type)
 
 
 def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval, number_type: str = "float64") -> Input:
     """A literal tensor of a shape and a dtype, whose elements lie in an interval and are held by a number type."""
     size = prod(shape)
-    values = table(interval, choice(draw, STYLES), number_type)
+    # A value near an end may round to it.
+    held_by = "float32" if dtype == "float32" and number_type == "float64" else number_type
+    values = table(interval, choice(draw, STYLES), held_by)
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
     drawn = [choice(draw, values) for _ in range(max(size, FEWEST))][:size]
     return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn] if dtype == "complex128" else [])

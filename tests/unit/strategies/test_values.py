@@ -33,7 +33,19 @@ def test_a_table_lies_inside_its_interval(interval: Interval, style: str) -> Non
     values = table(interval, style)
     assert len(values) >= 3
     assert interval.contains(np.array(values))
-    assert all(value == 0 or abs(value) > 1e-6 for value in values)
+    assert all(value == 0 or abs(value) > (1e-13 if style == "wide" else 1e-6) for value in values)
+
+
+def test_wide_values_lie_all_over_an_interval_and_near_both_ends() -> None:
+    values = np.array(table(REALS, "wide"))
+    assert {np.sign(value) for value in values} == {-1.0, 0.0, 1.0}
+    assert np.min(np.abs(values[values != 0])) == 1e-12
+    assert np.max(np.abs(values)) == 7.3e12
+    assert {5.0, 2.5, -2.5, np.pi, -np.pi / 2, 700.0} <= {*values}
+    ends = np.array(table(Interval(-1.0, 1.0), "wide"))
+    assert np.min(1.0 - ends) < 1e-11
+    assert np.min(ends + 1.0) < 1e-11
+    assert ends[:3].tolist() == [0.0, 0.5, -0.5]
 
 
 def test_plain_values_come_first() -> None:
