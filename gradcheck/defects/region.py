@@ -60,7 +60,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
     "one": lambda groups: bool(np.any(groups == 1)),
-    "fraction": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, groups) % 1 == 0)),
+    "fraction in float32": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, np.float32(groups)) % 1 == 0)),
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
     "equal": _equal,
     "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
