@@ -7,6 +7,7 @@ layers call one function of `keras.ops`.
 from __future__ import annotations
 
 import functools
+import random
 from functools import partial
 from typing import Any
 
@@ -22,9 +23,13 @@ from gradcheck.hunt.opspec import BOOL, REALS, Array, Interval, Shapes
 @functools.cache
 def built_layer(kind: Any, shape: Any, options: tuple[tuple[str, Any], ...]) -> Any:
     """A layer of this class and these options, built for the shape of its input, or a tuple of shapes."""
-    with tf.init_scope():
-        layer = kind(dtype="float64", **dict(options))
-        layer.build(list(shape) if shape and isinstance(shape[0], tuple) else shape)
+    state = random.getstate()  # Keras draws a seed from Python's generator, which is Hypothesis's or somebody's own
+    try:
+        with tf.init_scope():
+            layer = kind(dtype="float64", **dict(options))
+            layer.build(list(shape) if shape and isinstance(shape[0], tuple) else shape)
+    finally:
+        random.setstate(state)
     return layer
 
 
