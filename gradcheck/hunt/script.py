@@ -40,7 +40,9 @@ TEMPLATES.globals["WRAPPED"] = {
 
 IMPORTS = {
     r"\bfunctools\.": "import functools",
-    "": "import itertools\nimport sys",
+    "": "import itertools",
+    r"(?<![.\w])random\.": "import random",
+    "^": "import sys",
     r"\bCallable\[": "from collections.abc import Callable",
     r"\bAny\b": "from typing import Any",
 }
