@@ -126,8 +126,7 @@ def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Def
     forward = mode.path == "forward"
     for defect in current(mode) if defects is None else defects:
         useless = any(
-            one.op == op and one.everywhere and (order in one.orders or (forward and one.pushforward))
-            for one in defect.regions
+            one.op == op and one.everywhere and one.concerns(order, pushforward=forward) for one in defect.regions
         )
         if useless and defect.signature.taken in (PLAIN, mode):
             return defect.name

@@ -179,6 +179,15 @@ class Region(Document, frozen=True, omit_defaults=True):
             self.attrs or self.ranks or self.sides or self.producers or self.neighbours or self.arriving or self.error
         )
 
+    @property
+    def excluding(self) -> bool:
+        """Whether generation draws nothing there; what arrives and what is raised it cannot know."""
+        return not (self.drawn or self.arriving or self.error)
+
+    def concerns(self, order: int, *, pushforward: bool = False) -> bool:
+        """Whether the region is about derivatives of this order, or about forward mode's, a pushforward."""
+        return order in self.orders or (pushforward and self.pushforward)
+
     def contains(
         self,
         op: str,
@@ -198,7 +207,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         """
         if self.op not in (ANY, op) or max(self.argument, self.minus or 0, self.plus or 0) >= len(arguments):
             return False
-        if order not in self.orders and not (pushforward and self.pushforward):
+        if not self.concerns(order, pushforward=pushforward):
             return False
         if self.error not in error:
             return False

@@ -78,7 +78,7 @@ class Case:
         arrival: Arrival | None = None,
     ) -> bool:
         """Whether a node lies in the region, as far as is known of what arrives there."""
-        region = replace(self.region, error="", **({"arriving": ""} if arrival is None else {}))
+        region = replace(self.region, error="", arriving="" if arrival is None else self.region.arriving)
         return region.contains(op, attrs, arguments, self.order, before, arrival=arrival)
 
 
@@ -222,8 +222,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
     def run(case: Case) -> dict[str, Any]:
         tally = measured(case, options.graphs, options.attempts, inside=not options.outside)
-        drawn = bool(case.region.drawn or case.region.arriving or case.region.error)
-        return {"drawn": drawn, "verdicts": dict(tally.verdicts), "shown": tally.shown[:2]}
+        return {"drawn": not case.region.excluding, "verdicts": dict(tally.verdicts), "shown": tally.shown[:2]}
 
     chosen = [one for one in known.load() if not options.only or any(word in one.name for word in options.only)]
     for case in cases([one for one in chosen if one.covers(tf.__version__)]):

@@ -36,9 +36,7 @@ DEFECTS = [
         marks=[pytest.mark.xfail(reason=TOO_WIDE[one.name], strict=True)] if one.name in TOO_WIDE else [],
     )
     for one in load(ROOT / "reports" / "known")
-    if one.covers(tf.__version__)
-    and one.signature.taken == PLAIN
-    and not any(region.drawn or region.arriving or region.error for region in one.regions)
+    if one.covers(tf.__version__) and one.signature.taken == PLAIN and all(region.excluding for region in one.regions)
 ]
 
 
