@@ -308,9 +308,14 @@ GRADIENT_DIFFERENCES = (
 )
 """For second derivatives beside differences of gradients."""
 
-VALUE_DIFFERENCES = (
+VALUE_AGREEMENT = (
     Filter("cancelled terms", cancelled_terms),
     Filter("low precision", low_precision),
+)
+"""For what agrees with second differences of values."""
+
+VALUE_DIFFERENCES = (
+    *VALUE_AGREEMENT,
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
     Filter("hidden swing", hidden_swing),

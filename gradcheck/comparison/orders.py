@@ -268,7 +268,7 @@ def compare_products(
     if rough.all():
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
     elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
-        entries, diagonal = _second_closely(lines, autodiff, gradients, values)
+        entries, diagonal = _second_closely(lines, autodiff, gradients, values, rough)
         entries, alone = _triangulated(entries, diagonal, lines)
         differ = agreed != close.where(Verdict.AGREE)
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
@@ -282,8 +282,13 @@ def compare_products(
     return found
 
 
-def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sample) -> tuple[Comparison, Comparison]:
-    """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters."""
+def _second_closely(
+    lines: Lines, autodiff: Array, gradients: Sample, values: Sample, rough: Array
+) -> tuple[Comparison, Comparison]:
+    """Both comparisons, with both tableaus, the rounding of autodiff and of inner values, and the filters.
+
+    Beside gradients that contradict on lines that are not `rough` (k, 1), values count only where they agree.
+    """
     problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
     of_gradients = replace(lines, gradients=True)
     both_values = with_inner_rounding(lines, values, lines.sample(CONFIRM))
@@ -322,10 +327,10 @@ def _second_closely(lines: Lines, autodiff: Array, gradients: Sample, values: Sa
     diagonal = (
         beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
     )
-    return (
-        filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES),
-        filtered(confirmed(*diagonal), beside_values, filters.VALUE_DIFFERENCES),
-    )
+    compared = filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES)
+    wrong = (compared.where(Verdict.MISMATCH) & ~rough).any()
+    chosen = filters.VALUE_AGREEMENT if wrong else filters.VALUE_DIFFERENCES
+    return compared, filtered(confirmed(*diagonal), beside_values, chosen)
 
 
 def _moving(directions: Array) -> Array:

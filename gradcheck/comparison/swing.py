@@ -40,9 +40,14 @@ def swings(
     shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
     rng, count = np.random.default_rng(2), np.count_nonzero(lines)
     move = (rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)) @ moves[lines]
-    both = [[derivative(point + way * move) for way in (shift, -shift)] for shift in shifts]
-    means, squares = np.mean(both, axis=1), (shifts**2)[:, None, None]
-    share = (squares[1:-1] - squares[2:]) / (squares[:-2] - squares[2:])
-    parabola = share * means[:-2] + (1 - share) * means[2:]
-    missed = np.sum(np.abs(means[1:-1] - parabola) > APART * gap, axis=0)
+    square, means = shifts**2, []
+    missed = np.zeros(gap.shape, int)
+    for left, shift in zip(reversed(range(SHIFTS)), shifts, strict=True):
+        means.append((derivative(point + shift * move) + derivative(point - shift * move)) / 2)
+        if len(means) > 2:
+            wide, middle, fine = square[len(means) - 3 : len(means)]
+            share = (middle - fine) / (wide - fine)
+            missed += np.abs(means[-2] - (share * means[-3] + (1 - share) * means[-1])) > APART * gap
+        if not (suspects & (missed < SWINGS) & (missed + left >= SWINGS)).any():
+            break
     return np.asarray(suspects & (missed >= SWINGS))

@@ -65,6 +65,20 @@ class RecordedOperation:
                 execute.record_gradient(self.name, self.inputs, self.attrs, list(self.outputs))
         return tape
 
+    def passes(self, output: Any, tensor: Any) -> bool:
+        """Whether a gradient of an output, taken alone, comes back to an input; True where that raises."""
+        pair = key(output), key(tensor)
+        if pair not in self._passed:
+            try:
+                self._passed[pair] = self.alone(tensor).gradient(output, tensor) is not None
+            except Exception:  # whatever a gradient raises when it is taken alone says nothing about the path
+                self._passed[pair] = True
+        return self._passed[pair]
+
+    @cached_property
+    def _passed(self) -> dict[tuple[int, int], bool]:
+        return {}
+
 
 @dataclass(frozen=True)
 class HostRead:
