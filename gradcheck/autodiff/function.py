@@ -138,8 +138,8 @@ class Function(Problem):
     def _values(self, points: Array) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
         for row, results in self._taken_at(points, self._mapped_results):
-            flat = _flat(results)
-            table[row] = flat if flat.shape == table[row].shape else np.nan
+            found = flat(results)
+            table[row] = found if found.shape == table[row].shape else np.nan
         return table
 
     def _taken_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Iterator[tuple[int, list[Array]]]:
@@ -169,7 +169,7 @@ class Function(Problem):
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
-        return _flat(list(map(as_array, self.call(self.tensors(point)))))
+        return flat(list(map(as_array, self.call(self.tensors(point)))))
 
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
@@ -272,7 +272,8 @@ def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     ]
 
 
-def _flat(results: Sequence[Array]) -> Array:
+def flat(results: Sequence[Array]) -> Array:
+    """The coordinates (m,) of results."""
     return np.concatenate([np.zeros(0), *map(to_coordinates, results)])
 
 
@@ -314,7 +315,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "f has to run before its gradient can be checked"
         ) from error
     specs = specs_of(result)
-    return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
+    return Function(f, arguments, specs, opened=flat(list(map(as_array, tf.nest.flatten(result)))))
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:

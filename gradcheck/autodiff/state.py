@@ -213,11 +213,11 @@ def _restore_seeds(seeds: random.Random, state: tuple[Any, ...]) -> None:
         context.context().clear_kernel_cache()
 
 
-def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any]], None]) -> None:
-    """Run `run`; `note` is given the name of each operation, or function, that it executes, and its tensors."""
+def observe_operations(run: Callable[[], Any], note: Callable[[str, Sequence[Any], Sequence[Any]], None]) -> None:
+    """Run `run`; `note` gets the name of each operation, or function, that it executes, its inputs and its outputs."""
 
     def noted(name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
-        note(name.decode() if isinstance(name, bytes) else name, (*inputs, *outputs))
+        note(name.decode() if isinstance(name, bytes) else name, inputs, outputs)
 
     op_callbacks.add_op_callback(noted)
     try:
@@ -246,7 +246,7 @@ def executed_operations(run: Callable[[], Any]) -> set[str]:
     """The names of the operations that `run` executes, those inside of functions included."""
     names: set[str] = set()
 
-    def note(name: str, tensors: Sequence[Any]) -> None:
+    def note(name: str, *tensors: Sequence[Any]) -> None:
         inner = {node.op for node, calls in nodes_of(name) if not calls}
         names.update(inner if op_def_registry.get(name) is None else {name})
 

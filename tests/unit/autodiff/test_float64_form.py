@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.float64_form import observed_call, with_float64_form
 from gradcheck.autodiff.function import Function, open_function
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
@@ -70,6 +70,44 @@ def test_the_form_has_all_digits(name: str) -> None:
     expected = np.atleast_1d(meant(np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64)))
     expected = expected.astype(np.complex128).view(np.float64) if np.iscomplexobj(x) else expected
     np.testing.assert_allclose(function.wide.value(function.point), expected, rtol=1e-14)
+
+APART: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
+    "a mask": (lambda x: x * tf.cast(tf.random.stateless_uniform([3], [1, 2]) > 0.5, x.dtype), W, DOUBLE),
+    "a constant": (lambda x: x * tf.cast(tf.constant(0.5) * 3.0, tf.float64), W, DOUBLE),
+    "a constant, zeros among the inputs": (lambda x: x * tf.cast(tf.sqrt(2.0), tf.float64), 0 * W, DOUBLE),
+    "a cast of the input": (lambda x: tf.cast(tf.cast(x, tf.float32), tf.float64), W, SINGLE),
+    "digits that are all hidden": (lambda x: tf.cast(tf.tanh(tf.cast(x, tf.float32)), tf.float64), 100 * W, SINGLE),
+    "a step through NumPy": (lambda x: x * tf.cast(tf.constant(x.numpy().astype("f4")) * 2.0, tf.float64), W, SINGLE),
+    "a function": (lambda x: tf.function(cast_softmax)(x), W, SINGLE),
+    "a function of a constant": (lambda x: x * tf.function(cast_softmax)(tf.constant(W)), W, DOUBLE),
+    "what cannot be called beside the point": (
+        lambda x: tf.debugging.assert_equal(x, W) or x * tf.cast(tf.sqrt(2.0), tf.float64),
+        *(W, SINGLE),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_coarse_counts_where_it_depends_on_the_inputs(name: str) -> None:
+    f, x, expected = APART[name]
+    assert max(observed_call(open_function(f, (x,), None)).roundoff, DOUBLE) == expected
+
+
+def test_so_does_what_depends_on_variables_that_are_inputs() -> None:
+    scale, fixed = tf.Variable(W), tf.Variable(W)
+    f = lambda x: x * tf.cast(tf.cast(scale, tf.float32), tf.float64)  # noqa: E731
+    assert observed_call(open_function(f, (W,), [scale])).roundoff == SINGLE
+    assert observed_call(open_function(f, (W,), [fixed])).roundoff <= DOUBLE
+
+
+def test_what_was_assigned_depends_on_what_it_was() -> None:
+    kept = tf.Variable(np.zeros(3, np.float32))
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        kept.assign(tf.cast(x, tf.float32))
+        return x + tf.cast(kept, x.dtype)
+
+    assert observed_call(open_function(f, (W,), None)).roundoff == SINGLE
 
 
 def test_functions_in_float64_have_none() -> None:
