@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.float64_form import observed_call, with_float64_form
+from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function, open_function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
+from gradcheck.autodiff.observed_call import observed_call
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import (
     UNCHANGED,

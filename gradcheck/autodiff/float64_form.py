@@ -6,23 +6,19 @@ in float64 (`retraced`): layers with float32 variables, mixed policies, casts th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
-from gradcheck.autodiff.function import Function, flat, specs_of
-from gradcheck.autodiff.mapped import as_array
-from gradcheck.autodiff.reverse import Tensors
+from gradcheck.autodiff.function import Function, specs_of
+from gradcheck.autodiff.observed_call import beside, observed_call
 from gradcheck.autodiff.retraced import Retraced
 from gradcheck.autodiff.sources import Arguments, Source
-from gradcheck.autodiff.state import nodes_of, observe_operations
 
 Array = np.ndarray[Any, Any]
 
@@ -33,91 +29,6 @@ ROUNDINGS, MOST = 1e3, 0.1
 
 DRAWS, SPREAD = 8, 10.0
 """or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
-
-BESIDE = 2.0**-6
-"""How far beside the point, relatively, the values are compared as well."""
-
-
-@dataclass(frozen=True)
-class ObservedCall:
-    """A call of a function at its point: the coordinates `value` (m,) of the results, the processor time in seconds,
-    and the unit roundoff of the coarsest arithmetic that what depends on the sources runs through, relevant or not."""
-
-    value: Array
-    seconds: float
-    roundoff: float
-
-
-def observed_call(function: Function) -> ObservedCall:
-    """Call a function and look at its operations, those inside of functions included.
-
-    What is coarser than float64 and comes of no source, such as a mask, counts only where it changes with them: code
-    outside of TensorFlow may have made it. A second call, beside the point, shows that.
-    """
-    call = _Observation.of(function, function.point)
-    roundoff = call.roundoff
-    if call.apart and not _same_beside(function, call.apart):
-        roundoff = max(roundoff, *(ROUNDOFF[tensor.dtype.name] for tensor in call.apart))
-    return ObservedCall(call.value, call.seconds, roundoff)
-
-
-def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
-    """Whether a call beside the point, where every coordinate is another one, makes the same tensors apart from it."""
-    zeros = function.point == 0
-    point = np.where(zeros, BESIDE, _beside(function))
-    if not function.contains(point) or (point == function.point).any():
-        return False
-    try:
-        others = _Observation.of(function, point).apart
-    except Exception:  # whatever it throws there, nothing is known
-        return False
-    pairs = zip(tensors, others, strict=False)
-    return len(tensors) == len(others) and all(np.array_equal(*map(as_array, pair)) for pair in pairs)
-
-
-@dataclass
-class _Observation:
-    """One observed call: tensors that come of the sources, by their ids, and those in less than float64 that do not."""
-
-    moved: set[int]
-    apart: list[Any] = field(default_factory=list)
-    roundoff: float = 0.0
-    seconds: float = 0.0
-    value: Array = field(default_factory=lambda: np.zeros(0))
-
-    @staticmethod
-    def of(function: Function, point: Array) -> _Observation:
-        """Call a function at a point."""
-        began = time.process_time()
-        tensors = function.tensors(point)
-        found = _Observation({getattr(one, "handle", one)._id for one in tensors})
-        observe_operations(lambda: found._take(function, tensors), found._note)
-        found.seconds += time.process_time() - began
-        return found
-
-    def _take(self, function: Function, tensors: Tensors) -> None:
-        self.value = flat(list(map(as_array, function.call(tensors))))
-
-    def _note(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        if not all(isinstance(tensor, ops.EagerTensor) for tensor in (*inputs, *outputs)):
-            return  # a function is traced: its call follows
-        began = time.process_time()
-        coarse = [tensor for tensor in (*inputs, *outputs) if ROUNDOFF.get(tensor.dtype.name, 0.0) > FLOAT64]
-        if any(tensor._id in self.moved for tensor in inputs):
-            written = (tensor for tensor in inputs if tensor.dtype == tf.resource)
-            self.moved.update(tensor._id for tensor in (*outputs, *written))
-            inner = (tf.as_dtype(given.type) for node, _ in nodes_of(name) for given in node.attr.values() if given.type)
-            names = {tensor.dtype.name for tensor in coarse}.union(dtype.name for dtype in inner)
-            self.roundoff = max(self.roundoff, *(ROUNDOFF.get(one, 0.0) for one in names), 0.0)
-        else:
-            self.apart += coarse
-        self.seconds -= time.process_time() - began
-
-
-def _beside(function: Function) -> Array:
-    """A point a little beside that of the function, in no direction in particular."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
-    return function.rounded(function.point * (1 + BESIDE * signs))
 
 
 def with_float64_form(function: Function, inner: float | None = None) -> Function:
@@ -166,7 +77,7 @@ def _copied(function: Function) -> Function | None:
 
 def _same(function: Function, wide: Function) -> bool:
     """Whether both have the same values but for rounding, at the point and at one beside it."""
-    points = function.rounded(function.point), _beside(function)
+    points = function.rounded(function.point), beside(function)
     return all(_same_at(function, wide, point) for point in points if function.contains(point))
 
 

@@ -205,10 +205,12 @@ class Function(Problem):
         return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
 
     def _gradients_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Array:
-        table = np.full(points.shape, np.nan)
-        for row, parts in self._taken_at(points, mapped, shared):
-            pairs = zip(parts, self.sources, strict=True)
-            table[row] = np.concatenate([source.derivatives(part) for part, source in pairs])
+        table, missing = np.empty(points.shape), np.ones(len(points), bool)
+        for row, taken in self._taken_at(points, mapped, shared):
+            missing[row] = False
+            for part, gradient, source in zip(self.parts, taken, self.sources, strict=True):
+                table[row, part] = source.derivatives(gradient)
+        table[missing] = np.nan
         return table
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:

@@ -51,7 +51,8 @@ class Source:
 
     def coordinates(self, tensor: Array) -> Array:
         """The coordinates (count,) of a tensor of the source's shape."""
-        return to_coordinates(tensor)[self._free]
+        flat = to_coordinates(tensor)
+        return flat[self._free] if self.constrained else flat
 
     def tensor(self, array: Array) -> Any:
         """An array as a tensor of the source's dtype."""

@@ -231,6 +231,8 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
 def along(directions: Array, gradients: Array) -> Array:
     """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
     finite = np.isfinite(gradients)
+    if finite.all():
+        return np.asarray(directions @ gradients.T)
     product: Array = directions @ np.where(finite, gradients, 0.0).T
     for row in np.flatnonzero(~finite.all(axis=1)):
         for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):

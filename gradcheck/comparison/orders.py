@@ -230,9 +230,11 @@ def _table(
     lines: Lines, entries: Comparison, products: Gradients, output: int | None, alone: str | None = None
 ) -> Comparison:
     """Entries (directions, coordinates) as a comparison with a line a coordinate or left vector."""
-    columns: tuple[int | None, ...] = tuple(range(lines.directions.shape[1]))
+    columns: tuple[int | None, ...]
     table = replace(combined(np.transpose, entries), rows=(output,) * len(lines.directions), alone=alone)
-    if lines.left is not None:
+    if lines.left is None:
+        columns = tuple(range(lines.directions.shape[1]))
+    else:
         columns = tuple(int(np.argmax(vector != 0)) if np.sum(vector != 0) == 1 else None for vector in lines.left)
         largest = np.max(np.abs(lines.left * np.nan_to_num(products.values)), axis=1, keepdims=True)
         table = replace(table, contribution=largest)

@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.float64_form import observed_call, with_float64_form
+from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.observed_call import observed_call
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 W = np.array([1.14, 0.5, 0.44])
@@ -70,6 +71,7 @@ def test_the_form_has_all_digits(name: str) -> None:
     expected = np.atleast_1d(meant(np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64)))
     expected = expected.astype(np.complex128).view(np.float64) if np.iscomplexobj(x) else expected
     np.testing.assert_allclose(function.wide.value(function.point), expected, rtol=1e-14)
+
 
 APART: dict[str, tuple[Callable[[Any], Any], Any, float]] = {
     "a mask": (lambda x: x * tf.cast(tf.random.stateless_uniform([3], [1, 2]) > 0.5, x.dtype), W, DOUBLE),
