@@ -20,7 +20,8 @@ from gradcheck.hunt.known_graphs import ancestry
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
-MOST_ELEMENTS = 64
+MOST_ELEMENTS, MOST_OF_LARGE = 64, 4096
+"""A value has at most so many elements; that of a large graph."""
 LARGEST, SMALLEST = 1e10, 1e-10
 
 
@@ -51,12 +52,13 @@ class Draft:
     """The positions so far, in the order in which they were made; dead ones stay until `graph` leaves them out.
 
     `known` names the known defect in whose region a node would lie; `order` is that of the derivative to be checked;
-    `composed` admits a second node at a kink.
+    `composed` admits a second node at a kink; `most` is how many elements a value may have.
     """
 
     order: int = 1
     known: Known | None = None
     composed: bool = False
+    most: int = MOST_ELEMENTS
     positions: list[Position] = field(default_factory=list)
 
     def literal(self, literal: Input) -> Position:
@@ -80,7 +82,7 @@ class Draft:
         except (tf.errors.OpError, ValueError):
             return None
         value = tensor.numpy()
-        if not is_fit(value):
+        if not is_fit(value, self.most):
             return None
         own = frozenset((number,))
         kinks = frozenset[int]().union(*(argument.kinks for argument in arguments))
@@ -112,8 +114,8 @@ def _graph(sources: Mapping[int, Input | Node]) -> Graph:
     return Graph(tuple(inputs.values()), tuple(renumbered))
 
 
-def is_fit(value: Array) -> bool:
+def is_fit(value: Array, most: int = MOST_ELEMENTS) -> bool:
     """Whether differences can be taken of a value: it is not too large an array, finite, no overflow, no underflow."""
     magnitudes = np.abs(value)
     fits = (magnitudes <= LARGEST) & ((magnitudes >= SMALLEST) | (magnitudes == 0))
-    return value.size <= MOST_ELEMENTS and bool(fits.all())
+    return value.size <= most and bool(fits.all())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from math import gcd, prod
 
 import numpy as np
@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Shape
-from gradcheck.hunt.opspec import Interval, OpSpec
+from gradcheck.hunt.opspec import Choice, Interval, OpSpec
 
-from .drafts import MOST_ELEMENTS, Draft, Known, Position
-from .values import Draw, alternatives, attributes, choice, index, literal, smooth, without_zeros
+from .drafts import MOST_ELEMENTS, MOST_OF_LARGE, Draft, Known, Position
+from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros
 
 Shapes = tuple[Shape, ...]
 
 
 @cache
-def signatures(op: str, shape: Shape) -> tuple[Shapes, ...]:
+def signatures(op: str, shape: Shape, most: int = MOST_ELEMENTS) -> tuple[Shapes, ...]:
     """The shapes of all arguments of an operation whose first argument has this shape; none if it cannot have it.
 
     None of them has more elements than a value of a drawn graph may have.
     """
     offered = (tuple(shapes) for shapes in CATALOGUE[op].shapes(shape))
-    return tuple(shapes for shapes in offered if all(prod(one) <= MOST_ELEMENTS for one in shapes))
+    return tuple(shapes for shapes in offered if all(prod(one) <= most for one in shapes))
 
 
 @cache
@@ -47,6 +47,35 @@ def starts(op: str) -> tuple[Shape, ...]:
     if not admitted:
         raise ValueError(f"{op}: none of its starts {CATALOGUE[op].starts} is admitted by its own shapes")
     return admitted
+
+
+SIZES = (MOST_OF_LARGE, 1000, 513, 130, 67)
+"""How many elements a large tensor has, about: whole blocks of a vectorised kernel, and some with a rest."""
+SIDE = 3
+"""Or as many times as many along every dimension."""
+
+
+@cache
+def large_starts(op: str) -> tuple[Shape, ...]:
+    """The shapes of many elements that a fresh first argument may have: longer ones, more of them, larger ones.
+
+    None for operations that are looped over their points, and where an attribute would be drawn for each element.
+    """
+    if CATALOGUE[op].looped:
+        return ()
+    shapes: dict[Shape, None] = {}
+    for shape in starts(op):
+        for size, dimension in product(SIZES, {0, len(shape) - 1} if prod(shape) else ()):
+            if shape and (factor := size * shape[dimension] // prod(shape)) > 0:
+                shapes[(*shape[:dimension], factor, *shape[dimension + 1 :])] = None
+        shapes[tuple(SIDE * length for length in shape)] = None
+    large = (shape for shape in shapes if MOST_ELEMENTS < prod(shape) <= MOST_OF_LARGE)
+    return tuple(shape for shape in large if any(_few_drawn(op, one) for one in signatures(op, shape, MOST_OF_LARGE)))
+
+
+def _few_drawn(op: str, shapes: Shapes) -> bool:
+    counts = (attribute.count for attribute in offered(op, shapes).values() if not isinstance(attribute, Choice))
+    return max(counts, default=0) <= MOST_ELEMENTS
 
 
 SMOOTH_MAPS = ("sigmoid", "softplus", "tanh", "exp", "sin", "cos", "cosh", "atan", "erf", "reciprocal")
@@ -72,6 +101,8 @@ SIMPLEST_COPIES = 4
 TRIES = 4
 SWARMS = 64
 PREFIX = 3
+LARGE = 37
+"""The number of the swarm whose tensors are large: now and then, for large ones are dear."""
 
 
 def graphs(
@@ -85,7 +116,8 @@ def graphs(
 ) -> st.SearchStrategy[Graph]:
     """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
 
-    `containing` names an operation that every graph has; it is what a graph shrinks to. `operations` are those that may
+    `containing` names an operation that every graph has; it is what a graph shrinks to. One graph in 64 is this
+    operation alone on up to 4,096 elements. `operations` are those that may
     be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
     `known(op, attributes, argument values, order, the Ancestry before them)`; a node for which it returns a name is
     not generated. `number_type` is one that holds all literals exactly.
@@ -120,6 +152,11 @@ def _graph(
     number_type: str,
 ) -> Graph:
     swarm = index(draw, SWARMS)
+    if containing and swarm == LARGE and number_type == "float64" and large_starts(containing):
+        large_one = _large_graph(draw, containing, Draft(order, known, most=MOST_OF_LARGE))
+        if large_one is not None:
+            _noted(large_one, order)
+            return large_one
     growth = Growth(draw, names, banned(names, swarm), Draft(order, known, composed=swarm % 16 == 15), number_type)
     newest = growth.prefix(containing, max_nodes) if containing else None
     newest = growth.rooted(containing, newest) if containing else growth.started()
@@ -127,13 +164,27 @@ def _graph(
         event("rejected", containing or "free")
         reject()
     graph = growth.draft.graph(growth.suffix(newest, max_nodes))
+    _noted(graph, order)
+    return graph
+
+
+def _large_graph(draw: Draw, op: str, draft: Draft) -> Graph | None:
+    """One operation on tensors of many elements, or None where a known defect is in the way."""
+    spec, start = CATALOGUE[op], choice(draw, large_starts(op))
+    shapes = choice(draw, [one for one in signatures(op, start, MOST_OF_LARGE) if _few_drawn(op, one)])
+    attrs = attributes(draw, op, shapes)
+    literals = (large(draw, shape, spec.dtype(i), spec.domain(i)) for i, shape in enumerate(shapes))
+    newest = draft.node(op, [draft.literal(one) for one in literals], attrs)
+    return None if newest is None else draft.graph(newest)
+
+
+def _noted(graph: Graph, order: int) -> None:
     before = {position: node.op for position, node in graph.positions()}
     event("order", str(order))
     for _, node in graph.positions():
         event("operation", node.op)
         for parent in node.parents:
             event("edge", f"{before.get(parent, 'input')} -> {node.op}")
-    return graph
 
 
 @cache

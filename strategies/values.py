@@ -63,7 +63,7 @@ STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme
 SPECIAL_COPIES = 2
 IMAGINARY = 5
 """So far behind a real part in a table lies its imaginary part."""
-FEWEST = 2
+FEWEST, MANY = 2, 4096
 LIMITS = {"float32": (2.0**-20, 2.0**20), "float16": (2.0**-6, 2.0**6), "bfloat16": (2.0**-6, 2.0**6)}
 """The magnitudes that are drawn in less than float64: powers of others would overflow or vanish."""
 
@@ -144,6 +144,34 @@ def _input(shape: Shape, dtype: str, reals: Sequence[float], imaginary: Sequence
     if dtype == "complex128":
         return Input(shape, tuple(map(complex, reals, imaginary)), dtype)
     return Input(shape, tuple(float(np.float32(real)) if dtype == "float32" else real for real in reals), dtype)
+
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples are spread evenly over a circle, whatever their number (Weyl)."""
+SPAN = 4.0
+DIGITS = 5
+"""Enough for thousands of values without ties."""
+PLACES = 3
+"""So many elements of a large tensor are drawn, and where they stand; each may be a special value."""
+
+
+def large(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
+    """A literal of many elements: spread over the interval without ties, but for a few that are drawn."""
+    size, start = prod(shape), index(draw, MANY)
+    parts = [_spread(interval, size, start + MANY * part) for part in range(2 if dtype == "complex128" else 1)]
+    special = table(interval, "plain")
+    for _ in range(PLACES):
+        place = index(draw, size)
+        for part in parts:
+            part[place] = choice(draw, (part[place], *special))
+    return _input(shape, dtype, parts[0], parts[-1])
+
+
+def _spread(interval: Interval, size: int, start: int) -> list[float]:
+    """So many different values inside an interval, none of them special."""
+    low, high = max(interval.low, min(-SPAN, interval.high - SPAN)), min(interval.high, max(SPAN, interval.low + SPAN))
+    values = low + (high - low) * ((np.arange(start + 1, start + size + 1) * GOLDEN) % 1)
+    return list(np.round(values, DIGITS if high - low >= 1 else 17).tolist())
 
 
 def without_zeros(values: Input, interval: Interval, number_type: str = "float64") -> Input:

@@ -16,6 +16,9 @@ Attributes = tuple[tuple[str, Any], ...]
 
 DTYPES = ("float64", "float32", "complex128")
 
+SHOWN, FIRST = 64, 4
+"""An input of more than so many values is shown by its first ones."""
+
 
 @dataclass(frozen=True)
 class Input:
@@ -30,6 +33,12 @@ class Input:
             raise ValueError(f"dtype was {self.dtype!r}; an input is one of {', '.join(DTYPES)}")
         if int(np.prod(self.shape)) != len(self.values):
             raise ValueError(f"shape {self.shape} holds {int(np.prod(self.shape))} elements, {len(self.values)} given")
+
+    def __repr__(self) -> str:
+        values = repr(self.values)
+        if len(self.values) > SHOWN:
+            values = f"({', '.join(map(repr, self.values[:FIRST]))}, … {len(self.values)} values)"
+        return f"Input(shape={self.shape}, values={values}, dtype={self.dtype!r})"
 
     def array(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array of the input's dtype and shape."""

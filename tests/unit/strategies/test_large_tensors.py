@@ -1,0 +1,80 @@
+"""Now and then an operation is drawn on tensors of up to 4,096 elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gradcheck.strategies.drafts import MOST_ELEMENTS, MOST_OF_LARGE
+from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, large_starts
+from hypothesis import HealthCheck, find, given, settings
+
+from gradcheck.autodiff.interception import gradients_looked_up
+from gradcheck.hunt import trial
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.graph import Graph
+from gradcheck.result import Verdict
+
+
+def is_large(graph: Graph) -> bool:
+    return any(prod(literal.shape) > MOST_ELEMENTS for literal in graph.inputs)
+
+
+def found(op: str, condition: Callable[[Graph], bool] = is_large) -> Graph:
+    few = settings(max_examples=2000, database=None, suppress_health_check=[HealthCheck.too_slow])
+    return find(graphs(containing=op), condition, settings=few)
+
+
+def test_nearly_every_operation_has_large_shapes() -> None:
+    shapes = {op: large_starts(op) for op in CATALOGUE if not CATALOGUE[op].looped}
+    assert sum(map(bool, shapes.values())) >= 0.95 * len(shapes)
+    assert all(MOST_ELEMENTS < prod(one) <= MOST_OF_LARGE for many in shapes.values() for one in many)
+    assert not any(large_starts(op) for op in CATALOGUE if CATALOGUE[op].looped)
+
+
+def test_they_are_rare() -> None:
+    drawn: list[Graph] = []
+
+    @settings(max_examples=1000, database=None)
+    @given(graphs(containing="sin"))
+    def collect(graph: Graph) -> None:
+        drawn.append(graph)
+
+    collect()
+    share = sum(map(is_large, drawn)) / len(drawn)
+    assert 0 < share < 4 / SWARMS
+    assert 0 < LARGE < SWARMS
+
+
+@pytest.mark.parametrize("op", ["sin", "log", "matmul", "segment_max", "complex_exp", "atanh"])
+def test_their_values_are_spread_over_the_domain(op: str) -> None:
+    graph = found(op)
+    assert [node.op for node in graph.nodes] == [op]
+    for argument, literal in enumerate(graph.inputs):
+        values = literal.array()
+        assert CATALOGUE[op].domain(argument).contains(values)
+        assert len(np.unique(values)) >= values.size - 3
+
+
+@pytest.mark.parametrize(("order", "wrong"), [(1, "Cos"), (2, "Sin")])
+def test_a_fault_in_large_tensors_alone_is_found(order: int, wrong: str) -> None:
+    def planted(name: str, function: Any) -> Any:
+        if name != wrong:
+            return function
+
+        def gradient(op: Any, upstream: Any) -> Any:
+            right = function(op, upstream)
+            late = tf.reshape(tf.range(tf.size(right)) >= MOST_ELEMENTS, tf.shape(right))
+            return tf.where(late, right * 1.001, right)
+
+        return gradient
+
+    graph = found("cos")
+    with gradients_looked_up(planted):
+        assert trial.run(graph, (order,)).result.verdict == Verdict.MISMATCH
+        assert trial.run(found("cos", lambda one: not is_large(one)), (order,)).result.verdict == Verdict.AGREE
+    assert trial.run(graph, (order,)).result.verdict == Verdict.AGREE
