@@ -1,13 +1,14 @@
 """Random changes of TensorFlow's gradient functions, one place each, and which of them the hunt notices.
 
-    python tests/benchmarks/mutation.py [--changes 100] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
+    python tests/benchmarks/mutation.py [--changes 100 | --all] [--seed 1] [--examples 10] [--shard 1/1] [--into FILE]
 
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
 function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
 comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
 (by which operation, order and kind), never run, run without an effect on any drawn value, or with an effect that was
 not noticed, with the verdicts that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON
-are added as they come, and what is there already is not run again.
+are added as they come, and what is there already is not run again. With --least, it fails where a smaller share of
+all, those without an effect included, is noticed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import ast
 import copy
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -312,14 +314,17 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=100, help="how many, drawn at random (default: 100)")
+    parser.add_argument("--all", action="store_true", help="all changes, in a random order")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--examples", type=int, default=10, help="graphs a test (default: 10, as in a hunt with dev)")
     parser.add_argument("--shard", type=Shard.parse, default=Shard(), help="take the K-th of N shares")
     resumed.add_option(parser)
     parser.add_argument("--only", help="changes whose names contain this text")
+    parser.add_argument("--least", type=float, default=0.0, help="exit 1 if a smaller share is noticed (default: 0)")
     options = parser.parse_args()
     every = [change for change in changes() if not options.only or options.only in change.name]
-    drawn = random.Random(options.seed).sample(every, min(options.changes, len(every)))
+    count = len(every) if options.all else min(options.changes, len(every))
+    drawn = random.Random(options.seed).sample(every, count)
     print(f"{len(drawn)} of {len(every)} changes")
     kept, rows = resumed.Rows(options.into, "change"), []
     for change in drawn:
@@ -334,6 +339,8 @@ def main() -> None:
     counts = Counter(row["outcome"] for row in rows)
     for what, count in counts.most_common():
         print(f"{what:12s} {count:5d} {count / len(rows):6.1%}")
+    if counts["noticed"] < options.least * len(rows):
+        sys.exit(f"{counts['noticed']} of {len(rows)} changes were noticed; expected {options.least:.0%} at least")
 
 
 if __name__ == "__main__":
