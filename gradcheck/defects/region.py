@@ -107,20 +107,21 @@ class Ancestry:
 
 
 ALONE = Ancestry()
-ARRIVING = ("zero", "moving zero")
+ARRIVING = ("zero", "varying", "varying zero")
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """The gradient that arrives at a node's result, `here` and, for inputs nearby, `beside`."""
+    """The gradient that arrives at a node's result, and whether it depends on the graph's inputs, as tapes see it."""
 
-    here: Array
-    beside: Array
+    value: Array
+    varies: bool
 
     def meets(self, condition: str) -> bool:
-        """Whether an element is zero, and, for a "moving zero", is not beside this point."""
-        zeros = self.here == 0
-        return bool(np.any(zeros & (self.beside != 0) if condition == "moving zero" else zeros))
+        """Whether an element is zero, whether it varies, or both: a "varying zero"."""
+        if condition == "varying":
+            return self.varies
+        return bool(np.any(self.value == 0)) and (self.varies or condition == "zero")
 
 
 class Region(Document, frozen=True, omit_defaults=True):
@@ -136,11 +137,12 @@ class Region(Document, frozen=True, omit_defaults=True):
     ones. With `producers`, one of these operations has to stand somewhere before the arguments, with `neighbours` right
     before.
 
-    With `arriving`, an element of the gradient that arrives at the result has to be zero. Generation cannot know that,
-    and draws there nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right.
-    What is found there is known. With `error`, what is raised has to contain that text; generation cannot know that
-    either. A `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether that
-    of forward mode, at order 1, is wrong there, too.
+    With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
+    depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
+    nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right. What is found
+    there is known. With `error`, what is raised has to contain that text; generation cannot know that either. A
+    `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether that of forward
+    mode, at order 1, is wrong there, too.
     """
 
     op: Text

@@ -21,9 +21,10 @@ from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
 
 Array = np.ndarray[Any, Any]
-NEAR = 2.0**-20
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
 """What becomes of a zero that arrives depends on what stands behind."""
+CHECKED = "CheckNumerics"
+"""What raises where NaN arrives; its error names it."""
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
@@ -104,7 +105,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
 
 def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None) -> Defect | None:
     """The same for regions of what arrives: a node up to the culprit is in one, for it fails by what stands behind."""
-    alike = LOST if found.kind in LOST else (found.kind,)
+    alike = LOST if found.kind in LOST or CHECKED in found.error else (found.kind,)
     wanted = [
         (defect, region)
         for defect in (known.current(found.taken) if defects is None else defects)
@@ -129,24 +130,26 @@ def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None
 
 def arrivals(graph: Graph, cotangent: Array) -> list[Arrival | None]:
     """What arrives at every position of a graph; None where nothing does. TensorFlow's first derivatives tell."""
-    moved = [value.array() for value in graph.inputs]
-    here, beside = (
-        _arriving(graph, points, cotangent) for points in (moved, [value * (1 + NEAR) + NEAR for value in moved])
-    )
-    return [None if a is None or b is None else Arrival(a, b) for a, b in zip(here, beside, strict=True)]
-
-
-def _arriving(graph: Graph, points: Sequence[Array], cotangent: Array) -> list[Array | None]:
     import tensorflow as tf
 
     from gradcheck.hunt.evaluation import forward
 
-    inputs = [tf.constant(point) for point in points]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        values = forward(graph, inputs)
-    parts = tape.gradient(values[-1], values, output_gradients=tf.cast(tf.constant(cotangent), values[-1].dtype))
-    return [None if part is None else tf.convert_to_tensor(part).numpy() for part in parts]
+    inputs = [tf.constant(value.array()) for value in graph.inputs]
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(inputs)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            values = forward(graph, inputs)
+        parts = tape.gradient(values[-1], values, output_gradients=tf.cast(tf.constant(cotangent), values[-1].dtype))
+        dense = [None if part is None else tf.convert_to_tensor(part) for part in parts]
+    return [None if part is None else Arrival(part.numpy(), _depends(outer, part, inputs)) for part in dense]
+
+
+def _depends(tape: Any, part: Any, inputs: Sequence[Any]) -> bool:
+    try:
+        return any(slope is not None for slope in tape.gradient(part, inputs))
+    except Exception:  # what raises has something to differentiate
+        return True
 
 
 def sources_of(graph: Graph) -> dict[int, Input | Node]:

@@ -187,6 +187,11 @@ def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
     return Verdict.AGREE if Verdict.AGREE in seen else Verdict.INCONCLUSIVE
 
 
+def arriving_cases(case: Case) -> list[Case]:
+    """The regions of what arrives, of any record, at the case's order: generation draws inside of them."""
+    return [one for one in cases(known.current(case.mode)) if one.region.arriving and one.order == case.order]
+
+
 class EnoughError(Exception):
     """So many graphs as were asked for have been looked at."""
 
@@ -194,10 +199,13 @@ class EnoughError(Exception):
 def measured(case: Case, count: int, attempts: int, *, inside: bool = True, seed: int = 1) -> Tally:
     """The verdicts on so many different graphs inside of a region, or outside of all, among so many drawn ones."""
     tally, met = Tally(), set[Graph]()
+    unseen = [] if inside else arriving_cases(case)
 
     def look(graph: Graph) -> None:
         part = up_to_the_region(case, graph) if inside else None
         if (part or graph) in met or (inside and part is None):
+            return
+        if any(up_to_the_region(one, graph) is not None for one in unseen):
             return
         met.add(part or graph)
         verdict = verdict_on(case, graph, part)

@@ -17,7 +17,8 @@ from gradcheck.defects.known import KnownDefectError, excludes, find, from_json,
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import CONDITIONS, SPECIAL, Ancestry, Arrival, Region, special
 from gradcheck.documents import plain
-from gradcheck.hunt import known_graphs
+from gradcheck.hunt import known_graphs, trial
+from gradcheck.hunt.evidence import finding_of
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.result import Finding, Kind
@@ -245,15 +246,35 @@ def test_regions_are_narrow(op: str, attrs: dict[str, Any], argument: Any, order
 
 def test_a_region_may_ask_for_what_stands_right_before_or_comes_from_behind() -> None:
     near, behind = Region("sin", "always", (1,), neighbours=("exp",)), Region("sin", "always", (2,), arriving="zero")
-    moving = Region("sin", "always", (2,), arriving="moving zero")
-    at, still, moved = [np.ones(2)], Arrival(np.zeros(2), np.zeros(2)), Arrival(np.zeros(2), np.ones(2))
+    varying, lost = (Region("sin", "always", (2,), arriving=kind) for kind in ("varying", "varying zero"))
+    at, constant, moved = [np.ones(2)], Arrival(np.zeros(2), False), Arrival(np.zeros(2), True)
     assert near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("exp",)))
     assert not near.contains("sin", {}, at, 1, Ancestry(("exp", "mul"), ("mul",)))
-    assert not behind.contains("sin", {}, at, 2)
-    assert behind.contains("sin", {}, at, 2, arrival=still)
-    assert not behind.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), np.ones(2)))
-    assert not moving.contains("sin", {}, at, 2, arrival=still)
-    assert moving.contains("sin", {}, at, 2, arrival=moved)
+    assert not any(region.contains("sin", {}, at, 2) for region in (behind, varying, lost))
+    assert behind.contains("sin", {}, at, 2, arrival=constant)
+    assert not behind.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), True))
+    assert not any(region.contains("sin", {}, at, 2, arrival=constant) for region in (varying, lost))
+    assert all(region.contains("sin", {}, at, 2, arrival=moved) for region in (varying, lost))
+    assert varying.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), True))
+    assert not lost.contains("sin", {}, at, 2, arrival=Arrival(np.ones(2), True))
+
+
+def test_what_arrives_is_known_with_whether_it_depends_on_the_inputs() -> None:
+    sine = Graph((literal(np.zeros(2)),), (Node.of("exp", 0), Node.of("negative", 1), Node.of("square", 2)))
+    arriving = known_graphs.arrivals(sine, np.array([1.0, 0.0]))
+    assert [one and one.varies for one in arriving] == [True, True, True, False]
+    assert [one and one.value.tolist() for one in arriving[1:]] == [[2.0, 0.0], [-2.0, 0.0], [1.0, 0.0]]
+
+
+def test_what_raises_since_nan_arrives_is_known_as_what_gives_it() -> None:
+    norm = Node.of("reduce_euclidean_norm", 1, axis=-1, keepdims=False)
+    largest = Node.of("reduce_max", 2, axis=-1, keepdims=False)
+    rows = literal(np.array([[3.0, 4.0], [1.0, 2.0]]))
+    found = finding_of(trial.run(Graph((rows,), (Node.of("check_numerics", 0), norm, largest)), (2,)), 2)
+    assert (found.kind, found.culprit) == (Kind.RAISES, "reduce_max")
+    known_as = known_graphs.match(found)
+    assert known_as is not None
+    assert known_as.name == "reduce_euclidean_norm-order2"
 
 
 def test_a_region_may_ask_for_what_is_raised_which_generation_does_not_know() -> None:
