@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values
+from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values, ties
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, several, square, vector
 from gradcheck.hunt.graph import Shape
@@ -50,6 +50,18 @@ def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
     return np.asarray(np.linalg.svd(x[..., :columns], compute_uv=False)[..., -1])
 
 
+def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
+    """How far singular values are from each other, and from 0 where more vectors than one belong to 0.
+
+    Those are the vectors of the longer side. On the other, and of a square matrix, the last one is unique but for its
+    sign.
+    """
+    values = np.linalg.svd(x, compute_uv=False)
+    rows, columns = x.shape[-2:]
+    vanish = values[..., -1:] if (rows, columns)[which - 1] > min(rows, columns) else values[..., :0]
+    return np.concatenate([vanish, ties(values)], axis=-1)
+
+
 def _from_equal_eigenvalues(x: Array) -> Array:
     """How far real parts lie apart, or the two eigenvalues themselves where they are conjugate."""
     values = np.linalg.eigvals(x)
@@ -84,10 +96,7 @@ LINALG = (
         "tf.square(tf.linalg.svd({0})[{which}])",
         "Svd",
         which=(1, 2),
-        singular=gaps_of_singular_values,
-        # Of matrices that are not square, a vector of a small singular value has the condition of their ratio, and a
-        # second derivative by autodiff of autodiff loses the square of it; square ones have 1e-15 (mpmath).
-        orders=(1,),
+        singular=_from_vectors_that_are_not_unique,
     ),
     _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
     _square(
@@ -100,7 +109,7 @@ LINALG = (
         singular=_from_equal_eigenvalues,
     ),
     _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot"),
-    _square("matrix_exponential", "tf.linalg.expm(tf.tanh({0}))", "MatrixSolve"),
+    _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve"),
     _tridiagonal(
         "tridiagonal_matmul", "tf.linalg.tridiagonal_matmul({0}, {1}, diagonals_format='compact')", "TridiagonalMatMul"
     ),

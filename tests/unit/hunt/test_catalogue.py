@@ -42,7 +42,6 @@ REFERENCED = tuple(spec for spec in SPECS if spec.reference)
 BATCHED = tuple(spec for spec in SPECS if not spec.looped)
 EPS = float(np.finfo(np.float64).eps)
 WIDER = {
-    "singular_vectors": "the squared vectors of a square matrix are smooth where a singular value vanishes",
     "spectral_abscissa": "two eigenvalues meet that are not the largest",
     "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
     "crop_and_resize": "an image of one value has no kinks",
@@ -272,6 +271,25 @@ def test_function_is_smooth_away_from_what_is_declared(spec: OpSpec, sampler: An
     for example in [*sampler.generic(spec, seed=4), *special[:: 1 + len(special) // 8]]:
         if distance(spec, example) > 0.02 and np.all(np.isfinite(alone(spec, example))):
             assert slopes_agree(spec, example), example
+
+
+@pytest.mark.parametrize(
+    ("x", "which", "unique"),
+    [
+        ([[2.0, 1.0], [0.0, 0.0], [0.0, 0.0]], 2, True),
+        ([[2.0, 1.0], [0.0, 0.0], [0.0, 0.0]], 1, False),
+        ([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]], 1, True),
+        ([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]], 2, False),
+        ([[1.0, 2.0], [2.0, 4.0]], 1, True),
+        ([[1.0, 2.0], [2.0, 4.0]], 2, True),
+    ],
+)
+def test_singular_vectors_are_smooth_without_full_rank_where_they_are_unique(
+    x: list[list[float]], which: int, unique: bool, sampler: Any
+) -> None:
+    spec = CATALOGUE["singular_vectors"]
+    example = replace(next(sampler.generic(spec)), arguments=(np.array(x),), attributes={"which": which})
+    assert (distance(spec, example) > 0.1) is slopes_agree(spec, example) is unique
 
 
 def test_every_family_of_the_census_has_at_least_three_operations() -> None:
