@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import partial
 
 from gradcheck.hunt.catalogue.distances import at
-from gradcheck.hunt.catalogue.elementwise import LOGITS
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.shapes import alike, at_least, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
@@ -142,7 +141,6 @@ MOMENTS = (
         "softmax_cross_entropy_over_axis",
         "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}, axis={axis}), logits={1}, axis={axis})",
         "SoftmaxCrossEntropyWithLogits",
-        LOGITS,
         shapes=nonempty_matrix,
         others=alike,
         starts=((2, 2), (2, 3), (2, 1, 2)),

@@ -6,7 +6,6 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
 from gradcheck.hunt.catalogue.keras_linalg import kronecker, polynomial, vandermonde
-from gradcheck.hunt.catalogue.keras_ops import NEAR
 from gradcheck.hunt.catalogue.keras_statistics import BEHIND
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.reductions import STARTS
@@ -39,8 +38,8 @@ NUMPY_ELEMENTWISE = (
     ),
     # Of two zeros, the gradient is that of a Euclidean norm.
     _binary("numpy_hypot", "tf.experimental.numpy.hypot({0}, {1})", "Sqrt Square", REALS, Interval(0.25)),
-    _binary("numpy_logaddexp", "tf.experimental.numpy.logaddexp({0}, {1})", "Maximum Log1p Exp Abs SelectV2", NEAR),
-    _binary("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2({0}, {1})", "Maximum Log1p Pow Abs SelectV2", NEAR),
+    _binary("numpy_logaddexp", "tf.experimental.numpy.logaddexp({0}, {1})", "Maximum Log1p Exp Abs SelectV2"),
+    _binary("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2({0}, {1})", "Maximum Log1p Pow Abs SelectV2"),
 )
 
 NUMPY_STATISTICS = (

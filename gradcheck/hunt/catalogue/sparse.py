@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import between
-from gradcheck.hunt.catalogue.elementwise import LOGITS
 from gradcheck.hunt.catalogue.language import operation, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
@@ -138,7 +137,6 @@ SPARSE = (
         "sparse_softmax_cross_entropy",
         "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.broadcast_to({labels}, {0}.shape[:-1]), logits={0})",
         "SparseSoftmaxCrossEntropyWithLogits",
-        LOGITS,
         shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         labels=lambda shape: Indices(shape[-2], shape[-1]),

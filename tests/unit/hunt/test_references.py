@@ -294,6 +294,29 @@ def test_the_reference_has_the_gradient(name: str, sampler: Any) -> None:
             np.testing.assert_allclose(gradient.numpy(), slopes, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["ctc_loss", "ctc_loss_dense"])
+def test_ctc_rounds_as_float32_does_and_by_no_more_than_is_declared(name: str, sampler: Any) -> None:
+    """The float64 kernel, too, adds logarithms in float32 (ctc_loss_util.h): else it would need no `rtol`."""
+    spec, worst = CATALOGUE[name], 0.0
+    for example in sampler.generic(spec, each=20):
+        x = tf.constant(example.arguments[0])
+        of_tensorflow, of_formula = (
+            _value_and_gradient(function, x, example.attributes)
+            for function in (single(spec), compiled(spec.reference, spec.arity))
+        )
+        for one, right in zip(of_tensorflow, of_formula, strict=True):
+            # Logarithms of at least 1 are added up, and differences taken of probabilities: smaller results cancel.
+            worst = max(worst, np.max(np.abs(one - right)) / max(1.0, np.max(np.abs(right))))
+    assert 2.0**-26 < worst < spec.rtol
+
+
+def _value_and_gradient(function: Callable[..., Any], x: tf.Tensor, attributes: dict[str, Any]) -> tuple[Array, Array]:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x, **attributes)
+    return value.numpy(), tape.gradient(value, x).numpy()
+
+
 def _slopes(oracle: Callable[..., Array], example: Any, position: int, weights: Array, step: float = 1e-5) -> Array:
     """Central differences of an oracle's weighted sum in one of its arguments."""
 

@@ -1,0 +1,126 @@
+"""Domains go as far as operations are defined: far out, where digits are lost, values and slopes are still right.
+
+The oracles are functions of mpmath. A value or a slope may be off by the rounding of what the operation adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
+ROUNDING = 16 * 2.0**-53
+SELU = (1.0507009873554804934193349852946, 1.6732632423543772848170429916717)
+
+
+def exponential_below(scale: float, alpha: float, stretch: float = 1.0) -> Function:
+    return lambda x: scale * (x if x > 0 else alpha * mpmath.expm1(x / stretch))
+
+
+def log_of_sum(*terms: Any) -> Any:
+    return mpmath.log(mpmath.fsum(map(mpmath.exp, terms)))
+
+
+def cross_entropy(*rows: Any) -> Any:
+    """The labels are the softmax of the first half of the numbers, the logits the second half."""
+    labels, logits = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    shares = [mpmath.exp(label - log_of_sum(*labels)) for label in labels]
+    return mpmath.fsum(share * (log_of_sum(*logits) - logit) for share, logit in zip(shares, logits, strict=True))
+
+
+def log_cosh(x: Any, y: Any) -> Any:
+    """Keras subtracts log 2 in float32, which moves the value and no slope."""
+    return mpmath.log(2 * mpmath.cosh(x - y)) - float(np.log(np.float32(2)))
+
+
+WAVES = ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1")
+"""Their phase is off by the rounding of x."""
+
+BELOW = ((-16.5,), (-30.0,), (-40.0,), (-745.0,), (-1e6,))
+BOTH = ((-700.0,), (-50.0,), (-21.0,), (-1.0,), (21.0,), (50.0,), (700.0,))
+ABOVE = ((0.01,), (1.0,), (21.0,), (50.0,), (300.0,))
+APART = ((0.0, 9.0), (-20.0, 20.0), (0.0, 50.0), (745.0, 0.0), (1e5, -1e5))
+FOUR = ((0.0, 1.0, 0.0, 9.0), (2.0, 0.0, -20.0, 20.0), (30.0, 0.0, 30.0, 0.0), (0.0, 1.0, 745.0, 0.0))
+
+FAR: dict[str, tuple[Function, Sequence[tuple[float, ...]], dict[str, Any]]] = {
+    "elu": (exponential_below(1.0, 1.0), BELOW, {}),
+    "selu": (exponential_below(*SELU), BELOW, {}),
+    "keras_elu": (exponential_below(1.0, 0.5), BELOW, {"alpha": 0.5}),
+    "keras_celu": (exponential_below(1.0, 2.0, 2.0), BELOW, {"alpha": 2.0}),
+    "bessel_i0": (lambda x: mpmath.besseli(0, x), BOTH, {}),
+    "bessel_i1": (lambda x: mpmath.besseli(1, x), BOTH, {}),
+    "bessel_i0e": (lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(0, x), BOTH, {}),
+    "bessel_i1e": (lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x), BOTH, {}),
+    "bessel_j0": (lambda x: mpmath.besselj(0, x), BOTH, {}),
+    "bessel_j1": (lambda x: mpmath.besselj(1, x), BOTH, {}),
+    "bessel_k0": (lambda x: mpmath.besselk(0, x), ABOVE, {}),
+    "bessel_k1": (lambda x: mpmath.besselk(1, x), ABOVE, {}),
+    "bessel_k0e": (lambda x: mpmath.exp(x) * mpmath.besselk(0, x), ABOVE, {}),
+    "bessel_k1e": (lambda x: mpmath.exp(x) * mpmath.besselk(1, x), ABOVE, {}),
+    "bessel_y0": (lambda x: mpmath.bessely(0, x), ABOVE, {}),
+    "bessel_y1": (lambda x: mpmath.bessely(1, x), ABOVE, {}),
+    "log_softmax": (lambda x, y: x - log_of_sum(x, y), APART, {}),
+    "softmax_cross_entropy_of_logits": (lambda x, y: log_of_sum(x, y) - x, APART, {"label": 0}),
+    "sparse_softmax_cross_entropy": (lambda x, y: log_of_sum(x, y) - x, APART, {"labels": (0,)}),
+    "softmax_cross_entropy": (cross_entropy, FOUR, {}),
+    "softmax_cross_entropy_over_axis": (cross_entropy, FOUR, {"axis": -1}),
+    "keras_logaddexp": (log_of_sum, APART, {}),
+    "numpy_logaddexp": (log_of_sum, APART, {}),
+    "keras_log_cosh": (log_cosh, APART, {}),
+}
+
+
+def arguments(name: str, point: tuple[float, ...]) -> list[tf.Variable]:
+    """The numbers of a point as the arguments of the operation: alone, or in one row for each argument."""
+    spec = CATALOGUE[name]
+    rows = np.array(point).reshape(spec.arity, -1)
+    row = len(rows[0]) > 1 or (len(spec.starts[0]) > 1 and spec.arity > 1)
+    return [tf.Variable(one[np.newaxis] if row else one) for one in rows]
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_value_and_slope_are_right_far_out(name: str) -> None:
+    function, points, attributes = FAR[name]
+    for point in points:
+        inputs = arguments(name, point)
+        with tf.GradientTape() as tape:
+            # Of a row of logarithms, the first is looked at.
+            value = tf.reshape(single(CATALOGUE[name])(*inputs, **attributes), [-1])[0]
+        slopes = np.concatenate([np.ravel(slope) for slope in tape.gradient(value, inputs)])
+        with mpmath.workdps(60):
+            exact = [mpmath.mpf(number) for number in point]
+            right = function(*exact)
+            of_each = [tuple(int(place == at) for place in range(len(point))) for at in range(len(point))]
+            right_slopes = np.array([float(mpmath.diff(function, exact, orders)) for orders in of_each])
+        # What is added up is as large as the value, the slope, or, of logarithms of sums, the arguments.
+        largest = max(1.0, *map(abs, point)) if len(point) > 1 else max(abs(float(right)), *np.abs(right_slopes))
+        largest *= max(1.0, *map(abs, point)) if name in WAVES else 1.0
+        assert abs(float(value) - float(right)) <= ROUNDING * largest, point
+        np.testing.assert_allclose(slopes, right_slopes, rtol=0, atol=ROUNDING * largest, err_msg=str(point))
+
+
+@pytest.mark.parametrize("scale", [0.25, 4.0, 32.0])
+def test_exponentials_of_large_matrices_are_right(scale: float) -> None:
+    """The slope along E stands in expm([[A, E], [0, A]]), top right (Mathias, "A chain rule", 1996, theorem 2.1)."""
+    a, along, weights = np.random.default_rng(3).uniform(-1, 1, (3, 3, 3)) * [[[scale]], [[1.0]], [[1.0]]]
+    x = tf.Variable(a)
+    with tf.GradientTape() as tape:
+        value = single(CATALOGUE["matrix_exponential"])(x)
+        total = tf.reduce_sum(weights * value)
+    slope = float(np.sum(along * tape.gradient(total, x).numpy()))
+    with mpmath.workdps(60):
+        both = mpmath.expm(mpmath.matrix(np.block([[a, along], [0 * a, a]]).tolist()))
+        right = np.array(both[:3, :].tolist(), dtype=float)
+    # Squaring, and the condition of the function, let the rounding grow with the norm.
+    allowed = ROUNDING * np.max(np.abs(right)) * max(1.0, np.linalg.norm(a)) * 4
+    np.testing.assert_allclose(value.numpy(), right[:, :3], rtol=0, atol=allowed)
+    assert abs(slope - np.sum(weights * right[:, 3:])) <= allowed
