@@ -93,6 +93,8 @@ QUANTIZATION = (
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
+    # Outside of the range, too, where values rest at its ends: TensorFlow's documentation of version 4 says that those
+    # before pass gradients through everywhere, and that 0 outside is new with it.
     _straight(
         "quantize_and_dequantize_v2",
         "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0, input_max=1.0, range_given=True)",

@@ -94,6 +94,30 @@ def test_quantised_values_move_straight_through(name: str, sampler: Any) -> None
             assert np.all(np.abs(values[0] - right[0]) <= half_step + 1e-6)
 
 
+OUTSIDE = np.array([1.01, 1.5, 7.0, 1e5, -1.01, -1.5, -7.0, -1e5])
+
+
+@pytest.mark.parametrize(("name", "meant"), [(f"quantize_and_dequantize_v{n}", float(n != 4)) for n in (2, 3, 4)])
+def test_outside_of_its_range_a_quantised_value_rests_and_the_gradient_is_the_documented_one(
+    name: str, meant: float
+) -> None:
+    """The documentation of tf.quantization.quantize_and_dequantize_v2 calls passing through outside V1's behaviour.
+
+    It is that of the raw operations V2 and V3, to be had of V4 by tf.grad_pass_through.
+    """
+    x = tf.constant(OUTSIDE)
+    passed = tf.grad_pass_through(single(CATALOGUE["quantize_and_dequantize_v4"]))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        value, through = single(CATALOGUE[name])(x), passed(x)
+    np.testing.assert_allclose(value.numpy(), np.where(OUTSIDE > 0, 1.0, -128 / 127), rtol=1e-14)
+    np.testing.assert_array_equal(value.numpy(), through.numpy())
+    np.testing.assert_array_equal(tape.gradient(value, x).numpy(), np.full(OUTSIDE.shape, meant))
+    np.testing.assert_array_equal(tape.gradient(through, x).numpy(), np.ones(OUTSIDE.shape))
+    step = over_points(CATALOGUE[name], reference=True)(tf.constant(np.stack([OUTSIDE, OUTSIDE + 2.0**-8]))).numpy()
+    np.testing.assert_allclose((step[1] - step[0]) * 2**8, np.full(OUTSIDE.shape, meant), atol=1e-6)
+
+
 @pytest.mark.parametrize("name", sorted(DISTRIBUTIONS))
 def test_samples_move_by_implicit_reparametrisation(name: str, sampler: Any) -> None:
     spec, distribution = CATALOGUE[name], DISTRIBUTIONS[name]
