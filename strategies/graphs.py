@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, product
+from itertools import islice
 from math import gcd, prod
 
 import numpy as np
@@ -49,25 +49,26 @@ def starts(op: str) -> tuple[Shape, ...]:
     return admitted
 
 
-SIZES = (MOST_OF_LARGE, 1000, 513, 130, 67)
-"""How many elements a large tensor has, about: whole blocks of a vectorised kernel, and some with a rest."""
+SIZES, ROWS = (MOST_OF_LARGE, 1000, 513, 130, 67), (130, 67)
+"""How many elements a large tensor has, about: whole blocks of a vectorised kernel, and some with a rest. Fewer where
+there are more rows, or steps of a sequence, instead of longer ones."""
 SIDE = 3
-"""Or as many times as many along every dimension."""
+"""Or so many times as many along every dimension."""
 
 
 @cache
 def large_starts(op: str) -> tuple[Shape, ...]:
     """The shapes of many elements that a fresh first argument may have: longer ones, more of them, larger ones.
 
-    None for operations that are looped over their points, and where an attribute would be drawn for each element.
+    None for operations that are looped over their points, for control flow, which may loop over elements and has no
+    kernel of its own, and where an attribute would be drawn for each element.
     """
-    if CATALOGUE[op].looped:
+    if CATALOGUE[op].looped or CATALOGUE[op].family == "control flow":
         return ()
     shapes: dict[Shape, None] = {}
-    for shape in starts(op):
-        for size, dimension in product(SIZES, {0, len(shape) - 1} if prod(shape) else ()):
-            if shape and (factor := size * shape[dimension] // prod(shape)) > 0:
-                shapes[(*shape[:dimension], factor, *shape[dimension + 1 :])] = None
+    for shape in (one for one in starts(op) if one and prod(one)):
+        shapes |= dict.fromkeys((*shape[:-1], size * shape[-1] // prod(shape)) for size in SIZES)
+        shapes |= dict.fromkeys((size * shape[0] // prod(shape), *shape[1:]) for size in ROWS)
         shapes[tuple(SIDE * length for length in shape)] = None
     large = (shape for shape in shapes if MOST_ELEMENTS < prod(shape) <= MOST_OF_LARGE)
     return tuple(shape for shape in large if any(_few_drawn(op, one) for one in signatures(op, shape, MOST_OF_LARGE)))
@@ -173,7 +174,7 @@ def _large_graph(draw: Draw, op: str, draft: Draft) -> Graph | None:
     spec, start = CATALOGUE[op], choice(draw, large_starts(op))
     shapes = choice(draw, [one for one in signatures(op, start, MOST_OF_LARGE) if _few_drawn(op, one)])
     attrs = attributes(draw, op, shapes)
-    literals = (large(draw, shape, spec.dtype(i), spec.domain(i)) for i, shape in enumerate(shapes))
+    literals = (large(draw, shape, spec.dtype(i), spec.domain(i), i) for i, shape in enumerate(shapes))
     newest = draft.node(op, [draft.literal(one) for one in literals], attrs)
     return None if newest is None else draft.graph(newest)
 

@@ -61,6 +61,9 @@ WIDE: Table = (*WHOLE, *TURNS, *LOGITS, *POWERS)
 NEAR_EDGES = (1e-1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12)
 STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme", "wide")
 SPECIAL_COPIES = 2
+POINTS: tuple[complex, ...] = (0j, 1 + 0j, 1j, -1 + 0j, 2 + 0j, 0j, 1 + 1j, -1j, 0.5 + 0j, 0j, 1 + 0j, -2j)
+PLANES = ("points", "whole", "points", "real", "whole", "imaginary")
+"""Where complex numbers lie: zeros and ones, cuts and poles are on the axes, where independent parts hardly ever are."""
 IMAGINARY = 5
 """So far behind a real part in a table lies its imaginary part."""
 FEWEST, MANY = 2, 4096
@@ -129,8 +132,17 @@ def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval, number_typ
     held_by = "float32" if dtype == "float32" and number_type == "float64" else number_type
     values = table(interval, choice(draw, STYLES), held_by)
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
-    drawn = [choice(draw, values) for _ in range(max(size, FEWEST))][:size]
-    return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn] if dtype == "complex128" else [])
+    count = max(size, FEWEST)
+    if dtype != "complex128":
+        return _input(shape, dtype, [choice(draw, values) for _ in range(count)][:size], [])
+    plane = choice(draw, PLANES) if interval.contains(np.array(POINTS)) else "whole"
+    if plane == "points":
+        return Input(shape, tuple([choice(draw, POINTS) for _ in range(count)][:size]), dtype)
+    drawn = [choice(draw, values) for _ in range(count)][:size]
+    if plane == "whole":
+        return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn])
+    nothing = [0.0] * size
+    return _input(shape, dtype, *((drawn, nothing) if plane == "real" else (nothing, drawn)))
 
 
 def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0, number_type: str = "float64") -> Input:
@@ -155,10 +167,14 @@ PLACES = 3
 """So many elements of a large tensor are drawn, and where they stand; each may be a special value."""
 
 
-def large(draw: Draw, shape: Shape, dtype: str, interval: Interval) -> Input:
-    """A literal of many elements: spread over the interval without ties, but for a few that are drawn."""
+def large(draw: Draw, shape: Shape, dtype: str, interval: Interval, argument: int = 0) -> Input:
+    """A literal of many elements: spread over the interval without ties, but for a few that are drawn.
+
+    Those of different arguments are different.
+    """
     size, start = prod(shape), index(draw, MANY)
-    parts = [_spread(interval, size, start + MANY * part) for part in range(2 if dtype == "complex128" else 1)]
+    places = range(2 * argument, 2 * argument + (2 if dtype == "complex128" else 1))
+    parts = [_spread(interval, size, start + 2 * MANY * place) for place in places]
     special = table(interval, "plain")
     for _ in range(PLACES):
         place = index(draw, size)

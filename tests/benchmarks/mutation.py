@@ -183,13 +183,22 @@ class Effect:
             try:
                 after = changed(op, *cotangents)
             except Exception:
-                self.differed = True
+                self.differed = self.differed or not raises(right, op, *cotangents)
                 raise
             if tf.executing_eagerly():
                 self.differed = self.differed or not same(used(op, right(op, *cotangents)), used(op, after))
             return after
 
         return gradient
+
+
+def raises(right: Callable[..., Any], *given: Any) -> bool:
+    """Whether the right function raises an exception as well."""
+    try:
+        right(*given)
+    except Exception:
+        return True
+    return False
 
 
 def used(op: Any, results: Any) -> list[Any]:
@@ -215,7 +224,9 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, tf.IndexedSlices) and isinstance(other, tf.IndexedSlices):
         return _alike(one.values, other.values) and _alike(one.indices, other.indices)
     if tf.is_tensor(one) and tf.is_tensor(other):
-        return one.dtype == other.dtype and np.array_equal(one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating)
+        return one.dtype == other.dtype and np.array_equal(
+            one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating or one.dtype.is_complex
+        )
     return type(one) is type(other) and bool(one == other)
 
 

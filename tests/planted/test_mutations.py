@@ -23,7 +23,18 @@ def changes(mutation: Any) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("function", ["_SinGrad", "_TanhGrad", "_SquaredDifferenceGrad"])
+HUNDRED = (
+    *("_SinGrad", "_TanhGrad", "_SquaredDifferenceGrad", "_DivGrad", "_SoftmaxGrad", "_L2LossGrad", "_SigmoidGrad"),
+    *("_LogGrad", "_SqrtGrad", "_RsqrtGrad", "_AtanhGrad", "_ErfGrad", "_AcoshGrad"),
+)
+"""Functions with a hundred places to change, which take seconds."""
+
+
+def test_they_are_a_hundred(changes: dict[str, list[Any]]) -> None:
+    assert sum(len(changes[function]) for function in HUNDRED) >= 100
+
+
+@pytest.mark.parametrize("function", HUNDRED)
 def test_every_change_that_has_an_effect_is_noticed(
     mutation: Any, changes: dict[str, list[Any]], function: str
 ) -> None:
