@@ -48,7 +48,10 @@ def _equal_singular_values(groups: Array) -> bool:
     return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > 0))) for v in values)
 
 
-DENOMINATORS = np.arange(1, 9)
+def _whole(groups: Array) -> bool:
+    """Whether one is a whole number, but for four roundings in float32."""
+    return bool(np.any(np.abs(groups - np.round(groups)) <= 2.0**-22 * np.maximum(np.abs(groups), 1.0)))
+
 
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "always": lambda groups: True,
@@ -60,7 +63,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
     "one": lambda groups: bool(np.any(groups == 1)),
-    "fraction in float32": lambda groups: bool(np.any(np.multiply.outer(DENOMINATORS, np.float32(groups)) % 1 == 0)),
+    "whole in float32": _whole,
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
     "equal": _equal,
     "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
@@ -134,8 +137,9 @@ class Region(Document, frozen=True, omit_defaults=True):
     values of `indices`, names of attributes, are the one group. Of each group the `elements` count; the `condition`
     holds if it holds for any group ("singular": of the elements of a square matrix). With `minus` or `plus`, the number
     of another argument, the elements are those of the difference or the sum, so that "zero" finds equal or opposite
-    ones. With `producers`, one of these operations has to stand somewhere before the arguments, with `neighbours` right
-    before.
+    ones; with `pixels`, the number of an image, they are rows and columns by turns, as fractions of its sides, and
+    count in its pixels. With `producers`, one of these operations has to stand somewhere before the arguments, with
+    `neighbours` right before.
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
     depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
@@ -165,6 +169,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     pushforward: bool = False
     minus: Count | None = None
     plus: Count | None = None
+    pixels: Count | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("condition", CONDITIONS), ("elements", ELEMENTS), ("arriving", ("", *ARRIVING))):
@@ -207,7 +212,8 @@ class Region(Document, frozen=True, omit_defaults=True):
         `ancestry` is what stands before the arguments, `arrival` what comes from behind and `error` what is raised, as
         far as is known; `pushforward`: the derivative is one.
         """
-        if self.op not in (ANY, op) or max(self.argument, self.minus or 0, self.plus or 0) >= len(arguments):
+        places = (self.argument, self.minus or 0, self.plus or 0, self.pixels or 0)
+        if self.op not in (ANY, op) or max(places) >= len(arguments):
             return False
         if not self.concerns(order, pushforward=pushforward):
             return False
@@ -226,6 +232,8 @@ class Region(Document, frozen=True, omit_defaults=True):
             array = np.asarray(array - arguments[self.minus])
         if self.plus is not None:
             array = np.asarray(array + arguments[self.plus])
+        if self.pixels is not None:
+            array = np.asarray(array * (np.resize(np.shape(arguments[self.pixels])[:2], array.shape[-1:]) - 1.0))
         if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
             return False
         holds = CONDITIONS[self.condition]

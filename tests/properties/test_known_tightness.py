@@ -24,16 +24,8 @@ from gradcheck.result import Verdict
 
 ROOT = Path(__file__).parents[2]
 BUDGET = 3
-TOO_WIDE = {
-    "crop_and_resize-pixels-order1": "whether a sample lies on a pixel depends on the size of the image",
-}
-"""Regions that are known to be wider than the defect, with the reason."""
 DEFECTS = [
-    pytest.param(
-        one,
-        id=one.name,
-        marks=[pytest.mark.xfail(reason=TOO_WIDE[one.name], strict=True)] if one.name in TOO_WIDE else [],
-    )
+    pytest.param(one, id=one.name)
     for one in load(ROOT / "reports" / "known")
     if one.covers(tf.__version__) and one.signature.taken == PLAIN and all(region.excluding for region in one.regions)
 ]
@@ -68,6 +60,7 @@ def then(graph: Graph, op: str, *others: int, **attrs: Any) -> Graph:
     return Graph(graph.inputs, (*graph.nodes, Node.of(op, graph.size - 1, *others, **attrs)))
 
 
+IMAGE = np.array([1.0, 2.0, 4.0, 3.0, 1.0, 0.0]).reshape(2, 3, 1)
 SMALL = np.array([[2.0, 1.0], [1.0, 1.5]])
 TIED = np.array([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 0.0]).reshape(2, 2, 2, 1)
 OUTSIDE = {
@@ -75,6 +68,7 @@ OUTSIDE = {
     "tile along one axis": (then(one("tile", np.ones((2, 2, 2)), multiples=(1, 1, 3)), "square"), 2),
     "a complex product of two": (one("complex_reduce_prod", np.array([1 + 1j, 2j])), 2),
     "a pool with a tie below the largest": (one("max_pool3d", TIED, stride=1), 1),
+    "a crop whose edges lie between pixels": (one("crop_and_resize", IMAGE, np.array([[0.25, 0.25, 0.5, 0.75]])), 1),
     "eigenvalues of one small element": (one("eigenvalues", np.array([[1e-6]])), 2),
     "eigenvalues of a moderate matrix": (one("eigenvalues", 1e-2 * SMALL), 2),
     "a norm of which all that arrives counts": (

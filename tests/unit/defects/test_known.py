@@ -306,6 +306,12 @@ def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
     assert not square.contains("tile", {}, [np.ones((2, 1))], 2)
 
 
+def test_places_in_an_image_may_count_in_its_pixels() -> None:
+    on_a_pixel = Region("crop_and_resize", "whole in float32", (1,), argument=1, pixels=0)
+    for box, expected in (([0.3, 0.5, 0.7, 0.2], True), ([0.5, 0.3, 0.7, 0.2], False), ([0.3, 0.2, 1.0, 0.7], True)):
+        assert on_a_pixel.contains("crop_and_resize", {}, [np.ones((2, 3, 1)), np.array([box])], 1) is expected
+
+
 def conditions() -> list[tuple[str, Any, Any]]:
     """The rows of the table in reports/README.md: a condition, a group for which it holds, and one for which not."""
     readme = (COMMITTED.parent / "README.md").read_text(encoding="utf-8")
