@@ -63,7 +63,7 @@ STYLES = ("plain", "plain", "rough", "tied", "plain", "rough", "rough", "extreme
 SPECIAL_COPIES = 2
 POINTS: tuple[complex, ...] = (0j, 1 + 0j, 1j, -1 + 0j, 2 + 0j, 0j, 1 + 1j, -1j, 0.5 + 0j, 0j, 1 + 0j, -2j)
 PLANES = ("points", "whole", "points", "real", "whole", "imaginary")
-"""Where complex numbers lie: zeros and ones, cuts and poles are on the axes, where independent parts hardly ever are."""
+"""Where complex numbers lie: zeros and ones, cuts and poles are on the axes, independent parts hardly ever."""
 IMAGINARY = 5
 """So far behind a real part in a table lies its imaginary part."""
 FEWEST, MANY = 2, 4096

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from gradcheck.strategies.values import STYLES, is_special, literal, smooth, table, without_zeros
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -67,6 +68,25 @@ def test_literals_have_their_shape_dtype_and_domain(shape: tuple[int, ...], dtyp
         assert array.tolist() == np.array(drawn.values).reshape(shape).tolist()
 
     run()
+
+
+def test_complex_zeros_are_exact_zeros_as_often_as_real_ones() -> None:
+    drawn: list[np.ndarray[Any, Any]] = []
+
+    @settings(max_examples=300, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        drawn.append(literal(data.draw, (2,), "complex128", REALS).array())
+
+    run()
+    assert np.mean([np.any(array == 0) for array in drawn]) >= 0.2
+    assert np.mean([np.all(array.imag == 0) for array in drawn]) >= 0.1
+    assert np.mean([np.all((array.real != 0) & (array.imag != 0)) for array in drawn]) >= 0.15
+
+
+def test_a_complex_literal_shrinks_to_zeros() -> None:
+    shrunk = find(st.composite(lambda draw: literal(draw, (2,), "complex128", REALS))(), lambda _: True)
+    assert shrunk.values == (0, 0)
 
 
 def test_a_smooth_literal_has_nothing_special() -> None:
