@@ -68,6 +68,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "equal": _equal,
     "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
+    "uneven": lambda groups: any(np.unique(np.unique(group, return_counts=True)[1]).size > 1 for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
     "over 4": lambda groups: groups.shape[-1] > 4,
     "over 2, not real": lambda groups: groups.shape[-1] > 2 and bool(np.any(groups.imag != 0)),
