@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from math import gcd, prod
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -60,18 +61,41 @@ SIDE = 3
 def large_starts(op: str) -> tuple[Shape, ...]:
     """The shapes of many elements that a fresh first argument may have: longer ones, more of them, larger ones.
 
-    None for operations that are looped over their points, for control flow, which may loop over elements and has no
-    kernel of its own, and where an attribute would be drawn for each element.
+    None for operations that are looped over their points, and where an attribute would be drawn for each element.
     """
-    if CATALOGUE[op].looped or CATALOGUE[op].family == "control flow":
+    if CATALOGUE[op].looped:
         return ()
     shapes: dict[Shape, None] = {}
-    for shape in (one for one in starts(op) if one and prod(one)):
+    for shape in (one for one in starts(op) if one and 0 not in one):
         shapes |= dict.fromkeys((*shape[:-1], size * shape[-1] // prod(shape)) for size in SIZES)
         shapes |= dict.fromkeys((size * shape[0] // prod(shape), *shape[1:]) for size in ROWS)
         shapes[tuple(SIDE * length for length in shape)] = None
     large = (shape for shape in shapes if MOST_ELEMENTS < prod(shape) <= MOST_OF_LARGE)
     return tuple(shape for shape in large if any(_few_drawn(op, one) for one in signatures(op, shape, MOST_OF_LARGE)))
+
+
+WIDEST, LONGEST = 4 * MOST_OF_LARGE, 300
+LOOPS = frozenset(("While", "StatelessWhile"))
+
+
+@cache
+def is_modest(op: str, shapes: Shapes, attributes: tuple[tuple[str, Any], ...]) -> bool:
+    """Whether an operation, of large tensors, makes no intermediate value much larger than these, and runs no loop.
+
+    Else hundreds of points take gigabytes, or minutes. What cannot be traced is not known.
+    """
+    spec = CATALOGUE[op]
+    given = [tf.TensorSpec(shape, spec.dtype(argument)) for argument, shape in enumerate(shapes)]
+    try:
+        traced = tf.function(partial(single(spec), **dict(attributes)), autograph=False).get_concrete_function(*given)
+    except Exception:
+        return False
+    operations = traced.graph.get_operations()
+    kinds = {node.op for function in traced.graph.as_graph_def().library.function for node in function.node_def}
+    kinds |= {one.type for one in operations}
+    sizes = [tensor.shape.num_elements() for one in operations for tensor in one.outputs]
+    small = all(size is None or size <= WIDEST for size in sizes)  # rows that only the values tell are few
+    return small and len(operations) <= LONGEST and LOOPS.isdisjoint(kinds)
 
 
 def _few_drawn(op: str, shapes: Shapes) -> bool:
@@ -170,10 +194,12 @@ def _graph(
 
 
 def _large_graph(draw: Draw, op: str, draft: Draft) -> Graph | None:
-    """One operation on tensors of many elements, or None where a known defect is in the way."""
+    """One operation on tensors of many elements; None where a known defect, or its cost, is in the way."""
     spec, start = CATALOGUE[op], choice(draw, large_starts(op))
     shapes = choice(draw, [one for one in signatures(op, start, MOST_OF_LARGE) if _few_drawn(op, one)])
     attrs = attributes(draw, op, shapes)
+    if not is_modest(op, shapes, tuple(attrs.items())):
+        return None
     literals = (large(draw, shape, spec.dtype(i), spec.domain(i), i) for i, shape in enumerate(shapes))
     newest = draft.node(op, [draft.literal(one) for one in literals], attrs)
     return None if newest is None else draft.graph(newest)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradcheck.strategies.drafts import MOST_ELEMENTS, MOST_OF_LARGE
-from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, large_starts
-from hypothesis import HealthCheck, find, given, settings
+from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_starts
+from hypothesis import HealthCheck, find, given, seed, settings
 
 from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.hunt import trial
@@ -29,29 +29,35 @@ def found(op: str, condition: Callable[[Graph], bool] = is_large) -> Graph:
     return find(graphs(containing=op), condition, settings=few)
 
 
-def _looping(op: str) -> bool:
-    return CATALOGUE[op].looped or CATALOGUE[op].family == "control flow"
-
-
 def test_nearly_every_operation_has_large_shapes() -> None:
-    shapes = {op: large_starts(op) for op in CATALOGUE if not _looping(op)}
+    shapes = {op: large_starts(op) for op in CATALOGUE if not CATALOGUE[op].looped}
     assert sum(map(bool, shapes.values())) >= 0.95 * len(shapes)
     assert all(MOST_ELEMENTS < prod(one) <= MOST_OF_LARGE for many in shapes.values() for one in many)
-    assert not any(large_starts(op) for op in CATALOGUE if _looping(op))
+    assert not any(large_starts(op) for op in CATALOGUE if CATALOGUE[op].looped)
 
 
 def test_they_are_rare() -> None:
     drawn: list[Graph] = []
+    for number in range(8):  # of one seed, Hypothesis may miss a number
 
-    @settings(max_examples=1000, database=None)
-    @given(graphs(containing="sin"))
-    def collect(graph: Graph) -> None:
-        drawn.append(graph)
+        @seed(number)
+        @settings(max_examples=250, database=None)
+        @given(graphs(containing="sin"))
+        def collect(graph: Graph) -> None:
+            drawn.append(graph)
 
-    collect()
+        collect()
     share = sum(map(is_large, drawn)) / len(drawn)
-    assert 0 < share < 4 / SWARMS
+    assert 0 < share < 3 / SWARMS
     assert 0 < LARGE < SWARMS
+
+
+def test_what_takes_much_memory_or_many_steps_stays_small() -> None:
+    assert is_modest("sin", ((4096,),), ())
+    assert not is_modest("sin", ((2**20,),), ())
+    assert not is_modest("foldl", ((4096,),), ())  # a loop over the elements
+    assert not is_modest("overlap_and_add", ((2, 2048),), (("step", 1),))  # frames times frames
+    assert not is_modest("sin", ((4096,),), (("axis", 0),))  # no such attribute
 
 
 @pytest.mark.parametrize("op", ["sin", "log", "matmul", "segment_max", "complex_exp", "atanh"])
