@@ -3,9 +3,10 @@
     python tests/benchmarks/rediscovery.py [--only TEXT ...] [--seeds 10] [--examples 100] [--shard 1/1] [--into FILE]
 
 Of each record the operation's own test is run in the record's mode, with each seed, until a finding matches the record
-or so many examples have been checked; it is shrunk for ten seconds at most. Findings that other records explain do not
-count. The table has in how many seeds it was found, after how many examples and seconds in the median, and the smallest
-graph. With --into, lines of JSON are added as they come, and what is there already is not run again.
+or so many examples have been checked; it is shrunk for ten seconds at most. Other findings do not count, and do not end
+the run; those that no record explains are listed as `instead`. The table has in how many seeds it was found, after how
+many examples and seconds in the median, and the smallest graph. With --into, lines of JSON are added as they come, and
+what is there already is not run again.
 """
 
 from __future__ import annotations
@@ -44,15 +45,24 @@ SHRINKING = 10.0
 class Hunt:
     """The test of one operation, with nothing left out of generation; `defects` are no findings.
 
-    `examples` and `seconds` are those until the first finding.
+    `examples` and `seconds` are those until the first finding. One that is not of the `wanted` record, if there is one,
+    is added to `instead` and passed over.
     """
 
     def __init__(
-        self, operation: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] = (), most: int = 0
+        self,
+        operation: str,
+        order: int,
+        *,
+        mode: Mode = PLAIN,
+        defects: Sequence[Defect] = (),
+        most: int = 0,
+        wanted: Defect | None = None,
     ) -> None:
-        self.operation, self.order, self.mode, self.defects = operation, order, mode, defects
+        self.operation, self.order, self.mode, self.defects, self.wanted = operation, order, mode, defects, wanted
         self.most = most or profiles.EXAMPLES[profiles.HUNT]
         self.examples, self.seconds = 0, 0.0
+        self.instead: list[str] = []
 
     def findings(self, start: int) -> list[Found]:
         """What is found with one seed, shrunk."""
@@ -76,7 +86,12 @@ class Hunt:
                 self.examples, self.seconds = self.examples + 1, time.perf_counter() - began
             try:
                 examine(graph, self.order, Coverage(), operation=self.operation, defects=self.defects, mode=self.mode)
-            except Found:
+            except Found as error:
+                if self.wanted is not None and match(error.found, defects=[self.wanted]) is None:
+                    if not found_one:
+                        self.instead.append(str(error.found.name))
+                        monitor.current().rest()  # nothing is being shrunk yet
+                    return
                 found_one = True
                 raise
 
@@ -100,13 +115,13 @@ def rediscovered(defect: Defect, start: int, examples: int) -> dict[str, Any]:
     """Whether one seed finds a record, after how much, and the smallest graph that it is shrunk to."""
     about = defect.signature
     others = [one for one in known.current(about.taken) if one.name != defect.name]
-    hunt = Hunt(about.operation, about.order, mode=about.taken, defects=others, most=examples)
+    hunt = Hunt(about.operation, about.order, mode=about.taken, defects=others, most=examples, wanted=defect)
     before = monitor.install(replace(monitor.Monitor(), shrink_seconds=SHRINKING))
     try:
         found = hunt.findings(start)
         ours = [one.finding.graph for one in found if match(one.found, defects=[defect]) is not None]
         graph = min(ours, key=lambda graph: graph.size) if ours else None
-        instead = [] if ours else [str(one.found.name) for one in found]
+        instead = list(dict.fromkeys(hunt.instead))
     except HypothesisException as error:  # nothing could be drawn
         graph, instead = None, [type(error).__name__]
     finally:
