@@ -8,6 +8,7 @@ from typing import Any
 from gradcheck.hunt.catalogue import (
     arrays,
     colours,
+    complex_forms,
     complex_signal,
     control_flow,
     convolution,
@@ -50,6 +51,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
     *(pooling.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
+    complex_forms.COMPLEX_FORMS,
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
     *(norms.NORMS, moments.MOMENTS),

@@ -54,12 +54,13 @@ REAL = {spec.name: spec for spec in (*ELEMENTARY, *BINARY, *REDUCTIONS)}
 STARTS = {"cumprod_over_axis": ((1,), (1, 1), (1, 1, 1), (2, 1), (2,))}
 
 
-def _over_plane(name: str, singular: Distances | None) -> OpSpec:
-    kinks = singular if REAL[name].kinks else None
+def over_plane(spec: OpSpec, singular: Distances | None = None) -> OpSpec:
+    """An operation of real numbers as one of complex numbers, and where that is not smooth in the whole plane."""
+    kinks = singular if spec.kinks else None
     return replace(
-        REAL[name],
-        starts=STARTS.get(name, REAL[name].starts),
-        name=f"complex_{name}",
+        spec,
+        starts=STARTS.get(spec.name, spec.starts),
+        name=f"complex_{spec.name}",
         domains=(REALS,),
         kinks=kinks,
         singular=None if kinks else singular,
@@ -93,7 +94,7 @@ COMPLEX = (
     ),
     _complex_row("complex_cumprod", "tf.math.cumprod({0}, axis=-1, reverse={reverse})", "Cumprod", reverse=BOOL),
     _complex_row("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod"),
-    *(_over_plane(name, singular) for name, singular in PLANE.items()),
+    *(over_plane(REAL[name], singular) for name, singular in PLANE.items()),
     # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
     _complex("complex_tan", "tf.tan({0})", "Tan"),
     _real("cast_to_real", "tf.cast({0}, tf.float64)", "Cast"),
