@@ -7,15 +7,19 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, Node, literal
 
 Array = np.ndarray[Any, Any]
 SQUARES = {"float64": "square", "complex128": "complex_square"}
+PRODUCTS = {"float64": "mul", "complex128": "complex_multiply"}
+FACTOR = 1.5
 
 
 def alone(graph: Graph, position: int, values: Sequence[Array]) -> Graph:
@@ -33,6 +37,24 @@ def squared(graph: Graph) -> Graph:
     """The graph with the square of its output as its output."""
     square = SQUARES[CATALOGUE[graph.nodes[-1].op].result]
     return Graph(graph.inputs, (*graph.nodes, Node.of(square, graph.size - 1)))
+
+
+def multiplied(graph: Graph) -> Graph:
+    """The graph with its output times one more input as its output."""
+    output, n = values_of(graph)[-1], len(graph.inputs)
+    moved = (replace(node, parents=tuple(p + (p >= n) for p in node.parents)) for node in graph.nodes)
+    product = Node.of(PRODUCTS[CATALOGUE[graph.nodes[-1].op].result], graph.size, n)
+    factor = literal(np.full(output.shape, FACTOR, output.dtype))
+    return Graph((*graph.inputs, factor), (*moved, product))
+
+
+def tried(graph: Graph, order: int) -> tuple[Graph, ...]:
+    """The graph, and what shows a wrong derivative of its last node that the graph alone does not show.
+
+    At order 2, its square: a linear operation is wrong only where what comes from above depends on the inputs; and a
+    multiple: what goes wrong on the way back to that, and is dropped by the node itself, reaches the factor.
+    """
+    return (graph, squared(graph), multiplied(graph)) if order == 2 else (graph,)
 
 
 def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], bool]) -> int | None:

@@ -17,7 +17,7 @@ from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects.region import describe
 from gradcheck.hunt import monitor, trial
-from gradcheck.hunt.blame import alone, squared
+from gradcheck.hunt.blame import alone, tried
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph import Graph, coordinates_of, literal, split_coordinates
@@ -105,10 +105,9 @@ def node_checks(graph: Graph, order: int, node_trial: NodeTrials) -> tuple[NodeC
     values, checks = values_of(graph), []
     for position, _ in graph.positions():
         node = alone(graph, position, values)
-        checked = node_trial(node, (order,))
-        if order == 2 and checked.result.verdict == Verdict.AGREE:
-            behind = node_trial(squared(node), (order,))
-            checked = behind if behind.result.verdict == Verdict.MISMATCH else checked
+        checks_of_node = [node_trial(one, (order,)) for one in tried(node, order)]
+        wrong = (one for one in checks_of_node if one.result.verdict == Verdict.MISMATCH)
+        checked = next(wrong, checks_of_node[0])
         result, element = checked.result.orders[order], worst(elements(checked, order))
         reasons = ", ".join(result.reasons)
         if result.findings and result.findings[0].kind in (Kind.RAISES, Kind.SHAPE):

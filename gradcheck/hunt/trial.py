@@ -19,7 +19,7 @@ from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
-from gradcheck.hunt.blame import alone, blame, squared
+from gradcheck.hunt.blame import alone, blame, tried
 from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
@@ -97,15 +97,10 @@ def run(
 
 
 def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
-    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is.
-
-    At order 2 a node is tried with its square behind it, too: a linear operation shows a wrong second derivative only
-    where what comes from above depends on the inputs.
-    """
+    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is."""
 
     def wrong(node: Graph) -> bool:
-        tried = (node, squared(node)) if order == 2 else (node,)
-        return any(check(one, (order,)).result.verdict == Verdict.MISMATCH for one in tried)
+        return any(check(one, (order,)).result.verdict == Verdict.MISMATCH for one in tried(node, order))
 
     return blame(graph, values_of(graph), wrong)
 

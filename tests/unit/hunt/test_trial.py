@@ -183,6 +183,16 @@ def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> N
     assert trial.culprit(graph, 2) == 1
 
 
+@pytest.mark.parametrize("behind", ["log_softmax", "softmax"])
+def test_what_goes_wrong_on_the_way_back_is_blamed_where_it_does(behind: str) -> None:
+    """Between the ids lie gaps: the mean's second derivative divides by zero, for its cotangent alone to see."""
+    rows = Input((3,), (-2.17, -0.3, 2.09))
+    nodes = (Node.of("segment_mean", 0, ids=(0, 0, 3)), Node.of("identity", 1), Node.of(behind, 2))
+    graph = Graph((rows,), nodes)
+    assert trial.run(graph, (2,)).result.verdict == Verdict.MISMATCH
+    assert trial.culprit(graph, 2) == 1
+
+
 def test_a_gradient_that_can_be_taken_once_is_taken_from_a_tape_each() -> None:
     graph = Graph((Input((2,), (0.0, 2.0)),), (Node.of("relu", 0), Node.of("py_function", 1)))
     checked = trial.run(graph, (1,))
