@@ -71,7 +71,13 @@ def large_starts(op: str) -> tuple[Shape, ...]:
         shapes |= dict.fromkeys((size * shape[0] // prod(shape), *shape[1:]) for size in ROWS)
         shapes[tuple(SIDE * length for length in shape)] = None
     large = (shape for shape in shapes if MOST_ELEMENTS < prod(shape) <= MOST_OF_LARGE)
-    return tuple(shape for shape in large if any(_few_drawn(op, one) for one in signatures(op, shape, MOST_OF_LARGE)))
+    return tuple(shape for shape in large if large_signatures(op, shape))
+
+
+def large_signatures(op: str, shape: Shape) -> list[Shapes]:
+    """The shapes of all arguments beside a large first one: all inputs together fit into a report."""
+    offered_here = signatures(op, shape, MOST_OF_LARGE)
+    return [one for one in offered_here if sum(map(prod, one)) <= MOST_OF_LARGE and _few_drawn(op, one)]
 
 
 WIDEST, LONGEST = 4 * MOST_OF_LARGE, 300
@@ -196,7 +202,7 @@ def _graph(
 def _large_graph(draw: Draw, op: str, draft: Draft) -> Graph | None:
     """One operation on tensors of many elements; None where a known defect, or its cost, is in the way."""
     spec, start = CATALOGUE[op], choice(draw, large_starts(op))
-    shapes = choice(draw, [one for one in signatures(op, start, MOST_OF_LARGE) if _few_drawn(op, one)])
+    shapes = choice(draw, large_signatures(op, start))
     attrs = attributes(draw, op, shapes)
     if not is_modest(op, shapes, tuple(attrs.items())):
         return None

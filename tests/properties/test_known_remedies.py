@@ -61,6 +61,8 @@ WITHOUT = {
     "zeta-in-x": "TensorFlow has no other function with this derivative",
     "safe-reciprocal": "scale the matrix by a constant; the example's scale is what is differentiated",
     "crop-and-resize-on-pixel": "any subgradient would do; none is at hand",
+    "igamma-large": "TensorFlow has no other function with this derivative",
+    "ctc-loss-dense-large": "the loss is wrong as well; its recursion written out is the remedy, at 20 lines",
     "truncated-normal-bounds": "an implicit derivative, which takes a custom gradient",
     "max-pool3d-ties": "any subgradient would do",
 }

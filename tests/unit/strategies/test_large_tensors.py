@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gradcheck.strategies.drafts import MOST_ELEMENTS, MOST_OF_LARGE
-from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_starts
+from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_signatures, large_starts
 from hypothesis import HealthCheck, find, given, seed, settings
 
 from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.hunt import trial
+from gradcheck.hunt.admission import LARGEST
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
 from gradcheck.result import Verdict
@@ -34,6 +35,12 @@ def test_nearly_every_operation_has_large_shapes() -> None:
     assert sum(map(bool, shapes.values())) >= 0.95 * len(shapes)
     assert all(MOST_ELEMENTS < prod(one) <= MOST_OF_LARGE for many in shapes.values() for one in many)
     assert not any(large_starts(op) for op in CATALOGUE if CATALOGUE[op].looped)
+
+
+def test_all_inputs_together_fit_into_a_report() -> None:
+    for op in ("multiply_no_nan", "matmul", "batch_normalization_global"):
+        for shape in large_starts(op):
+            assert all(sum(map(prod, shapes)) <= LARGEST for shapes in large_signatures(op, shape))
 
 
 def test_they_are_rare() -> None:
