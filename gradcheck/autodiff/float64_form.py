@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
+from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.function import Function, specs_of
-from gradcheck.autodiff.observed_call import beside, observed_call
+from gradcheck.autodiff.observed_call import FLOAT64, beside, observed_call
 from gradcheck.autodiff.retraced import Retraced
 from gradcheck.autodiff.sources import Arguments, Source
 
 Array = np.ndarray[Any, Any]
-
-FLOAT64 = ROUNDOFF["float64"]
 
 ROUNDINGS, MOST = 1e3, 0.1
 """Values that differ by so many roundings, but no more than by so much, relatively, are those of one function;"""

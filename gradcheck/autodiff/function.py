@@ -138,7 +138,7 @@ class Function(Problem):
     def _values(self, points: Array) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
         for row, results in self._taken_at(points, self._mapped_results):
-            found = flat(results)
+            found = _flat(results)
             table[row] = found if found.shape == table[row].shape else np.nan
         return table
 
@@ -169,7 +169,11 @@ class Function(Problem):
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
-        return flat(list(map(as_array, self.call(self.tensors(point)))))
+        return self.value_of(self.tensors(point))
+
+    def value_of(self, tensors: Tensors) -> Array:
+        """The same for tensors in the order of the sources."""
+        return _flat(list(map(as_array, self.call(tensors))))
 
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
@@ -274,8 +278,7 @@ def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     ]
 
 
-def flat(results: Sequence[Array]) -> Array:
-    """The coordinates (m,) of results."""
+def _flat(results: Sequence[Array]) -> Array:
     return np.concatenate([np.zeros(0), *map(to_coordinates, results)])
 
 
@@ -317,7 +320,7 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             "f has to run before its gradient can be checked"
         ) from error
     specs = specs_of(result)
-    return Function(f, arguments, specs, opened=flat(list(map(as_array, tf.nest.flatten(result)))))
+    return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
 
 
 def parameter_names(f: Callable[..., Any]) -> list[str]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
-from gradcheck.autodiff.function import Function, flat
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import as_array
 from gradcheck.autodiff.reverse import Tensors
 from gradcheck.autodiff.state import nodes_of, observe_operations
@@ -50,8 +50,7 @@ def observed_call(function: Function) -> ObservedCall:
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
     """Whether a call beside the point, where every coordinate is another one, makes the same tensors apart from it."""
-    zeros = function.point == 0
-    point = np.where(zeros, BESIDE, beside(function))
+    point = np.where(function.point == 0, BESIDE, beside(function))
     if not function.contains(point) or (point == function.point).any():
         return False
     try:
@@ -83,7 +82,7 @@ class _Observation:
         return found
 
     def _take(self, function: Function, tensors: Tensors) -> None:
-        self.value = flat(list(map(as_array, function.call(tensors))))
+        self.value = function.value_of(tensors)
 
     def _note(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if not all(isinstance(tensor, ops.EagerTensor) for tensor in (*inputs, *outputs)):

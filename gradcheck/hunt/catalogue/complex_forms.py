@@ -11,9 +11,11 @@ from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
 from gradcheck.hunt.catalogue.sparse import SPARSE
 
-REAL = {
-    spec.name: spec for group in (ARRAYS, DIAGONALS, BLOCKS, CONVOLUTIONS, LINALG, MATRIX_FUNCTIONS) for spec in group
-} | {spec.name: spec for spec in (*REARRANGEMENTS, *SPARSE)}
+REAL_FORMS = {
+    spec.name: spec
+    for group in (ARRAYS, DIAGONALS, BLOCKS, CONVOLUTIONS, LINALG, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE)
+    for spec in group
+}
 
 NAMES = (
     *("expand_dims", "reshape", "transpose", "concat", "legacy_concat", "stack", "unstack", "split", "split_v"),
@@ -28,4 +30,4 @@ NAMES = (
 )
 """Those that have a kernel, and a gradient, of complex numbers, and that no record of the real ones is about."""
 
-COMPLEX_FORMS = tuple(over_plane(REAL[name]) for name in NAMES)
+COMPLEX_FORMS = tuple(over_plane(REAL_FORMS[name]) for name in NAMES)
