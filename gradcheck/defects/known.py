@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gradcheck import documents, files, runtime
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects.records import Defect, Known, Signature, TapeDefect
-from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region
+from gradcheck.defects.region import ALONE, ANY, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 
 Check = Callable[[Known], object]
@@ -24,13 +25,11 @@ class KnownDefectError(ValueError):
 def records(folder: Path | str | None = None, check: Check | None = None) -> tuple[Known, ...]:
     """All that is known in a folder, by file name; `check` sees each.
 
-    Without a folder: the one that GRADCHECK_KNOWN names, or that of pytest's root folder, or the nearest from here up;
-    where there is none, nothing. Raises KnownDefectError for a file that is broken or is something else, and for a
+    Without a folder: the one that GRADCHECK_KNOWN names, or that of pytest's root folder, or the nearest from here up,
+    or else the one that is installed. Raises KnownDefectError for a file that is broken or is something else, and for a
     folder named but missing.
     """
-    place = Path(folder) if folder is not None else home()
-    if place is None:
-        return ()
+    place = Path(folder) if folder is not None else home() or installed()
     if not place.is_dir():
         raise KnownDefectError(f"{place}: no such folder; name the folder of the known defects, such as reports/known")
     return tuple(read(path, check) for path in sorted(place.glob("*.json")))
@@ -47,8 +46,15 @@ def tape_defects(folder: Path | str | None = None) -> tuple[TapeDefect, ...]:
 
 
 def home() -> Path | None:
-    """The folder of the known defects where none is named; None where there is none."""
+    """The project's own folder of known defects where none is named; None where there is none."""
     return runtime.known() or find(Path.cwd())
+
+
+def installed() -> Path:
+    """The folder that came with the package, to be read only; in a checkout that was not installed it is the source's."""
+    place = find_spec("gradcheck.known_defects")
+    locations = None if place is None else place.submodule_search_locations
+    return Path(locations[0]) if locations else Path(__file__).parents[2] / "reports" / "known"
 
 
 def find(start: Path) -> Path | None:
@@ -113,7 +119,8 @@ def excludes(
 
 def _regions(op: str, defects: Sequence[Defect]) -> list[tuple[str, Region]]:
     """The regions in an operation's arguments, with the names of their defects."""
-    return [(defect.name, region) for defect in defects for region in defect.regions if region.op in (op, ANY)]
+    wanted = {ANY, *names(op)}
+    return [(defect.name, region) for defect in defects for region in defect.regions if region.op in wanted]
 
 
 @lru_cache(maxsize=4096)
@@ -126,7 +133,8 @@ def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Def
     forward = mode.path == "forward"
     for defect in current(mode) if defects is None else defects:
         useless = any(
-            one.op == op and one.everywhere and one.concerns(order, pushforward=forward) for one in defect.regions
+            one.op in names(op) and one.everywhere and one.concerns(order, pushforward=forward)
+            for one in defect.regions
         )
         if useless and defect.signature.taken in (PLAIN, mode):
             return defect.name
@@ -135,7 +143,6 @@ def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Def
 
 def match(
     signature: Signature,
-    op: str,
     attrs: Mapping[str, Any],
     arguments: Sequence[Any],
     ancestry: Ancestry = ALONE,
@@ -145,15 +152,14 @@ def match(
 ) -> Defect | None:
     """The defect that a wrong derivative is an example of, or None if it is new.
 
-    The kind, the mode and the operation (the defect's own, or one of a region's) are the same, and the attributes and
-    arguments of the operation at fault, as those of `excludes`, lie in a region of the same order.
+    The kind and the mode are the same, and the attributes and arguments of the operation at fault, as those of
+    `excludes`, lie in a region of the same order.
     """
     for defect in current(signature.taken) if defects is None else defects:
         here = defect.signature
         if (here.kind, here.taken) != (signature.kind, signature.taken):
             continue
-        if {here.operation, *(region.op for region in defect.regions)}.isdisjoint({signature.operation, ANY}):
-            continue
-        if excludes(op, attrs, arguments, signature.order, ancestry, error=error, defects=[defect]) is not None:
+        op, order = signature.operation, signature.order
+        if excludes(op, attrs, arguments, order, ancestry, error=error, defects=[defect]) is not None:
             return defect
     return None

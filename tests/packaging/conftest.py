@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "gradcheck", "strategies")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "gradcheck", "strategies", "reports/known")
 RESIDUE = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.pyc")
 
 

@@ -20,8 +20,9 @@ NAME = f"gradcheck-{gradcheck.__version__}"
 def library(source: Path) -> dict[str, bytes]:
     """The files of the library in a source tree, under their names in a wheel."""
     files = {"gradcheck/py.typed": (source / "gradcheck/py.typed").read_bytes()}
-    for folder, package in (("gradcheck", "gradcheck"), ("strategies", "gradcheck/strategies")):
-        patterns = ("*.py", "*.tsv", "templates/*")
+    parts = {"gradcheck": "gradcheck", "strategies": "gradcheck/strategies", "reports/known": "gradcheck/known_defects"}
+    for folder, package in parts.items():
+        patterns = ("*.py", "*.tsv", "templates/*", "*.json")
         for path in (found for pattern in patterns for found in (source / folder).rglob(pattern)):
             files[f"{package}/{path.relative_to(source / folder).as_posix()}"] = path.read_bytes()
     return files

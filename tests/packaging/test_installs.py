@@ -20,6 +20,9 @@ import gradcheck, gradcheck.pytest_plugin
 seen["lazy"] = "tensorflow" not in sys.modules
 import gradcheck.strategies
 seen["package"], seen["strategies"] = gradcheck.__file__, gradcheck.strategies.__file__
+from gradcheck.defects import known
+seen["records"], seen["names"] = str(known.installed()), sorted(one.name for one in known.records())
+seen["light"] = "tensorflow" not in sys.modules
 gradcheck.check
 seen["tensorflow"] = "tensorflow" in sys.modules
 seen["bare name"] = "strategies" in sys.modules
@@ -31,6 +34,8 @@ print(json.dumps(seen))
 """
 EXPECTED = {
     "lazy": True,
+    "light": True,
+    "names": sorted(path.stem for path in (ROOT / "reports/known").glob("*.json")),
     "tensorflow": True,
     "bare name": False,
     "findable": False,
@@ -39,11 +44,12 @@ EXPECTED = {
 }
 
 
-def probe(environment: Environment, elsewhere: Path, package: Path, strategies: Path) -> None:
-    """Imports the installed package, which has to come from `package` and `strategies`, and looks around."""
+def probe(environment: Environment, elsewhere: Path, package: Path, beside: Path) -> None:
+    """Imports the installed package, which has to come from `package`, and what is mapped into it from `beside`."""
     seen = json.loads(succeed(environment.python, "-c", PROBE, cwd=elsewhere).splitlines()[-1])
     assert Path(seen.pop("package")).is_relative_to(package)
-    assert Path(seen.pop("strategies")).is_relative_to(strategies)
+    assert Path(seen.pop("strategies")).is_relative_to(beside)
+    assert Path(seen.pop("records")).is_relative_to(beside)
     assert seen == EXPECTED
 
 
@@ -73,4 +79,4 @@ def test_the_sdist_installs(distributions: Distributions, environment: Environme
 def test_the_editable_install_uses_the_sources(environment: Environment, elsewhere: Path, tmp_path: Path) -> None:
     checkout = copy_sources(tmp_path / "checkout")
     environment.install("--editable", checkout)
-    probe(environment, elsewhere, checkout / "gradcheck", checkout / "strategies")
+    probe(environment, elsewhere, checkout / "gradcheck", checkout)

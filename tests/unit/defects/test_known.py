@@ -13,7 +13,7 @@ from msgspec import structs
 
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.known import KnownDefectError, excludes, find, from_json, load, records
+from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, from_json, load, records
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import CONDITIONS, SPECIAL, Ancestry, Arrival, Region, special
 from gradcheck.documents import plain
@@ -96,6 +96,17 @@ def test_it_is_found_in_the_nearest_folder_above(tmp_path: Path, monkeypatch: py
     assert load() == load(COMMITTED)
 
 
+def test_away_from_any_folder_those_that_came_with_the_package_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
+    monkeypatch.setattr(runtime, "_known", [])
+    assert [one.name for one in records()] == sorted(path.stem for path in COMMITTED.glob("*.json"))
+    monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path))
+    assert records() == ()
+
+
 def forged(*path: Any, value: Any) -> str:
     return json.dumps(forging.forged(DOCUMENT, *path, value=value))
 
@@ -132,6 +143,11 @@ def forged(*path: Any, value: Any) -> str:
         (forged("regions", 0, "segments", value=3), "$.regions[0].segments:", "a text"),
         (forged("regions", 0, "indices", value=[0]), "$.regions[0].indices[0]:", "a text"),
         (forged("regions", 0, "op", value="?"), "$.regions[0].op:", "of the catalogue"),
+        (
+            forged("regions", 0, value={**DOCUMENT["regions"][1], "op": "complex_cumprod"}),
+            "$.regions[0].op: 'complex_cumprod'",
+            "no region but that of 'cumprod', which holds for its complex form",
+        ),
         (
             forged("regions", 0, value={"op": "*", "condition": "always", "orders": [1]}),
             "$.regions[0]: every operation, always",
@@ -390,3 +406,30 @@ def test_identity_and_values_decide_and_no_description(cumprod: Defect) -> None:
     assert known_graphs.match(found_at([2.0, 3.0]), defects=[cumprod]) is None
     renamed = dataclasses.replace(found_at([2.0, 0.0]), description="none")
     assert known_graphs.match(renamed, defects=[cumprod]) is cumprod
+
+
+def test_a_region_of_an_operation_holds_for_its_complex_form_and_not_the_other_way_round() -> None:
+    at = [np.ones(2)]
+    real, plane = (Region(op, "always", (1,)) for op in ("gather", "complex_gather"))
+    assert real.contains("gather", {}, at, 1)
+    assert real.contains("complex_gather", {}, at, 1)
+    assert plane.contains("complex_gather", {}, at, 1)
+    assert not plane.contains("gather", {}, at, 1)
+    assert not real.contains("complex_scatter_nd", {}, at, 1)
+    for before in ({"producers": ("gather",)}, {"neighbours": ("gather",)}):
+        behind = Region("exp", "always", (1,), **before)  # type: ignore[arg-type]
+        for op, expected in (("gather", True), ("complex_gather", True), ("complex_scatter_nd", False)):
+            assert behind.contains("exp", {}, at, 1, Ancestry((op,), (op,))) is expected
+
+
+def test_what_leaves_an_operation_no_use_leaves_its_complex_form_none(cumprod: Defect) -> None:
+    everything = structs.replace(cumprod, regions=(Region("cumprod", "always", (1,)),))
+    only = structs.replace(cumprod, regions=(Region("complex_cumprod", "always", (1,)),))
+    for defect, op, order, expected in (
+        (everything, "cumprod", 1, True),
+        (everything, "complex_cumprod", 1, True),
+        (everything, "complex_cumprod", 2, False),
+        (only, "cumprod", 1, False),
+        (only, "complex_cumprod", 1, True),
+    ):
+        assert (everywhere(op, order, defects=[defect]) is not None) is expected, (op, order)
