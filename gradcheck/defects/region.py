@@ -98,6 +98,18 @@ ELEMENTS = {"all": slice(None), "all but the first": slice(1, None), "all but th
 ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""
 
+COMPLEX = "complex_"
+"""What the name of an operation of complex numbers begins with, if it is a form of one of real numbers."""
+
+
+def names(*ops: str) -> set[str]:
+    """What a region may call some operations: their own names, and of complex forms those of the real ones, too.
+
+    >>> sorted(names("complex_gather", "sin"))
+    ['complex_gather', 'gather', 'sin']
+    """
+    return {name for op in ops for name in (op, op.removeprefix(COMPLEX))}
+
 
 @dataclass(frozen=True)
 class Ancestry:
@@ -131,6 +143,7 @@ class Arrival:
 class Region(Document, frozen=True, omit_defaults=True):
     """The arguments of one operation, or of `ANY`, for which its derivative is known to be wrong.
 
+    An operation of real numbers stands for its complex form, too, in `op`, `producers` and `neighbours`.
     `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any), and
     `sides` the least number of elements along each. The elements of `argument` are compared in groups: along `along`
     (an axis, several, or the name of the attribute that holds them; None: the whole argument is one group), in all
@@ -214,7 +227,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         far as is known; `pushforward`: the derivative is one.
         """
         places = (self.argument, self.minus or 0, self.plus or 0, self.pixels or 0)
-        if self.op not in (ANY, op) or max(places) >= len(arguments):
+        if self.op not in {ANY, *names(op)} or max(places) >= len(arguments):
             return False
         if not self.concerns(order, pushforward=pushforward):
             return False
@@ -222,9 +235,9 @@ class Region(Document, frozen=True, omit_defaults=True):
             return False
         if self.arriving and (arrival is None or not arrival.meets(self.arriving)):
             return False
-        if self.producers and not set(self.producers) & set(ancestry.producers):
+        if self.producers and not names(*ancestry.producers) & set(self.producers):
             return False
-        if self.neighbours and not set(self.neighbours) & set(ancestry.neighbours):
+        if self.neighbours and not names(*ancestry.neighbours) & set(self.neighbours):
             return False
         if any(name not in attrs or _listed(attrs[name]) != _listed(value) for name, value in self.attrs.items()):
             return False

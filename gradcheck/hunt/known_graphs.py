@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from gradcheck.autodiff.mode import Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
-from gradcheck.defects.region import ANY, Ancestry, Arrival
+from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, names
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
@@ -28,13 +29,13 @@ CHECKED = "CheckNumerics"
 HANDING_ON = frozenset(
     (
         *("identity", "ensure_shape", "print", "debug_identity", "placeholder_with_default", "cast", "cast_to_real"),
-        *("negative", "complex_negative", "bias_add", "bias_add_channels_first", "bias_add_v1"),
+        *("negative", "bias_add", "bias_add_channels_first", "bias_add_v1"),
         *("concat", "legacy_concat"),
         *("tensor_scatter_nd_add", "tensor_scatter_nd_sub", "scatter_nd_non_aliasing_add", "sparse_dense_add"),
         *("quantize_and_dequantize_v2", "quantize_and_dequantize_v3"),
     )
 )
-"""The operations whose gradient leaves IndexedSlices what they are."""
+"""The operations whose gradient leaves IndexedSlices what they are; their complex forms do, too."""
 
 
 HANDLES = ("resource variable", "variant containers (TensorList/Map/Optional)")
@@ -75,6 +76,10 @@ def check(record: Known) -> None:
         for field in ("producers", "neighbours"):
             for name in getattr(region, field):
                 check_operation(name, f"{place}.{field}")
+        real = region.op.removeprefix(COMPLEX)
+        if real != region.op and replace(region, op=real) in record.regions:
+            expected = f"no region but that of {real!r}, which holds for its complex form"
+            raise DocumentError(f"{place}.op", region.op, expected)
         last = max(spec.arity for name, spec in CATALOGUE.items() if region.op in (ANY, name)) - 1
         if region.argument > last:
             raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
@@ -99,7 +104,7 @@ def match(found: GraphFinding, *, defects: Sequence[Defect] | None = None) -> De
     node = nodes[found.position]
     arguments = [found.values[parent].array() for parent in node.parents]
     before = ancestry(sources_of(found.graph), node.parents)
-    here = known.match(found.signature, node.op, node.attributes, arguments, before, error=found.error, defects=defects)
+    here = known.match(found.signature, node.attributes, arguments, before, error=found.error, defects=defects)
     return here or _match_of_what_arrives(found, defects)
 
 
@@ -115,7 +120,7 @@ def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None
     ]
     nodes = dict(found.graph.positions())
     places = [place for place in found.graph.ancestors(found.position) if place in nodes]
-    if not any(nodes[place].op == region.op for place in places for _, region in wanted):
+    if not any(region.op in names(nodes[place].op) for place in places for _, region in wanted):
         return None
     arriving = arrivals(found.graph, found.cotangent.array())
     for place in places:
@@ -173,7 +178,7 @@ def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> 
     for source in map(sources.__getitem__, parents):
         if isinstance(source, Node):
             yield source.op
-            if source.op in HANDING_ON:
+            if names(source.op) & HANDING_ON:
                 yield from _neighbours(sources, source.parents)
 
 

@@ -10,9 +10,9 @@ from gradcheck.hunt.catalogue.distances import at_zero, from_cuts, from_negative
 from gradcheck.hunt.catalogue.elementwise import BINARY, ELEMENTARY
 from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.reductions import REDUCTIONS
-from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, ranked, several, vector
+from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Distances, OpSpec
+from gradcheck.hunt.opspec import REALS, Distances, OpSpec
 
 _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))
@@ -20,7 +20,6 @@ _complex = partial(_math, dtypes=("complex128",), result="complex128")
 _complex_pair = partial(_complex, broadcasts=True, shapes=broadcasting)
 _real_pair = partial(_real, broadcasts=True, shapes=broadcasting)
 _real_row = partial(_real, shapes=vector, starts=((2,), (1,), (2, 2)))
-_complex_row = partial(_complex, shapes=ranked, starts=((2,), (1,), (2, 2)))
 
 
 PLANE: dict[str, Distances | None] = {
@@ -39,7 +38,8 @@ PLANE: dict[str, Distances | None] = {
     "xlogy": lambda x, y: from_negative_reals(y),
     "xlog1py": lambda x, y: from_negative_reals(1 + y),
     "xdivy": second_at_zero,
-    **dict.fromkeys(("sum_over_axis", "reduce_mean", "cumsum_over_axis", "cumprod_over_axis")),
+    **dict.fromkeys(("sum_over_axis", "reduce_mean", "reduce_prod")),
+    **dict.fromkeys(("cumsum_over_axis", "cumprod", "cumprod_over_axis")),
     "reduce_euclidean_norm": norms,
     **dict.fromkeys(("matmul_transposed", "batch_matmul")),
 }
@@ -51,7 +51,7 @@ REAL = {spec.name: spec for spec in (*ELEMENTARY, *BINARY, *REDUCTIONS)}
 
 
 # Of several factors the second derivative is known to be wrong wherever they lie.
-STARTS = {"cumprod_over_axis": ((1,), (1, 1), (1, 1, 1), (2, 1), (2,))}
+STARTS = dict.fromkeys(("cumprod", "cumprod_over_axis"), ((1,), (1, 1), (1, 1, 1), (2, 1), (2,)))
 
 
 def over_plane(spec: OpSpec, singular: Distances | None = None) -> OpSpec:
@@ -92,8 +92,6 @@ COMPLEX = (
         shapes=matmul,
         starts=((2, 2), (1, 1), (2, 3), (2, 2, 1)),
     ),
-    _complex_row("complex_cumprod", "tf.math.cumprod({0}, axis=-1, reverse={reverse})", "Cumprod", reverse=BOOL),
-    _complex_row("complex_reduce_prod", "tf.reduce_prod({0}, axis=-1)", "Prod"),
     *(over_plane(REAL[name], singular) for name, singular in PLANE.items()),
     # Beyond an imaginary part of 709, where cos overflows, the second derivative is NaN.
     _complex("complex_tan", "tf.tan({0})", "Tan"),

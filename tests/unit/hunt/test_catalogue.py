@@ -6,7 +6,7 @@ import pkgutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -21,7 +21,9 @@ from gradcheck.strategies.values import alternatives, smooth
 from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops import map_ops  # noqa: F401  (registers gradients that `import tensorflow` does not)
 
+from gradcheck.defects.known import load
 from gradcheck.defects.records import version_of
+from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt import catalogue
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS, GROUPS, by_name
 from gradcheck.hunt.catalogue.control_flow import times_the_sine
@@ -321,6 +323,25 @@ def test_the_catalogue_goes_through_all_gradients_but_those_named_here() -> None
 
 def test_at_most_a_quarter_is_looped() -> None:
     assert sum(spec.looped for spec in SPECS) <= len(SPECS) / 4
+
+
+OF_THEIR_OWN = {"complex_abs", "complex_sign", "complex_matmul"}
+"""Operations with another text, or another gradient, than those of real numbers that they are named after."""
+
+
+def strangers(specs: Mapping[str, OpSpec]) -> set[str]:
+    """Operations named as complex forms that are none: another text or other gradients than the real ones have."""
+    pairs = [(specs[name], specs.get(name.removeprefix(COMPLEX))) for name in specs if name.startswith(COMPLEX)]
+    said = [(spec, real) for spec, real in pairs if real is not None]
+    return {spec.name for spec, real in said if (spec.source, spec.gradients) != (real.source, real.gradients)}
+
+
+def test_what_is_named_as_a_complex_form_is_one_or_no_record_takes_it_for_one() -> None:
+    assert strangers(CATALOGUE) == OF_THEIR_OWN
+    other = replace(CATALOGUE["complex_sin"], source="tf.sin({0}) * 2")
+    assert strangers({**CATALOGUE, "complex_sin": other}) == {*OF_THEIR_OWN, "complex_sin"}
+    named = {region.op for defect in load() for region in defect.regions}
+    assert named.isdisjoint(name.removeprefix(COMPLEX) for name in OF_THEIR_OWN)
 
 
 def test_a_name_given_twice_is_refused() -> None:
