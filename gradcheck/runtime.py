@@ -32,8 +32,13 @@ def set_known(folder: Path) -> None:
 
 def known() -> Path | None:
     """The folder of known defects: the one that GRADCHECK_KNOWN names, or else the one that was set, or else None."""
+    return named_known() or next(iter(_known), None)
+
+
+def named_known() -> Path | None:
+    """The folder of known defects that GRADCHECK_KNOWN names, or None."""
     named = os.environ.get("GRADCHECK_KNOWN")
-    return Path(named) if named else next(iter(_known), None)
+    return Path(named) if named else None
 
 
 @contextmanager

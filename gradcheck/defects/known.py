@@ -51,10 +51,15 @@ def home() -> Path | None:
 
 
 def installed() -> Path:
-    """The folder that came with the package, to be read only; in a checkout that was not installed it is the source's."""
+    """The folder that came with the package, to be read only; that of the checkout where nothing is installed."""
     place = find_spec("gradcheck.known_defects")
     locations = None if place is None else place.submodule_search_locations
     return Path(locations[0]) if locations else Path(__file__).parents[2] / "reports" / "known"
+
+
+def library_folder() -> Path:
+    """Where somebody's own tests find what is known: the folder that GRADCHECK_KNOWN names, or that of the package."""
+    return runtime.named_known() or installed()
 
 
 def find(start: Path) -> Path | None:

@@ -13,7 +13,7 @@ from gradcheck.autodiff.mode import EXECUTIONS, ORDERS, PLAIN, Mode
 from gradcheck.defects.graph_document import MAX_NODES, GraphDocument, Tensor
 from gradcheck.defects.region import Region
 from gradcheck.defects.tape_program import Derive, Program
-from gradcheck.documents import Description, Document, DocumentError, Order, Real, Text, matching
+from gradcheck.documents import Count, Description, Document, DocumentError, Order, Real, Text, matching
 from gradcheck.result import Kind
 
 NAME = re.compile(r"[a-z0-9_-]{1,80}")
@@ -96,6 +96,24 @@ class KnownRecord(Document, frozen=True, tag_field="format", kw_only=True):
         return version_of(self.releases.since) <= at and (until is None or at < version_of(until))
 
 
+class KernelForm(Document, frozen=True, omit_defaults=True):
+    """An operation of the regions that is one kernel of TensorFlow, so that they speak of the kernel's inputs, too.
+
+    The operation's `arguments` are the kernel's inputs of these numbers (None: computed from something else), or, with
+    `rows`, what lies in these along their first dimension. Its attributes `attrs` are the kernel's of these names, or
+    the inputs of these numbers. It holds where the kernel's attributes, and inputs by number, are as `fixed`. The
+    operation's result is computed from the kernel's `output`.
+    """
+
+    op: Text
+    kernel: Annotated[str, matching(r"[A-Za-z_]\w{0,99}")]
+    arguments: Annotated[tuple[Count | None, ...], Meta(max_length=64)]
+    attrs: dict[str, str | int] = {}  # noqa: RUF012  (msgspec copies it)
+    fixed: dict[str, Any] = {}  # noqa: RUF012  (msgspec copies it)
+    output: Count = 0
+    rows: bool = False
+
+
 class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=True):
     """A wrong derivative of TensorFlow that has been triaged.
 
@@ -103,6 +121,8 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     shape than the input's), the truth is `right`, known from `source`. `description` says what is special about the
     example; only `regions` say where the defect bites: they are left out of generation for its releases. `remedy` is
     Python that binds y to the graph's output, of the inputs as a script names them, with a derivative that is right.
+    `kernels` say which kernels of TensorFlow the operations of the regions are; where each part of a composite is right
+    by itself, or the fault lies in how derivatives are taken, there are none.
     """
 
     signature: Signature
@@ -114,6 +134,7 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     given: tuple[tuple[Real, ...] | None, ...]
     regions: Annotated[tuple[Region, ...], Meta(max_length=64)]
     remedy: Text | None = None
+    kernels: Annotated[tuple[KernelForm, ...], Meta(max_length=64)] = ()
 
     def __post_init__(self) -> None:
         for name, parts in (("right", self.right), ("given", self.given)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradcheck import documents, files
 from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.commands import cli, known_add, known_list
+from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list
 from gradcheck.hunt.events import State
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def add(commands: Any) -> None:
     inner = group.add_subparsers(metavar="COMMAND", required=True)
     known_list.add(inner)
     known_add.add(inner)
+    known_kernels.add(inner)
     parser = cli.subcommand(inner, "check", run_check, CHECK)
     parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
     cli.folder_option(parser)

@@ -1,0 +1,176 @@
+"""From a kernel of TensorFlow at actual inputs to the known defects in whose regions these lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects import known
+from gradcheck.defects.records import Defect, KernelForm
+from gradcheck.defects.region import COMPLEX, Region, names
+
+Array = np.ndarray[Any, Any]
+UNKNOWN = np.zeros(())
+"""Stands for an argument whose value nobody has, where its value does not matter."""
+AXES = ("axis", "reduction_indices", "dim", "dims", "axes")
+"""What TensorFlow calls the inputs that name dimensions; negative ones count from the end."""
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel, its inputs as arrays (None: no value is known), its attributes, the outputs that are used (None: any).
+
+    `attributes` are Python's values; those of tensors, such as an axis, count as inputs.
+    """
+
+    kernel: str
+    inputs: Sequence[Array | None]
+    attributes: Mapping[str, Any]
+    outputs: Collection[int] | None = None
+
+
+def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any], order: int) -> tuple[Defect, ...]:
+    """The known defects of the installed TensorFlow that bite where a kernel runs with these inputs and attributes.
+
+    `inputs` are what NumPy can make arrays of, None where a value is not known.
+
+    >>> [one.name for one in defects_at("Cumprod", [[0.0, 2.0], 0], {"exclusive": False, "reverse": False}, 1)]
+    ['cumprod-zero-order1']
+    """
+    call = KernelCall(kernel, [None if value is None else np.asarray(value) for value in inputs], attributes)
+    return tuple(defect for defect in defects_of(kernel, order) if bites(defect, call, order))
+
+
+def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
+    """The known defects that a kernel has at all, at some inputs, in the installed TensorFlow."""
+    return tuple(one for one in _by_kernel().get(kernel, ()) if any(region.concerns(order) for region in one.regions))
+
+
+def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
+    """Whether a call lies in a region of a defect at this order; None where what is not known decides that.
+
+    Not known are values that are missing, and what stands before the inputs, arrives at the outputs or is raised.
+    """
+    answers = [
+        _inside(region, op, attrs, arguments, order)
+        for form in defect.kernels
+        for op, attrs, arguments in _translated(form, call)
+        for region in defect.regions
+    ]
+    return True if True in answers else None if None in answers else False
+
+
+@lru_cache(maxsize=1)
+def _by_kernel() -> Mapping[str, tuple[Defect, ...]]:
+    import tensorflow as tf
+
+    found: dict[str, dict[str, Defect]] = {}
+    for defect in known.load(known.library_folder()):
+        if defect.covers(tf.__version__) and defect.signature.taken == PLAIN:
+            for form in defect.kernels:
+                found.setdefault(form.kernel, {})[defect.name] = defect
+    return {kernel: tuple(named.values()) for kernel, named in found.items()}
+
+
+def _translated(form: KernelForm, call: KernelCall) -> Iterator[tuple[str, dict[str, Any], list[Array | None]]]:
+    """A call as the operation of a form, its attributes and arguments; with rows, one for each. None if it is none."""
+    if form.kernel != call.kernel or (call.outputs is not None and form.output not in call.outputs):
+        return
+    arguments = [None if place is None else _at(call.inputs, place) for place in form.arguments]
+    given = [argument for argument in arguments if argument is not None]
+    rank = max((argument.ndim for argument in given), default=0)
+    for key, value in form.fixed.items():
+        if differs(_setting(call, key), value, rank if is_axis(call.kernel, key) else 0):
+            return
+    is_complex = any(map(np.iscomplexobj, given))
+    if form.op.startswith(COMPLEX) and given and not is_complex:
+        return
+    op = COMPLEX + form.op.removeprefix(COMPLEX) if is_complex else form.op
+    settings = {name: _setting(call, str(key)) for name, key in form.attrs.items()}
+    attrs = {name: value for name, value in settings.items() if value is not None}
+    if form.rows and given:
+        count = min((len(argument) for argument in given if argument.ndim), default=0)
+        for row in range(count):
+            yield op, attrs, [None if each is None else each[row] for each in arguments]
+    else:
+        yield op, attrs, arguments
+
+
+def _at(inputs: Sequence[Array | None], place: int) -> Array | None:
+    return inputs[place] if place < len(inputs) else None
+
+
+def _setting(call: KernelCall, key: str) -> Any:
+    """A kernel's attribute, or an input by its number, as plain Python; None where it is not known."""
+    if not key.isdigit():
+        return call.attributes.get(key)
+    value = _at(call.inputs, int(key))
+    return None if value is None else plain_setting(value)
+
+
+def is_axis(kernel: str, key: str) -> bool:
+    """Whether an input, by its number, names dimensions of another."""
+    if not key.isdigit():
+        return False
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(kernel)
+    listed = [] if definition is None else definition.input_arg
+    return int(key) < len(listed) and listed[int(key)].name in AXES
+
+
+def plain_setting(value: Array) -> Any:
+    """The value of an input as an attribute has it: a number, or a tuple of what its rows are."""
+    return value.item() if value.ndim == 0 else tuple(map(plain_setting, value))
+
+
+def differs(given: Any, wanted: Any, rank: int) -> bool:
+    """Whether a setting is known to be another than `wanted`; dimensions may be counted from the end of `rank`.
+
+    >>> differs(1, -1, 2), differs(0, -1, 2), differs(None, -1, 2)
+    (False, True, False)
+    """
+    return given is not None and _from_the_start(given, rank) != _from_the_start(wanted, rank)
+
+
+def _from_the_start(value: Any, rank: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_from_the_start(part, rank) for part in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value + rank if isinstance(value, int) and -rank <= value < 0 else value
+
+
+def _inside(
+    region: Region, op: str, attrs: Mapping[str, Any], arguments: Sequence[Array | None], order: int
+) -> bool | None:
+    """Whether an operation lies in a region, None where what is not known decides."""
+    if region.op not in names(op) or not region.concerns(order):
+        return False
+    wanted = {name: value for name, value in region.attrs.items() if name in attrs}
+    anywhere = Region(region.op, "always", region.orders, wanted)
+    if not anywhere.contains(op, attrs, [UNKNOWN], order):
+        return False
+    bare = replace(region, producers=(), neighbours=(), arriving="", error="")
+    if _needs(bare, attrs, arguments):
+        return None
+    if not bare.contains(op, attrs, [UNKNOWN if each is None else each for each in arguments], order):
+        return False
+    return True if bare == region else None
+
+
+def _needs(region: Region, attrs: Mapping[str, Any], arguments: Sequence[Array | None]) -> bool:
+    """Whether a region asks for attributes or values that are not known."""
+    asked: Iterable[Any] = (*region.attrs, region.along, region.segments, *region.indices)
+    if any(isinstance(name, str) and name not in attrs for name in asked):
+        return True
+    if region.condition == "always" and not (region.ranks or region.sides):
+        return False
+    places = {place for place in (region.argument, region.minus, region.plus, region.pixels) if place is not None}
+    return any(arguments[place] is None for place in places if place < len(arguments))

@@ -1,0 +1,288 @@
+"""Which kernel of TensorFlow an operation of the catalogue is, found by running it on some arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from msgspec.structs import replace
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import op_def_registry
+
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.check import check
+from gradcheck.defects.kernel_defects import differs, is_axis, plain_setting
+from gradcheck.defects.records import Defect, KernelForm, Severity
+from gradcheck.defects.region import ANY, Region, names
+from gradcheck.explanation.record import RecordedOperation
+from gradcheck.explanation.recorder import recorded
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import single, values_of
+from gradcheck.hunt.graph_json import from_document
+from gradcheck.hunt.opspec import Attribute, Choice, OpSpec
+from gradcheck.result import Verdict
+
+Array = np.ndarray[Any, Any]
+SHAPES, SETTINGS = 8, 6
+"""With how many shapes an operation is run, and with how many settings of its attributes for each."""
+LARGEST = 64
+"""So many elements a setting has at most."""
+SIZES = ("num_segments", "size", "crop_size")
+"""What TensorFlow calls the inputs that only say how large the output is."""
+SETTING_TYPES = ("int", "bool", "string", "list(int)")
+"""The types of a kernel's attributes that say what it computes."""
+RIGHT = frozenset(
+    (
+        *("Const", "Identity", "IdentityN", "Cast", "Reshape", "ExpandDims", "Squeeze", "Transpose", "StridedSlice"),
+        *("Pack", "Unpack", "ConcatV2", "Split", "SplitV", "Shape", "Size", "Rank", "Range", "Fill", "ZerosLike"),
+        *("OnesLike", "Real", "Imag", "Conj", "Complex", "AddV2", "Sub", "Mul", "RealDiv", "Neg", "Square", "Exp"),
+        *("Sum", "Max", "Softmax", "Equal", "NotEqual", "LogicalAnd", "FloorMod", "BroadcastTo", "Sin"),
+    )
+)
+"""Kernels whose own derivatives are right, where an operation runs them beside the one that its regions are about."""
+
+
+@dataclass(frozen=True)
+class KernelSample:
+    """The kernel that an operation ran for some arguments and attributes."""
+
+    arguments: Sequence[Array]
+    attributes: Mapping[str, Any]
+    kernel: RecordedOperation
+
+    @cached_property
+    def inputs(self) -> list[Array]:
+        """The kernel's inputs; NaN for what has no value that can be read."""
+        unread = (tf.resource, tf.variant)
+        return [np.full((), np.nan) if one.dtype in unread else one.numpy() for one in self.kernel.inputs]
+
+    @cached_property
+    def places(self) -> list[int | None]:
+        """For each argument, which of the inputs has its values."""
+        return [
+            next((place for place, one in enumerate(self.inputs) if _alike(one, argument)), None)
+            for argument in self.arguments
+        ]
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether an argument comes to the kernel in another shape, other than with a leading dimension of one."""
+        pairs = zip(self.places, self.arguments, strict=True)
+        return any(
+            self.inputs[place].shape not in (one.shape, (1, *one.shape)) for place, one in pairs if place is not None
+        )
+
+    @property
+    def rows(self) -> bool:
+        """Whether the arguments are the only rows of the inputs."""
+        pairs = [(place, one) for place, one in zip(self.places, self.arguments, strict=True) if place is not None]
+        return bool(pairs) and all(self.inputs[place].shape == (1, *one.shape) for place, one in pairs)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What else the kernel was given: its attributes, and its other inputs by number; None for what is large."""
+        definition = op_def_registry.get(self.kernel.name)
+        types = {} if definition is None else {one.name: one.type for one in definition.attr}
+        flat = self.kernel.attrs or ()
+        given = dict(zip(flat[::2], flat[1::2], strict=False))
+        found = {name: _plain(value) for name, value in given.items() if types.get(name) in SETTING_TYPES}
+        for place, value in enumerate(self.inputs):
+            if place not in self.places and not _is_size(definition, place):
+                found[str(place)] = plain_setting(value) if value.size <= LARGEST else None
+        return found
+
+    @property
+    def output(self) -> int:
+        """The first of the kernel's outputs that another operation, or nothing but the result, uses."""
+        return next((place for place, one in enumerate(self.kernel.outputs) if id(one) in self._read), 0)
+
+    _read: frozenset[int] = frozenset()
+
+
+def _is_size(definition: Any, place: int) -> bool:
+    listed = [] if definition is None else definition.input_arg
+    return place < len(listed) and listed[place].name in SIZES
+
+
+def with_kernels(defect: Defect) -> Defect:
+    """A record with the kernels that the operations of its regions are; those that are no single kernel have none.
+
+    What needs certain operations before it is no kernel's fault; nor is what raises, unless it raises in the kernel
+    that the record's graph runs, by itself.
+    """
+    plain = defect.signature.taken == PLAIN
+    regions = [one for one in defect.regions if plain and one.op != ANY and not (one.producers or one.neighbours)]
+    ops = dict.fromkeys(region.op for region in regions)
+    forms = [form for op in ops for form in _forms(op, [one for one in regions if one.op == op], defect)]
+    if defect.severity is Severity.RAISES:
+        kernels = {form.kernel for form in forms}
+        own = [one.kernel for op in ops for one in own_samples(defect, op) if one.kernel.name in kernels]
+        forms = forms if all(wrong_alone(kernel, defect.signature.order) for kernel in own) else []
+    return replace(defect, kernels=tuple(forms))
+
+
+def own_samples(defect: Defect, op: str) -> Iterator[KernelSample]:
+    """What the operation runs in the record's own graph."""
+    graph = from_document(defect.graph, "$.graph")
+    values = values_of(graph)
+    for _, node in graph.positions():
+        if op in names(node.op):
+            yield from _sample(CATALOGUE[node.op], [values[parent] for parent in node.parents], node.attributes)
+
+
+def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
+    """Whether the derivative of a kernel by itself, at the inputs that it had, disagrees with differences."""
+    floating = [place for place, one in enumerate(kernel.inputs) if one.dtype.is_floating or one.dtype.is_complex]
+
+    def alone(*tensors: Any) -> list[Any]:
+        inputs = list(kernel.inputs)
+        for place, tensor in zip(floating, tensors, strict=True):
+            inputs[place] = tensor
+        outputs = run_kernel(kernel, inputs)
+        # The square shows what becomes of a gradient that depends on the inputs.
+        return [part for one in outputs if one.dtype in (tf.float32, tf.float64) for part in (one, one**2)]
+
+    found = check(alone, *(kernel.inputs[place] for place in floating), order=order)
+    return found.orders[order].verdict is not Verdict.AGREE
+
+
+def run_kernel(kernel: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
+    """A kernel once more, with its attributes, on other inputs, so that a tape sees it."""
+    outputs = execute.execute(kernel.name, len(kernel.outputs), list(inputs), kernel.attrs, context.context())
+    execute.record_gradient(kernel.name, inputs, kernel.attrs, outputs)
+    return list(outputs)
+
+
+def _forms(op: str, regions: Sequence[Region], defect: Defect) -> list[KernelForm]:
+    """The kernel that an operation is, once for each of its outputs that the operation may be about; or none."""
+    samples = list(drawn_samples(CATALOGUE[op])) or list(own_samples(defect, op))
+    outputs = sorted({one.output for one in samples})
+    forms = [form_of(op, regions, [one for one in samples if one.output == output]) for output in outputs]
+    return [form for form in forms if form is not None] if None not in forms else []
+
+
+def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample]) -> KernelForm | None:
+    """The kernel that an operation is, as far as its regions need to know; None where it is none by itself."""
+    first = samples[0]
+    if not first.kernel.name or len({(one.kernel.name, tuple(one.places), one.rows) for one in samples}) > 1:
+        return None
+    if any(first.places[argument] is None for one in regions for argument in _read_by(one)):
+        return None
+    if any(one.reshaped for one in samples) and any(_minds_shape(region) for region in regions):
+        return None
+    asked = {name for one in regions for name in (*one.attrs, one.along, one.segments, *one.indices)}
+    needed = {name for name in asked if isinstance(name, str)}
+    keys = {name: _key_of(name, samples) for name in first.attributes}
+    if any(keys.get(name) is None for name in needed):
+        return None
+    mapped = {name: key for name, key in keys.items() if key is not None}
+    fixed = {}
+    for key, value in first.settings.items():
+        # A single number that derivatives could be taken by is none that decides: formulas take it smoothly.
+        smooth = isinstance(value, (float, complex)) and value == value
+        if key not in mapped.values() and not smooth and not _follows(key, samples, needed):
+            fixed[key] = value
+            if value is None or any(one.settings.get(key) != value for one in samples):
+                return None
+    attrs = {name: int(key) if key.isdigit() else key for name, key in mapped.items() if name in needed}
+    return KernelForm(op, first.kernel.name, tuple(first.places), attrs, fixed, first.output, first.rows)
+
+
+def _read_by(region: Region) -> Iterator[int]:
+    """The arguments that decide whether a call lies in a region."""
+    if region.condition != "always" or region.ranks or region.sides:
+        numbers = (region.argument, region.minus, region.plus, region.pixels)
+        yield from (number for number in numbers if number is not None)
+
+
+def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> bool:
+    """Whether a setting follows from attributes alone, which take few values and about which no region asks."""
+    settings: dict[str, set[str]] = {}
+    for one in samples:
+        names = {name: value for name, value in one.attributes.items() if name not in needed}
+        settings.setdefault(repr(sorted(names.items())), set()).add(repr(one.settings.get(key)))
+    varies = len({value for values in settings.values() for value in values}) > 1
+    return varies and 2 * len(settings) < len(samples) and all(len(values) == 1 for values in settings.values())
+
+
+def drawn_samples(spec: OpSpec) -> Iterator[KernelSample]:
+    """What an operation runs for arguments of some shapes, drawn from its domains, with some of its attributes."""
+    generator = np.random.default_rng(0)
+    shapes = (each for start in spec.starts for each in list(spec.shapes(start))[:2] if all(map(np.prod, each)))
+    for each in islice(shapes, SHAPES):
+        for _ in range(SETTINGS):
+            arguments = [_drawn(generator, spec, place, shape) for place, shape in enumerate(each)]
+            offered = spec.attributes(*each)
+            attributes = {name: _picked(generator, kind) for name, kind in offered.items()}
+            yield from _sample(spec, arguments, attributes)
+
+
+def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, Any]) -> Iterator[KernelSample]:
+    """The one kernel that an operation runs beside those that are right; nothing where it raises there."""
+    record = recorded(lambda *tensors: single(spec)(*tensors, **attributes), [tf.constant(one) for one in arguments])
+    if record.error is not None:
+        return
+    kernels = [one for one in record.operations if one.name not in RIGHT or one.name in spec.gradients]
+    own = [one for one in kernels if one.name in spec.gradients] if len(kernels) > 1 else kernels
+    read = frozenset(id(one) for event in record.operations for one in event.inputs) | {id(record.result)}
+    plain = {one.name for one in record.operations} <= RIGHT | {one.name for one in own}
+    kernel = own[0] if len(own) == 1 and plain else RecordedOperation(0, "", (), ())
+    yield KernelSample([np.asarray(one) for one in arguments], attributes, kernel, read)
+
+
+def _key_of(name: str, samples: Sequence[KernelSample]) -> str | None:
+    """The kernel's setting that is always the operation's attribute of this name."""
+    keys = sorted(samples[0].settings, key=lambda key: key != name)
+    return next((key for key in keys if all(_is_setting(one, key, name) for one in samples)), None)
+
+
+def _is_setting(sample: KernelSample, key: str, name: str) -> bool:
+    given, wanted = sample.settings.get(key), sample.attributes.get(name)
+    axis = is_axis(sample.kernel.name, key)
+    rank = max((one.ndim for one in sample.arguments), default=0) if axis else 0
+    if axis and wanted is None:
+        wanted = tuple(range(rank))
+    if axis and isinstance(given, tuple) and isinstance(wanted, int):
+        wanted = (wanted,)
+    return (
+        given is not None and isinstance(given, bool) == isinstance(wanted, bool) and not differs(given, wanted, rank)
+    )
+
+
+def _minds_shape(region: Region) -> bool:
+    """Whether it matters to a region in which shape the elements come, as long as the last dimension stays."""
+    return bool(region.ranks or region.sides or region.windows or region.segments) or region.along not in (None, -1)
+
+
+def _alike(one: Array, other: Array) -> bool:
+    same = one.dtype.kind == other.dtype.kind and one.size == other.size
+    return same and bool(np.allclose(one.ravel(), other.ravel(), rtol=1e-6, atol=0.0))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _drawn(generator: np.random.Generator, spec: OpSpec, place: int, shape: Sequence[int]) -> Array:
+    """An argument in its domain; square matrices are symmetric, as those are that kernels of symmetric ones get."""
+    domain, dtype = spec.domain(place), spec.dtype(place)
+    low, high = max(domain.low, -2.0), min(domain.high, 2.0)
+    low, high = (low, high) if low < high else (domain.low, domain.low + 2.0) if domain.low > 0 else (high - 2.0, high)
+    value = generator.uniform(low, high, shape)
+    if len(shape) >= 2 and shape[-1] == shape[-2]:
+        value = (value + np.swapaxes(value, -1, -2)) / 2
+    return (value + 1j * generator.uniform(low, high, shape) if dtype.startswith("complex") else value).astype(dtype)
+
+
+def _picked(generator: np.random.Generator, kind: Attribute) -> Any:
+    if isinstance(kind, Choice):
+        return kind.values[generator.integers(len(kind.values))]
+    picked = generator.choice(kind.below, kind.count, replace=not kind.distinct).tolist()
+    return tuple(sorted(picked) if kind.sorted else picked)
