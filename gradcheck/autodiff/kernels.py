@@ -7,7 +7,6 @@ for outputs that only its own gradient reads. What is not supported raises NotIm
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,6 @@ import tensorflow as tf
 
 LARGEST = 2**24
 """A linear kernel's matrix has at most so many elements."""
-
-LOWEST = -1e300
-"""Below everything that is pooled."""
 
 
 def _channels_last(op: Any) -> None:
@@ -31,14 +27,12 @@ def _single_pixels(op: Any, images: Any) -> tuple[list[int], Any]:
     if None in sizes or int(np.prod(sizes)) ** 2 > LARGEST:
         raise NotImplementedError(f"{op.type} of images of {sizes}")
     count = int(np.prod(sizes))
-    return sizes, tf.reshape(tf.eye(count + 1, count), [count + 1, *sizes, 1])
+    return sizes, tf.constant(np.eye(count + 1, count, dtype=np.float32).reshape(count + 1, *sizes, 1))
 
 
 def linear(op: Any, inputs: list[Any]) -> list[Any]:
     """A kernel that combines the pixels of images, by what it makes of each single pixel."""
     images, *rest = inputs
-    if op.type == "AvgPool3D":
-        _channels_last(op)
     sizes, single = _single_pixels(op, images)
     names = [argument.name for argument in op.op_def.input_arg]
     given = {attribute.name: op.get_attr(attribute.name) for attribute in op.op_def.attr if attribute.name != "T"}
@@ -95,22 +89,16 @@ def response_normalized(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 def pooled(op: Any, inputs: list[Any]) -> list[Any]:
-    """MaxPool3D: the largest of shifted copies."""
+    """AvgPool3D and MaxPool3D: over planes, then across them, since windows are boxes."""
     _channels_last(op)
     (x,) = inputs
-    widths, strides, sizes = op.get_attr("ksize")[1:4], op.get_attr("strides")[1:4], x.shape[1:4].as_list()
-    if op.get_attr("padding") == b"SAME":
-        sums = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(sizes, widths, strides, strict=True)]
-        pads = [(0, 0), *((one // 2, one - one // 2) for one in sums), (0, 0)]
-        x = tf.pad(x, pads, constant_values=LOWEST)
-        sizes = x.shape[1:4].as_list()
-    starts = product(*map(range, widths))
-    last = [n - k for n, k in zip(sizes, widths, strict=True)]
-    parts = [
-        x[:, i : i + last[0] + 1 : strides[0], j : j + last[1] + 1 : strides[1], k : k + last[2] + 1 : strides[2]]
-        for i, j, k in starts
-    ]
-    return [tf.reduce_max(tf.stack(parts), axis=0)]
+    pool = tf.nn.avg_pool2d if op.type == "AvgPool3D" else tf.nn.max_pool2d
+    (_, deep, *window, _), (_, step, *strides, _) = op.get_attr("ksize"), op.get_attr("strides")
+    padding, (depth, *plane) = op.get_attr("padding").decode(), x.shape[1:].as_list()
+    planes = pool(tf.reshape(x, [-1, *plane]), window, strides, padding)
+    high, wide, channels = planes.shape[1:]
+    columns = pool(tf.reshape(planes, [-1, depth, high * wide, channels]), [deep, 1], [step, 1], padding)
+    return [tf.reshape(columns, [-1, columns.shape[1], high, wide, channels])]
 
 
 def lstm(op: Any, inputs: list[Any]) -> list[Any]:
@@ -137,12 +125,12 @@ def multiplied(op: Any, inputs: list[Any]) -> list[Any]:
 
 
 IN_FLOAT64: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
-    **dict.fromkeys(("AvgPool3D", "ResizeBilinear", "ResizeBicubic", "ScaleAndTranslate"), linear),
+    **dict.fromkeys(("ResizeBilinear", "ResizeBicubic", "ScaleAndTranslate"), linear),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), normalized),
     **dict.fromkeys(("BlockLSTM", "BlockLSTMV2"), lstm),
     "CropAndResize": cropped,
     "LRN": response_normalized,
-    "MaxPool3D": pooled,
+    **dict.fromkeys(("AvgPool3D", "MaxPool3D"), pooled),
     "SparseMatMul": multiplied,
 }
 """By the operation's type."""

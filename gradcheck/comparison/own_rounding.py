@@ -29,7 +29,8 @@ NEXT = 64.0
 NEAR = 2.0**-8
 """How far, relatively, the neighbours lie at which the rounding of a low-precision derivative is compared."""
 
-NEIGHBOURS = 6
+NEIGHBOURS, FEW = 6, 2
+"""So many neighbours show what a low precision loses, and so many in a first look."""
 
 SIDES = 2.0 ** np.array([6.0, 9.0, 12.0, 15.0])
 """How far, in roundings, the points lie that tell both sides apart."""
@@ -65,15 +66,12 @@ class Surroundings:
     @cached_property
     def beside_float64(self) -> tuple[Array, Array] | None:
         """The gaps to the values of the float64 form, and those of that form perturbed; None where it has none."""
-        problem, form = self.problem, self.problem.in_float64
+        form = self.problem.in_float64
         if form is None:
             return None
-        rng, size = np.random.default_rng(0), problem.point.size
-        shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(NEIGHBOURS))]
-        points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                gaps = np.stack([self.derivative(problem, point) - self.derivative(form, point) for point in points])
+                gaps = gaps_to_float64(self.problem, self.derivative, NEIGHBOURS)
                 moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
         except (DerivativeRaisedError, WrongShapeError):
             return None
@@ -192,6 +190,29 @@ def _outside(values: Array, low: Array, high: Array) -> Array:
     """By how much values lie outside of an interval; infinitely if they are not finite."""
     beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
     return np.asarray(np.where(np.isfinite(values), beyond, np.inf))
+
+
+def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
+    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each."""
+    form = problem.in_float64
+    assert form is not None
+    rng, size = np.random.default_rng(0), problem.point.size
+    shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(neighbours))]
+    points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
+    return np.stack([derivative(problem, point) - derivative(form, point) for point in points])
+
+
+def lost_at_least(problem: Problem, derivative: Derivative) -> Array | None:
+    """How much of a derivative a low precision loses, as a few neighbours show it; None where that cannot be told."""
+    if problem.in_float64 is None:
+        return None
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = gaps_to_float64(problem, derivative, FEW)
+    except (DerivativeRaisedError, WrongShapeError):
+        return None
+    changes = np.abs(gaps[1:] - gaps[0])
+    return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
 
 
 def slopes(cotangents: Array, directions: Array) -> Derivative:

@@ -5,7 +5,7 @@ Random probes come first wherever they are cheaper, and are enough where they ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcheck.autodiff.problem import Problem
 from gradcheck.comparison.closer import closer_look
+from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.lines import (
     LITTLE,
     Lines,
@@ -22,8 +23,8 @@ from gradcheck.comparison.lines import (
     sharp_beside,
     ulp_rounding,
 )
-from gradcheck.comparison.orders import SHARE, compare_first, compare_second
 from gradcheck.comparison.own_rounding import slope_rounding
+from gradcheck.comparison.second_order import SHARE, compare_second
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
@@ -57,6 +58,9 @@ FAINT = 1e-6
 
 In less than float64, whose roundings add up in a sum, to the square root of its unit roundoff: 2.4e-4 in float32.
 """
+
+GLANCES = 4
+"""What does not show beside the others is taken together without them so many times at most."""
 
 WIDE = 4096
 LEFT = 8
@@ -177,6 +181,29 @@ def _one_by_one(
 
 
 @dataclass(frozen=True)
+class _Glance:
+    """Random probes that agree, and which coordinates (n,) and outputs (m,) an error of a small share would show of.
+
+    Of a coordinate whose derivative is zero, or rounding beside the others, it is a share of the largest derivative.
+    All need not show where there are more of them than a close look takes one by one.
+    """
+
+    table: Comparison
+    coordinates: Array
+    outputs: Array
+
+
+def _side_by_side(tables: Sequence[Comparison]) -> Comparison:
+    """The columns of tables of the same entries as one table."""
+    first, *others = tables
+    if not others:
+        return first
+    whole = combined(lambda *arrays: np.concatenate(arrays, axis=1), *tables)
+    contribution = np.concatenate([np.asarray(table.contribution) for table in tables], axis=1)
+    return replace(whole, rows=sum((table.rows for table in tables), ()), contribution=contribution)
+
+
+@dataclass(frozen=True)
 class _Probing:
     """`directions` (k, n), the coordinates behind them, and where the gradient is `finite` (n,): the rest is apart.
 
@@ -214,36 +241,53 @@ class _Probing:
         return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)
 
     def quickly(self) -> Comparison | None:
-        """The probes beside tight estimates from few values, if all agree within them."""
+        """The probes beside tight estimates from few values, if all agree and hide nothing.
+
+        Outputs, and then coordinates, that do not show beside the others are taken together once more without them.
+        """
+        estimate = self._tight()
+        if estimate is None:
+            return None
+        left = self._left(estimate)
+        pulled = self._pulled(left)
+        seen: list[_Glance] = []
+        glance = self._glance(estimate, left, pulled)
+        while glance is not None and len(seen) <= GLANCES:
+            seen.append(glance)
+            outputs = ~np.any([one.outputs for one in seen], axis=0)
+            coordinates = ~np.any([one.coordinates for one in seen], axis=0)
+            if outputs.any():
+                some = self._left(estimate) * outputs
+                glance = self._glance(estimate, some, self._pulled(some))
+            elif coordinates.any():
+                narrowed = replace(self, directions=self.directions * coordinates)
+                again = narrowed._tight()
+                glance = None if again is None else narrowed._glance(again, left, pulled)
+            else:
+                return _side_by_side([one.table for one in seen])
+        return None
+
+    def _tight(self) -> Estimate | None:
+        """The derivatives along the directions from few values, where these are enough."""
         sampled = partial(self._sampled, QUICK)
 
         def enough(estimate: Estimate) -> Estimate:
             return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=0))
 
         estimate = first_look(sampled, len(self.directions), enough)
-        if not estimate.conclusive.all():
-            return None
-        together = self._left(estimate)
-        table = self._agreeing(estimate, together)
-        if table is None and len(together) < self.problem.outputs <= SMALL:
-            table = self._agreeing(estimate, np.eye(self.problem.outputs))
-        return table
+        return estimate if estimate.conclusive.all() else None
 
-    def _agreeing(self, estimate: Estimate, left: Array) -> Comparison | None:
-        """The probes with these cotangents (l, m), if they agree and hide nothing that a close look would see."""
-        pulled = self._pulled(left)
-        table, wrong = self._test(estimate, left, pulled, 0.0)
-        agrees = wrong is None and table.where(Verdict.AGREE).all() and (table.excess() <= 1 / EXCLUSION).all()
-        return table if agrees and self._shows(table, estimate, left, pulled) else None
+    def _glance(self, estimate: Estimate, left: Array, pulled: Array) -> _Glance | None:
+        """The probes with these cotangents (l, m) and autodiff's products with them (l, n), if they agree.
 
-    def _shows(self, table: Comparison, estimate: Estimate, left: Array, pulled: Array) -> bool:
-        """Whether each coordinate, and each output, that was taken together with others shows to a share of itself.
-
-        Of a coordinate whose derivative is zero, or rounding beside the others, to a share of the largest derivative.
-        It need not among more of them than a close look takes one by one.
+        They agree within a tenth of what is allowed, so that an error of two tenths would have shown.
         """
+        table, wrong = self._test(estimate, left, pulled, 0.0)
+        if wrong is not None or not table.where(Verdict.AGREE).all() or (table.excess() > 1 / EXCLUSION).any():
+            return None
         n, m = self.directions.shape[1], self.problem.outputs
-        least, shows = np.max(table.allowed) / max(FAINT, self.problem.precision**0.5), True
+        least = 2 / EXCLUSION * np.max(table.allowed) / max(FAINT, self.problem.precision**0.5)
+        coordinates, outputs = np.ones(n, bool), np.ones(m, bool)
 
         def vanish(parts: Array) -> Array:
             return np.asarray(parts <= LITTLE * self.problem.precision * np.max(parts, axis=2, keepdims=True))
@@ -251,11 +295,12 @@ class _Probing:
         if len(self.directions) < n <= SMALL:
             moves, slopes = np.abs(self.directions[:, None, :]), np.abs(pulled)
             parts, largest = moves * slopes, np.max(slopes, axis=1, keepdims=True)
-            shows = bool((np.where(vanish(parts), moves * largest, parts) >= least * (largest > 0)).all())
+            visible = np.where(vanish(parts), moves * largest, parts) >= least * (largest > 0)
+            coordinates = np.all(visible, axis=(0, 1))
         if len(left) < m <= SMALL:
             parts = np.abs(estimate.value[:, None, :] * left)
-            shows = shows and bool((vanish(parts) | (parts >= least)).all())
-        return shows
+            outputs = np.all(vanish(parts) | (parts >= least), axis=(0, 1))
+        return _Glance(table, coordinates, outputs)
 
     def tables(self) -> list[Comparison]:
         sample = sample_values(self.problem, self.directions)

@@ -91,3 +91,8 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
     terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
+
+
+def moves(directions: Array) -> Array:
+    """How far some lines move each coordinate, (n,)."""
+    return np.asarray(np.abs(directions).max(axis=0, initial=0.0))

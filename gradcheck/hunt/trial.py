@@ -13,10 +13,11 @@ from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.comparison.first_order import compare_gradients
 from gradcheck.comparison.lines import Lines, ulp_rounding
-from gradcheck.comparison.orders import compare_gradients, compare_products, compare_second
 from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.probes import SMALL, first_order
+from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.hunt.blame import alone, blame, tried

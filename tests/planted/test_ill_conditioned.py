@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.autodiff.function import open_function
-from gradcheck.comparison.orders import compare_first
+from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.result import Verdict
 

@@ -133,3 +133,83 @@ def test_probes_keep_the_resolution_where_one_output_is_small() -> None:
     result = check(f, x)
     assert result.verdict == Verdict.AGREE
     assert result.orders[1].relative_resolution < 1e-8
+
+
+def test_a_coordinate_that_is_faint_beside_the_others_is_looked_at_without_them(points: list[int]) -> None:
+    sizes = np.where(np.arange(18) == 3, 0.01, 1.0)
+    x = np.linspace(0.2, 1.4, 18).astype(np.float32)
+
+    def weighted(error: float) -> Callable[[Any], Any]:
+        factor = np.where(np.arange(18) == 3, 1 + error, 1.0)
+
+        @tf.custom_gradient
+        def f(x: Any) -> Any:
+            weights = tf.constant(sizes, x.dtype)
+            return tf.reduce_sum(
+                weights * tf.sin(x)
+            ), lambda upstream: upstream * weights * tf.cos(x) * tf.constant(factor, x.dtype)
+
+        return f
+
+    result = check(weighted(0.0), x)
+    assert result.verdict == Verdict.AGREE
+    assert points == [QUICKLY - 1] * 2
+    assert result.orders[1].notes == ("18 entries were compared together, in 2 random combinations",)
+    points.clear()
+    check(weighted(5e-4), x)
+    assert len(points) > 2
+    assert [finding.index for finding in check(weighted(0.01), x).findings] == [(3,)]
+
+
+@pytest.mark.parametrize("wrong", range(0, 20, 3))
+def test_so_is_an_output(wrong: int, points: list[int]) -> None:
+    matrix = np.random.default_rng(0).normal(size=(20, 40))
+    factor = np.where(np.arange(20) == wrong, 1.001, 1.0)
+    x = np.linspace(0.2, 1.4, 40).astype(np.float32)
+
+    def product(factor: Any) -> Callable[[Any], Any]:
+        @tf.custom_gradient
+        def f(x: Any) -> Any:
+            weights, factors = tf.constant(matrix, x.dtype), tf.constant(factor, x.dtype)
+            return tf.linalg.matvec(
+                weights, tf.sin(x)
+            ), lambda upstream: tf.linalg.matvec(weights, upstream * factors, transpose_a=True) * tf.cos(x)
+
+        return f
+
+    assert check(product(np.ones(20)), x).verdict == Verdict.AGREE
+    assert points == [QUICKLY - 1]
+    assert {finding.output for finding in check(product(factor), x).findings} == {wrong}
+
+
+def test_what_float32_loses_of_second_derivatives_takes_no_close_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    gradients_at = Function._gradients_at
+
+    def counted(function: Function, table: Any, *arguments: Any) -> Any:
+        taken.append(len(table))
+        return gradients_at(function, table, *arguments)
+
+    monkeypatch.setattr(Function, "_gradients_at", counted)
+    rng = np.random.default_rng(0)
+    into, out = rng.normal(size=(30, 8)) / 3, rng.normal(size=(1, 30))
+
+    def network(slope: float) -> Callable[[Any], Any]:
+        @tf.custom_gradient
+        def squashed(x: Any) -> Any:
+            return (
+                tf.tanh(x),
+                lambda upstream: (
+                    upstream * (1 - slope * tf.tanh(x) ** 2 + (slope - 1) * tf.stop_gradient(tf.tanh(x) ** 2))
+                ),
+            )
+
+        return lambda x: tf.linalg.matvec(
+            tf.constant(out, x.dtype), squashed(tf.linalg.matvec(tf.constant(into, x.dtype), x))
+        )
+
+    x = rng.normal(size=8).astype(np.float32)
+    assert check(network(1.0), x, order=2).verdict == Verdict.AGREE
+    assert taken == [QUICKLY]
+    found = check(network(1.001), x, order=2)
+    assert (found.orders[1].verdict, found.orders[2].verdict) == (Verdict.AGREE, Verdict.MISMATCH)

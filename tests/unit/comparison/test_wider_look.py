@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.comparison import orders
+from gradcheck.comparison import first_order
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "bias": lambda x: tf.reduce_sum(tf.tanh(x[1:] * 0.5 + x[0]) ** 2),
@@ -62,7 +62,7 @@ def test_a_small_bias_excuses_nothing(size: float, factor: float, verdict: str) 
 
 
 def test_it_is_the_wider_row_that_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orders, "wider_look", lambda lines, sample: sample)
+    monkeypatch.setattr(first_order, "wider_look", lambda lines, sample: sample)
     assert checked("bias", 1e-5, 1.0).verdict == "inconclusive"
 
 

@@ -1,4 +1,4 @@
-"""Derivatives of both orders beside their estimates: quickly, and closely where that leaves a doubt."""
+"""Second derivatives beside two estimates: quickly, and closely where that leaves a doubt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
-from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
+from gradcheck.comparison.closer import closer_look, reach
 from gradcheck.comparison.filters import filtered
 from gradcheck.comparison.lines import (
     BEYOND,
     Lines,
-    along,
     curvature_estimate,
     first_look,
     quick_estimate,
@@ -26,8 +25,8 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.own_rounding import OwnRounding, Surroundings, slope_rounding
-from gradcheck.comparison.suspicion import FINER, Evidence, residue
+from gradcheck.comparison.own_rounding import OwnRounding, Surroundings, lost_at_least
+from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
@@ -53,82 +52,6 @@ UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CU
 """What a function that is not twice differentiable looks like along a line."""
 
 TINY = float(np.finfo(np.float64).tiny)
-
-
-def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
-    """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
-
-    Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
-    closely. `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
-    """
-    lines = Lines(problem, directions, cotangents, tolerance)
-    gradients = problem.gradients(cotangents)
-    if problem.batched:
-        sample = lines.sample()
-        return compare_gradients(lines, gradients, sample, first_difference(sample))
-    with np.errstate(invalid="ignore", over="ignore"):
-        autodiff = along(directions, gradients.values)
-    estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
-    rounding = ulp_rounding(autodiff, problem.precision)
-    comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
-    doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
-    if not doubtful.any():
-        return comparison
-    close = lines.some(doubtful)
-    sample = wider_look(close, close.sample())
-    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=_moving(directions))
-    return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
-
-
-def compare_gradients(
-    lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
-) -> Comparison:
-    """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
-
-    Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
-    `moving` (n,) says how far the lines of the check, of which these may be a part, move each coordinate.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        autodiff = along(lines.directions, gradients.values)
-    rounding = ulp_rounding(autodiff, lines.problem.precision)
-    estimate = with_constants(estimate, sample)
-    wide = comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
-    closer = closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample))
-    if closer is not estimate:
-        comparison = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
-    doubt = ~comparison.where(Verdict.AGREE)
-    if not doubt.any():
-        return comparison
-    doubtful: Array = np.asarray(doubt.any(axis=1))
-    moving = _moving(lines.directions) if moving is None else moving
-    closely = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
-    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
-    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
-    return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
-
-
-def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
-    """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
-    lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
-    sample_here = sample.lines(doubtful)
-    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
-    samples = with_inner_rounding(lines, sample_here, confirming)
-    weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
-    evidence = Evidence(
-        lines=lines,
-        samples=samples,
-        estimate=slope_estimate,
-        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
-        residue=residue(problem, samples[0], weights, reach(lines, samples[0])),
-        values=samples,
-        everywhere=(everywhere, sample),
-        moving=moving,
-    )
-    first, second = (
-        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
-        for each in samples
-    )
-    return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
 
 
 def compare_second(
@@ -207,8 +130,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
             lambda estimate: enough(estimate, rough),
         )
         estimate = estimate.replaced(rough, estimate.lines(rough).better(closer))
-    rounding = ulp_rounding(autodiff, lines.problem.precision)
-    entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
+    entries = _with_what_is_lost(lines, autodiff, estimate)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
     diagonal = _diagonal(lines, autodiff, curvature_estimate(values)).where(Verdict.AGREE)[:, 0]
     unclear = np.flatnonzero(agrees & ~diagonal)
@@ -218,6 +140,23 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         wrong = _diagonal(some, autodiff[unclear], curvature_estimate(values)).where(Verdict.MISMATCH)
         agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
     return combined(lambda array: array[agrees], entries), agrees
+
+
+def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Comparison:
+    """Autodiff beside a tight estimate, with what a low precision is seen to lose of it, if that leaves enough."""
+    problem, (cotangent,) = lines.problem, lines.cotangents
+
+    def derivative(other: Problem, point: Array) -> Array:
+        return lines.seen(other.products(cotangent, lines.directions, point).values)
+
+    rounding = ulp_rounding(autodiff, problem.precision)
+    entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
+    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_least(problem, derivative)) is None:
+        return entries
+    sizes = np.abs(estimate.value)
+    little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
+    lost = np.where(entries.where(Verdict.MISMATCH) & (lost <= little), lost, 0.0)
+    return compare(autodiff, estimate, lines.tolerance, np.maximum(rounding, lost), factor=EXCLUSION)
 
 
 def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate) -> Comparison:
@@ -308,7 +247,7 @@ def _second_closely(
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
-        moving=_moving(directions),
+        moving=moves(directions),
     )
     beside_values = replace(
         beside_gradients,
@@ -333,11 +272,6 @@ def _second_closely(
     wrong = (compared.where(Verdict.MISMATCH) & ~rough).any()
     chosen = filters.VALUE_AGREEMENT if wrong else filters.VALUE_DIFFERENCES
     return compared, filtered(confirmed(*diagonal), beside_values, chosen)
-
-
-def _moving(directions: Array) -> Array:
-    """How far some lines move each coordinate, (n,)."""
-    return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
 
 
 def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:

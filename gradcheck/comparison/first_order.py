@@ -1,0 +1,107 @@
+"""First derivatives beside their estimates: quickly, and closely where that leaves a doubt."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import Gradients
+from gradcheck.comparison import filters
+from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
+from gradcheck.comparison.filters import filtered
+from gradcheck.comparison.lines import (
+    Lines,
+    along,
+    quick_estimate,
+    slope_estimate,
+    ulp_rounding,
+    with_constants,
+    with_inner_rounding,
+)
+from gradcheck.comparison.own_rounding import slope_rounding
+from gradcheck.comparison.suspicion import Evidence, moves, residue
+from gradcheck.comparison.tables import Comparison, Tolerance, compare, confirmed
+from gradcheck.numerics.difference import Estimate, first_difference
+from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
+from gradcheck.result import Verdict
+
+Array = np.ndarray[Any, Any]
+
+
+def compare_first(problem: Problem, directions: Array, cotangents: Array, tolerance: Tolerance) -> Comparison:
+    """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
+
+    Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
+    closely. `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
+    """
+    lines = Lines(problem, directions, cotangents, tolerance)
+    gradients = problem.gradients(cotangents)
+    if problem.batched:
+        sample = lines.sample()
+        return compare_gradients(lines, gradients, sample, first_difference(sample))
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(directions, gradients.values)
+    estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
+    rounding = ulp_rounding(autodiff, problem.precision)
+    comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
+    doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
+    if not doubtful.any():
+        return comparison
+    close = lines.some(doubtful)
+    sample = wider_look(close, close.sample())
+    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=moves(directions))
+    return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+
+
+def compare_gradients(
+    lines: Lines, gradients: Gradients, sample: Sample, estimate: Estimate, moving: Array | None = None
+) -> Comparison:
+    """Compare gradients (one a cotangent) with the first difference of a sample of the lines.
+
+    Cheap while everything agrees: the rounding of autodiff, a second tableau and the filters are for what does not.
+    `moving` (n,) says how far the lines of the check, of which these may be a part, move each coordinate.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(lines.directions, gradients.values)
+    rounding = ulp_rounding(autodiff, lines.problem.precision)
+    estimate = with_constants(estimate, sample)
+    wide = comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
+    closer = closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample))
+    if closer is not estimate:
+        comparison = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
+    doubt = ~comparison.where(Verdict.AGREE)
+    if not doubt.any():
+        return comparison
+    doubtful: Array = np.asarray(doubt.any(axis=1))
+    moving = moves(lines.directions) if moving is None else moving
+    closely = _first_closely(lines, autodiff, sample, moving, np.flatnonzero(doubtful))
+    missing = ~((lines.directions != 0) @ gradients.connected.T)  # None for every coordinate that a line moves
+    comparison = comparison.replaced(doubt, closely.spread(doubtful)).named(missing)
+    return comparison.replaced(wide.where(Verdict.AGREE) & comparison.where(Verdict.INCONCLUSIVE), wide)
+
+
+def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: Array, doubtful: Array) -> Comparison:
+    """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
+    lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
+    sample_here = sample.lines(doubtful)
+    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    samples = with_inner_rounding(lines, sample_here, confirming)
+    weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
+    evidence = Evidence(
+        lines=lines,
+        samples=samples,
+        estimate=slope_estimate,
+        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
+        residue=residue(problem, samples[0], weights, reach(lines, samples[0])),
+        values=samples,
+        everywhere=(everywhere, sample),
+        moving=moving,
+    )
+    first, second = (
+        evidence.compare(closer_look(lines.sampled, each, slope_estimate(each), wider=widened(lines, each)))
+        for each in samples
+    )
+    return filtered(confirmed(first, second), evidence, filters.FIRST_ORDER)
