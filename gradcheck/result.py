@@ -79,6 +79,9 @@ class Cause(Word):
     TAKEN_OUTSIDE = "derivative taken outside the tape that had to record it"
     USED_TAPE = "tape already used"
     CUSTOM_GRADIENT = "wrong custom gradient"
+    OPERATION = "wrong gradient of an operation"
+    COMPOSITION = "right operations put together wrongly"
+    NOT_FINITE = "finite numbers turned into NaN or infinity"
     CHANGED_AFTERWARDS = "changed after it was taken"
 
 
@@ -179,7 +182,7 @@ class SourceResult:
 
     `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
     TensorFlow returned, as text. `right` is None where the comparison is inconclusive. `note` says more about a right
-    one, `finding` what is wrong.
+    one, `finding` what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot be compared.
     """
 
     call: Place | None
@@ -188,11 +191,12 @@ class SourceResult:
     right: bool | None
     note: str = ""
     finding: Finding | None = None
+    origin: Diagnosis | None = None
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """Why it is wrong, where that is known."""
-        return None if self.finding is None else self.finding.diagnosis
+        """Why it is wrong, or not finite, where that is known."""
+        return self.origin if self.finding is None else self.finding.diagnosis
 
     def __str__(self) -> str:
         verdict = {True: "right", False: "wrong", None: "inconclusive"}[self.right]

@@ -17,7 +17,13 @@ from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
-from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_unconnected, diagnosed
+from gradcheck.explanation.diagnosis import (
+    diagnose,
+    diagnose_error,
+    diagnose_not_finite,
+    diagnose_unconnected,
+    diagnosed,
+)
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
@@ -68,7 +74,8 @@ def explained_call(
             note, finding = diagnose_unconnected(one)
             orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
         right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
-        results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding))
+        origin = None if finding or finite(one.given) else diagnose_not_finite(one)
+        results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
     return merged(orders, results)
 
 
@@ -96,6 +103,14 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
     reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
     output = None if one.call.method == "gradient" else finding.output
     return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
+
+
+def finite(gradient: Any) -> bool:
+    """Whether a gradient, or None, holds finite numbers."""
+    if gradient is None:
+        return True
+    value = tf.convert_to_tensor(gradient)
+    return not (value.dtype.is_floating or value.dtype.is_complex) or bool(np.isfinite(value.numpy()).all())
 
 
 def _failed(

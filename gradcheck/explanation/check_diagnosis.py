@@ -14,10 +14,11 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnosed
+from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_operations, diagnosed
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
+from gradcheck.numerics.probing import probe_directions
 from gradcheck.result import Diagnosis, Finding, Kind
 
 Tensors = list[Any]
@@ -43,7 +44,7 @@ class CheckDiagnosis:
             finding = replace(finding, output=None, reason=reason)
         diagnosis = None
         with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
-            diagnosis = None if coordinate is None else self._diagnosis(finding, coordinate)
+            diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
         if given and diagnosis is None and coordinate is not None:
             return replace(finding, reason=finding.reason + self._right_gradient(finding, coordinate))
         return diagnosed(finding, diagnosis)
@@ -51,7 +52,7 @@ class CheckDiagnosis:
     def error(self) -> Diagnosis | None:
         """Why the derivative raised an exception."""
         with suppress(Exception):
-            record = self._record
+            record = self._record(None)
             failed = [call for call in record.derivatives if call.error is not None]
             return diagnose_error(record, failed[-1]) if failed else None
         return None
@@ -60,10 +61,10 @@ class CheckDiagnosis:
         if self.gradient is not None and not callable(self.gradient):
             return None
         position = int(np.searchsorted([part.stop for part in self.function.parts], coordinate, side="right"))
-        source, record = self.function.sources[position], self._record
+        source, record = self.function.sources[position], self._record(finding.output)
         result = record.result
         given = result[position] if isinstance(result, Sequence) and len(result) > position else None
-        tensor = record.inputs[position] if source.variable is None else source.variable
+        tensor = self._tensor(record, position)
         taken = _taken_by(record, given, tensor)
         if taken is None:
             return None if given is None else changed_afterwards(record, given, finding)
@@ -71,9 +72,35 @@ class CheckDiagnosis:
         place = (0, coordinate - self.function.parts[position].start) if coverable else None
         return diagnose(call_source(record, *taken, source.name), finding, place)
 
+    def _blamed(self, finding: Finding) -> Diagnosis | None:
+        """The operation that is wrong behind a probe, which is about all sources together."""
+        record = self._record(finding.output)
+        for position, source in enumerate(self.function.sources):
+            if self.gradient is None and record.derivatives:
+                tensor = self._tensor(record, position)
+                one = call_source(record, record.derivatives[-1], tensor, source.name)
+                diagnosis = diagnose_operations(one, finding)
+                if diagnosis is not None:
+                    return diagnosis
+        return None
+
+    def _tensor(self, record: CodeRecord, position: int) -> Any:
+        """A source in a record."""
+        variable = self.function.sources[position].variable
+        free = [source.variable is None for source in self.function.sources]
+        return record.inputs[sum(free[:position])] if variable is None else variable
+
+    def _record(self, output: int | None) -> CodeRecord:
+        """That of the derivative of an output, or their sum, as code which takes the sources that are no variables."""
+        if output not in self._records:
+            self._records[output] = self._recorded(output)
+        return self._records[output]
+
     @cached_property
-    def _record(self) -> CodeRecord:
-        """That of the derivative as code which takes the sources that are no variables."""
+    def _records(self) -> dict[int | None, CodeRecord]:
+        return {}
+
+    def _recorded(self, output: int | None) -> CodeRecord:
         sources = self.function.sources
         tensors = self.function.tensors(self.function.point)
         free = tuple(tensor for tensor, source in zip(tensors, sources, strict=True) if source.variable is None)
@@ -81,12 +108,13 @@ class CheckDiagnosis:
 
         def first(tensors: Tensors) -> Tensors:
             if self.gradient is None:
-                return _gradient(self.function.call, tensors)
+                weights = np.ones(self.function.outputs) if output is None else np.eye(self.function.outputs)[output]
+                return _gradient(self.function.call, tensors, self.function.cotangent(weights))
             return given_gradient(self.function, self.gradient)(tensors)
 
         def f(*inputs: Any) -> Tensors:
             tensors = [*inputs, *held]
-            return first(tensors) if self.order == 1 else _gradient(first, tensors)
+            return first(tensors) if self.order == 1 else _gradient(first, tensors, None)
 
         return recorded(f, free)
 
@@ -103,12 +131,27 @@ class CheckDiagnosis:
         return f"; TensorFlow's own gradient of f is {value:.10g}" if agrees else ""
 
 
-def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors) -> Tensors:
-    """The gradient of the sum of what `f` gives, under a tape of ours."""
+def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors, weights: Tensors | None) -> Tensors:
+    """The gradient of the weighted sum of what `f` gives, under a tape of ours; by default no two weights are alike."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(tensors)
-        outputs = [tf.convert_to_tensor(part) for part in f(tensors) if part is not None]
-    return list(tape.gradient(outputs, tensors)) if outputs else [None] * len(tensors)
+        parts = f(tensors)
+        weighted = zip(parts, weights or map(_unlike, parts), strict=True)
+        pairs = [(tf.convert_to_tensor(part), weight) for part, weight in weighted if part is not None]
+    if not pairs:
+        return [None] * len(tensors)
+    outputs, cotangents = map(list, zip(*pairs, strict=True))
+    return list(tape.gradient(outputs, tensors, output_gradients=cotangents))
+
+
+def _unlike(part: Any) -> Any:
+    """Weights between 1/2 and 1, of both signs, so that errors do not cancel."""
+    if part is None:
+        return None
+    tensor = tf.convert_to_tensor(part)
+    count = int(np.prod(tensor.shape))
+    weights = probe_directions(np.random.default_rng(0), 1, np.ones(max(count, 1)))[0, :count]
+    return tf.cast(tf.constant(np.reshape(weights, tensor.shape)), tensor.dtype)
 
 
 def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCall, Any] | None:

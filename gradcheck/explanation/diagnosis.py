@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,9 @@ from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
+from gradcheck.explanation.blamed_operation import NOTHING, Blame, blame, blame_diagnosis, composed
 from gradcheck.explanation.call_problem import CallProblem
+from gradcheck.explanation.not_finite import not_finite_diagnosis
 from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.replay import Influence, influence
@@ -35,12 +38,50 @@ STEPWISE = "small moves of it do not move the target, larger ones do"
 def diagnose(
     source: CallSource, finding: Finding, place: tuple[int, int] | None = None, moved: Influence | None = None
 ) -> Diagnosis | None:
-    """The diagnosis of a finding about a source by the first rule that applies; None where none does.
+    """The diagnosis of a finding about a source: the operation whose derivative is wrong, or else what cuts its path.
 
-    `place` is the finding's row and coordinate, where a covering tape knows them; `moved` what the source influences,
-    where that was found already.
+    None where neither is found. `place` is the finding's row and coordinate, where a covering tape knows them; `moved`
+    what the source influences, where that was found already.
     """
-    moved = moved or influence(source)
+    row = None if place is None else place[0]
+    if finding.autodiff is not None and not np.isfinite(finding.autodiff):
+        origin = diagnose_not_finite(source, row)
+        if origin is not None:
+            return origin
+    lost, restored = _lost_part(source, finding, place)
+    found = NOTHING if restored else blamed(source, row)
+    if found.culprit is not None:
+        return blame_diagnosis(found, lost.size)
+    wrong = _wrong_gradient(source, lost, restored, moved or influence(source))
+    cause = rules.first_diagnosis(wrong)
+    if cause is None and restored:
+        found = blamed(source, row)
+        cause = blame_diagnosis(found, lost.size)
+    return cause if wrong.wider_tape_helps else composed(found, cause, wrong, finding.kind)
+
+
+def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | None:
+    """The operation whose derivative is wrong, or not finite, where nothing else is known of the source."""
+    origin = None if finding.autodiff is None or np.isfinite(finding.autodiff) else diagnose_not_finite(source)
+    return origin or blame_diagnosis(blamed(source))
+
+
+def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:
+    """Where NaN or infinity in a gradient comes from; `row` is that of a Jacobian."""
+    with suppress(Exception):  # no second derivative, no registered gradient: then there is no chain to look at
+        return not_finite_diagnosis(source.record, source.call, source.tensor, _weights(source.call, row))
+    return None
+
+
+def blamed(source: CallSource, row: int | None = None) -> Blame:
+    """The operation whose own derivative is wrong; `row` is that of a Jacobian."""
+    with suppress(Exception):  # as above
+        return blame(source.record, source.call, source.tensor, _weights(source.call, row))
+    return NOTHING
+
+
+def _lost_part(source: CallSource, finding: Finding, place: tuple[int, int] | None) -> tuple[LostPart, bool]:
+    """What is lost, and whether a tape around everything comes nearer to the estimate."""
     given, expected = finding.autodiff, finding.difference
     covering, restored = None if place is None else covering_gradient(source, *place), False
     if covering is not None and expected is not None:
@@ -50,13 +91,16 @@ def diagnose(
             expected, off = covering, 0.0
         restored = abs(covering - (given or 0.0)) > off
     element = finding.element if finding.index else ""
-    lost = LostPart(given, expected, covering, stepwise=expected is None, element=element)
+    return LostPart(given, expected, covering, stepwise=expected is None, element=element), restored
+
+
+def _wrong_gradient(source: CallSource, lost: LostPart, restored: bool, moved: Influence) -> WrongGradient:
+    """The source with its path and the breaks of that."""
     events = source.record.before(source.call)
     path = dependency_path(events, source.call.targets, source.tensor, moved.changed)
     of_tape, of_any = path_breaks(events, path, source.call.tape), path_breaks(events, path, None)
     wider_tape_helps = bool(of_tape) and (restored or not of_any)
-    breaks = of_tape if wider_tape_helps else of_any
-    return rules.first_diagnosis(WrongGradient(source, lost, path, breaks, wider_tape_helps))
+    return WrongGradient(source, lost, path, of_tape if wider_tape_helps else of_any, wider_tape_helps)
 
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
@@ -77,16 +121,21 @@ def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:
 def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | None:
     """One element of the derivative under the tape that covered everything; None where it has none, either."""
     call = source.call
-    weights = None if call.weights is None else list(call.weights)
-    if call.method != "gradient":  # one element of the only target
-        (target,) = call.targets
-        unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
-        weights = [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
+    weights = _weights(call, row)
     try:
         result = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
     return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
+
+
+def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
+    """The cotangents of the targets: those of a gradient, or, of a Jacobian, a unit vector for one element."""
+    if call.method == "gradient" or row is None:
+        return None if call.weights is None else list(call.weights)
+    (target,) = call.targets
+    unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
+    return [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
 
 
 def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:

@@ -12,7 +12,7 @@ from tensorflow.python.eager import execute, record
 
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.explanation.user_code import Line, place_of
-from gradcheck.result import Place
+from gradcheck.result import OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 """Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
@@ -29,7 +29,8 @@ class RecordedOperation:
 
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
     gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
-    made it one, if any. `derivative` is the number of the derivative that was being taken.
+    made it one, if any. `derivative` is the number of the derivative that was being taken. `library` is the line of
+    Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
     """
 
     number: int
@@ -42,6 +43,8 @@ class RecordedOperation:
     derivative: int | None = None
     backward: Callable[..., Any] | None = None
     custom_gradient: partial[Any] | None = None
+    library: Line | None = None
+    layer: str | None = None
 
     @property
     def place(self) -> Place | None:
@@ -78,6 +81,22 @@ class RecordedOperation:
     @cached_property
     def _passed(self) -> dict[tuple[int, int], bool]:
         return {}
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """The gradient of an operation was taken: its vector-Jacobian product, `parts`, for `cotangents` of its outputs.
+
+    Of its `inputs` and `outputs` those are None that the gradient does not read. `derivative` is the number of the
+    derivative that was being taken.
+    """
+
+    name: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    cotangents: tuple[Any, ...]
+    parts: tuple[Any, ...]
+    derivative: int | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +153,7 @@ class DerivativeCall:
     expressions: tuple[str, ...] = ()
 
 
-Event = RecordedOperation | HostRead | WatchEvent | TapeChange | DerivativeCall
+Event = RecordedOperation | Pullback | HostRead | WatchEvent | TapeChange | DerivativeCall
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,8 @@ class CodeRecord:
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `accessed` is
-    the state that it read or used, as it was before, and `changed` what of it was another one after.
+    the state that it read or used, as it was before, and `changed` what of it was another one after. `compared` and
+    `cotangents` keep what came of looking at its operations.
     """
 
     events: Sequence[Event]
@@ -156,6 +176,8 @@ class CodeRecord:
     variables: dict[int, Any] = field(default_factory=dict)
     accessed: ChangedState = UNCHANGED
     changed: ChangedState = UNCHANGED
+    compared: dict[Any, OrderResult] = field(default_factory=dict, compare=False, repr=False)
+    cotangents: dict[Any, dict[int, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def leaves(self) -> tuple[Any, ...]:

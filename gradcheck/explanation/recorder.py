@@ -23,12 +23,13 @@ from gradcheck.explanation.record import (
     DerivativeCall,
     Event,
     HostRead,
+    Pullback,
     RecordedOperation,
     TapeChange,
     WatchEvent,
     key,
 )
-from gradcheck.explanation.user_code import call_user_code, line_of, running_frame, source_expressions
+from gradcheck.explanation.user_code import call_user_code, line_of, running_frame, running_layer, source_expressions
 
 HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
 """The methods by which Python reads a tensor's value."""
@@ -89,6 +90,7 @@ class CodeRecorder:
                 (pywrap_tfe, "TFE_Py_FastPathExecute", self._refuse_fast_path),
                 (execute, "execute", self._execute),
                 (constant_op, "convert_to_eager_tensor", self._make_constant),
+                (type(ops.gradient_registry), "lookup", self._look_up_gradient),
                 (record, "record_operation", self._define_gradient),
                 (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
                 (resource_variable_ops, "variable_accessed", self._access_variable),
@@ -193,7 +195,11 @@ class CodeRecorder:
 
     def _note_operation(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any], **fields: Any) -> None:
         self._known.update((id(tensor), tensor) for tensor in outputs)
-        fields = {"line": line_of(self.frame()), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        frame = self.frame()
+        if frame is not None:
+            library, fields["layer"] = running_layer()
+            fields["library"] = None if library is frame else line_of(library)
+        fields = {"line": line_of(frame), "tapes": self._recording(), "derivative": self.derivative, **fields}
         self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
         self.operations += 1
 
@@ -258,7 +264,24 @@ class CodeRecorder:
             call = self._custom_gradients[-1] if self._custom_gradients else None
             custom = call if call is not None and call.func.__name__ == name else None
             self._note_operation(name, inputs, outputs, backward=backward_function, custom_gradient=custom)
+            taken = partial(self._pull_back, name, inputs, outputs, backward_function)
+            return original(name, outputs, inputs, taken, *args, **kwargs)
         return original(name, outputs, inputs, backward_function, *args, **kwargs)
+
+    def _look_up_gradient(self, original: Any, registry: Any, name: str) -> Any:
+        gradient = original(registry, name)
+        if registry is not ops.gradient_registry or gradient is None or self.derivative is None or self.ignores():
+            return gradient
+        return lambda op, *cotangents: self._pull_back(name, op.inputs, op.outputs, partial(gradient, op), *cotangents)
+
+    def _pull_back(self, name: str, inputs: Any, outputs: Any, gradient: Callable[..., Any], *cotangents: Any) -> Any:
+        """The gradient of an operation is taken."""
+        parts = gradient(*cotangents)
+        if self.derivative is not None and tf.executing_eagerly() and not self.ignores():
+            taken = tuple(parts) if isinstance(parts, (list, tuple)) else (parts,)
+            tensors = tuple(inputs or ()), tuple(outputs or ()), cotangents, taken
+            self.events.append(Pullback(name, *tensors, self.derivative))
+        return parts
 
     def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
         self._custom_gradients.append(partial(f, *args, **kwargs))

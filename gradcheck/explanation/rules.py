@@ -5,21 +5,13 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import numpy as np
-from tensorflow.python.ops import custom_gradient as tf_custom_gradient
-
-from gradcheck.autodiff.function import open_function
-from gradcheck.autodiff.state import state_restored
-from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.paths import differentiable, registered
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
-from gradcheck.explanation.user_code import Line, at, definition_of, place_of, quoted, start_of_function
+from gradcheck.explanation.user_code import Line, at, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient
-from gradcheck.result import Cause, Diagnosis, Finding, Place, Verdict, told_apart
+from gradcheck.result import Cause, Diagnosis, Finding, Place
 
 Words = tuple[str, str, Place | None]
 """Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
@@ -35,7 +27,7 @@ HOST_CODE = re.compile(r"(?<![\w.])(np|numpy|math|float|int|bool|complex|round)\
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
     """The diagnosis of the first rule that applies; None where none does."""
     if not wrong.breaks:
-        return wrong_formula(wrong)
+        return None
     for cause, rule in (TAPE_RULES if wrong.wider_tape_helps else PATH_RULES).items():
         words = rule(wrong, wrong.first)
         if words is not None:
@@ -311,40 +303,6 @@ def integer_source(source: CallSource) -> Diagnosis:
     evidence = f"{name} is of dtype {kind}{made}; only floating and complex tensors have gradients"
     remedy = f"make {name} a floating tensor: a constant such as 10.0, or tf.cast({name}, tf.float32)"
     return Diagnosis(Cause.DTYPE, evidence, remedy, place_of(line))
-
-
-def wrong_formula(wrong: WrongGradient) -> Diagnosis | None:
-    """The first tf.custom_gradient on the path whose own derivative is wrong, where the path is not broken."""
-    for number in wrong.path.operations:
-        operation = wrong.source.record.operations[number]
-        call = operation.custom_gradient
-        table = None if call is None else _mismatches(call)
-        if call is None or table is None:
-            continue
-        name, defined = call.func.__name__, definition_of(call.func)
-        worst = np.unravel_index(np.argmax(table.excess()), table.verdict.shape)
-        gives, estimate = told_apart(float(table.autodiff[worst]), float(table.difference[worst]))
-        evidence = (
-            f"called alone{at(operation.line)}, the function {name} under tf.custom_gradient gives the derivative "
-            f"{gives} where the finite-difference estimate is {estimate}"
-        )
-        remedy = f"correct the gradient that {name}{at(defined)} returns"
-        return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), wrong.lost.size)
-    return None
-
-
-def _mismatches(call: partial[Any]) -> Comparison | None:
-    """The table with wrong entries of the function under tf.custom_gradient at the arguments of the call."""
-
-    def again(*args: Any) -> Any:
-        return tf_custom_gradient._eager_mode_decorator(call.func, args, call.keywords)
-
-    try:
-        with state_restored():
-            tables = first_order(open_function(again, call.args, None), Tolerance(), 8)
-    except Exception:  # a function that cannot be called by itself cannot be blamed
-        return None
-    return next((table for table in tables if table.any(Verdict.MISMATCH)), None)
 
 
 def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:

@@ -48,6 +48,20 @@ def running_frame() -> FrameType | None:
     return keras
 
 
+def running_layer() -> tuple[FrameType | None, str | None]:
+    """The frame of Keras in the innermost call of a layer, or else its innermost one; and that layer's name."""
+    frame: FrameType | None = sys._getframe(1)
+    keras = None
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        owned = file_owner(frame.f_code.co_filename) == "keras"
+        keras = frame if owned and keras is None else keras
+        name = getattr(frame.f_locals.get("self"), "name", None) if frame.f_code.co_name == "call" else None
+        if isinstance(name, str):
+            return frame if owned else keras, name
+        frame = frame.f_back
+    return keras, None
+
+
 def line_of(frame: FrameType | None) -> Line | None:
     """The line that a frame is running."""
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,11 @@ def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE.parents[2])
 
 
+def without_bounds(text: str) -> str:
+    """Error bounds differ in their digits from machine to machine."""
+    return re.sub(r"(error at most )\d\.\de-\d\d", r"\1#", text)
+
+
 def last(result: Result) -> tuple[Cause | None, float | None]:
     diagnosis = result.sources[-1].diagnosis
     return (None, None) if diagnosis is None else (diagnosis.cause, diagnosis.lost)
@@ -233,7 +239,7 @@ def test_the_first_answer_is_the_cause(code: Code, lines: Callable[..., str]) ->
     result = explain(code)
     cause, lost = CAUSES[code]
     assert last(result) == (cause, None if lost is None else pytest.approx(lost, rel=1e-6))
-    assert str(result) == lines(code, TEXTS[code.__name__])
+    assert without_bounds(str(result)) == lines(code, TEXTS[code.__name__])
 
 
 MAKES_VARIABLES, REFUSES = (state_beside, later_model), (python_number, numpy_ufunc)
@@ -242,7 +248,7 @@ TRACED = [code for code in CAUSES if code not in (*MAKES_VARIABLES, *REFUSES)]
 
 @pytest.mark.parametrize("code", TRACED, ids=lambda code: code.__name__)
 def test_the_cause_inside_of_a_function(code: Code, lines: Callable[..., str]) -> None:
-    assert str(explain(tf.function(code))) == lines(code, TEXTS[code.__name__])
+    assert without_bounds(str(explain(tf.function(code)))) == lines(code, TEXTS[code.__name__])
 
 
 def test_a_function_below_the_tape_hides_nothing() -> None:

@@ -1,0 +1,181 @@
+"""Which operation is it? The first factor of the chain rule whose own derivative is wrong, at its actual arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.explanation.chain import Factor, factors
+from gradcheck.explanation.factor_check import compared
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation
+from gradcheck.explanation.rerun import attribute_kinds
+from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of, quoted
+from gradcheck.explanation.wrong_gradient import WrongGradient
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, Verdict, told_apart
+
+
+@dataclass(frozen=True)
+class BlamedOperation:
+    """An operation whose own derivative (at order 2: that of its vector-Jacobian product) is wrong where it was called.
+
+    With respect to its argument at `position` among its inputs, which are followed by the cotangents of its outputs at
+    order 2, it gives `given` at `element`, where that argument is `value`; right is `estimate`, within `bound`.
+    """
+
+    operation: RecordedOperation
+    order: int
+    position: int
+    argument: str
+    element: tuple[int, ...]
+    value: complex
+    given: float
+    estimate: float
+    bound: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What came of looking at the factors of the chain rule: the one that is wrong, if any.
+
+    `looked_at` counts the operations that were compared, `unclear` are those that could not be.
+    """
+
+    culprit: BlamedOperation | None
+    looked_at: int
+    unclear: tuple[RecordedOperation, ...] = ()
+
+
+NOTHING = Blame(None, 0)
+"""Nothing could be looked at."""
+
+
+def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None) -> Blame:
+    """Compare the factors between a source and the targets of a call with differences, up to the first that is wrong.
+
+    `weights` are the cotangents of the targets. Raises what the tape that covers everything raises.
+    """
+    looked_at, unclear = 0, []
+    for factor in factors(record, call, source, weights):
+        found = _blame_alone(record, factor)
+        looked_at += found.looked_at
+        unclear += found.unclear
+        if found.culprit is not None:
+            return Blame(found.culprit, looked_at, tuple(unclear))
+    return Blame(None, looked_at, tuple(unclear))
+
+
+def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
+    """What came of looking at one factor; one that gives None counts as a cut of the path, and not as wrong.
+
+    A second derivative of what is wrong itself may not be comparable: then that is looked at.
+    """
+    for one in (factor, factor.underlying):
+        if one is None:
+            continue
+        known = record.compared.get(one.key)
+        order = record.compared[one.key] = compared(one) if known is None else known
+        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING]
+        if wrong:
+            return Blame(_blamed(one, wrong[0]), 1)
+        if one is factor and order.verdict is not Verdict.INCONCLUSIVE:
+            return NOTHING if order.findings else Blame(None, 1)
+    return Blame(None, 0, (factor.operation,))
+
+
+def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
+    """The operation, by the worst element of a finding about it."""
+    place = next(i for i, name in enumerate(factor.names) if finding.input.startswith(name))
+    position = factor.moved[place]
+    element, given = finding.index or (), finding.autodiff
+    assert given is not None
+    assert finding.difference is not None
+    return BlamedOperation(
+        operation=factor.operation,
+        order=factor.order,
+        position=position,
+        argument=finding.input,
+        element=element,
+        value=np.asarray(tf.convert_to_tensor(factor.tensors[position]).numpy())[element].item(),
+        given=given,
+        estimate=finding.difference,
+        bound=finding.bound or 0.0,
+        kind=finding.kind,
+    )
+
+
+def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None:
+    """The culprit in words; None where there is none. `lost` is the part of the derivative that is missing."""
+    one = found.culprit
+    if one is None:
+        return None
+    gives, right = told_apart(one.given, one.estimate)
+    operation, counted = one.operation, looked_at_text(found)
+    numbers = (
+        f"the derivative {gives} with respect to {_argument(one)} where the finite-difference estimate is {right} "
+        f"(error at most {one.bound:.1e}); {counted}, from the target back to this one"
+    )
+    call = operation.custom_gradient
+    if call is not None and file_owner(call.func.__code__.co_filename) == "user":
+        name, defined = call.func.__name__, definition_of(call.func)
+        second = "differentiated again" if one.order == 2 else "called alone"
+        evidence = f"{second}{at(operation.line)}, the function {name} under tf.custom_gradient gives {numbers}"
+        remedy = f"correct the gradient that {name}{at(defined)} returns"
+        return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), lost)
+    product = "the vector-Jacobian product of " if one.order == 2 else ""
+    evidence = f"{product}{described(operation)}, taken alone with the cotangent that reached it, gives {numbers}"
+    remedy = (
+        f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
+        f"{quoted(operation.line)} with other operations, or give it the right gradient with tf.custom_gradient"
+    )
+    return Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
+
+
+def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
+    """The cause that was found beside operations which are right by themselves; and where there is none, that."""
+    if not found.looked_at:
+        return cause
+    if cause is not None:
+        return replace(
+            cause, evidence=f"{cause.evidence}; no other operation is wrong by itself ({looked_at_text(found)})"
+        )
+    if kind is not Kind.WRONG_VALUE or wrong.source.call.method == "batch_jacobian":
+        return None
+    evidence = f"{looked_at_text(found)}, none is wrong by itself: the fault lies in how they are put together"
+    names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
+    remedy = "look for what changes a gradient between operations, or after it was taken"
+    remedy = f"check by itself what could not be compared: {names}" if names else remedy
+    return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
+
+
+def looked_at_text(found: Blame) -> str:
+    """How many operations were looked at, and which could not be."""
+    count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
+    names = dict.fromkeys(operation.name for operation in found.unclear)
+    return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
+
+
+SHOWN = ("int", "float", "bool", "string", "shape", "list(int)")
+"""The types of the attributes that are shown."""
+
+
+def described(operation: RecordedOperation) -> str:
+    """An operation with its line, layer and attributes, as a sentence names it."""
+    pairs = zip(operation.attrs[::2], operation.attrs[1::2], strict=True)
+    kinds = attribute_kinds(operation.name)
+    shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
+    texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
+    layer = "" if operation.layer is None else f"layer {operation.layer}"
+    inside = ",".join(part for part in (layer, at(operation.library)) if part).strip()
+    name = operation.name + at(operation.line) + (f" ({inside})" if inside else "")
+    return name + (f" with {', '.join(texts)}" if texts else "")
+
+
+def _argument(one: BlamedOperation) -> str:
+    """The argument at its element, with the value there."""
+    element = f"{one.argument}[{', '.join(map(str, one.element))}]" if one.element else one.argument
+    return f"{element}, which is {one.value:.6g},"

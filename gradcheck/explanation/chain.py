@@ -1,0 +1,202 @@
+"""The chain rule, factor by factor: each operation between a source and the targets, with its cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from gradcheck.autodiff.reverse import pullbacks
+from gradcheck.explanation.paths import DependencyPath, dependency_path, differentiable
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, Pullback, RecordedOperation, key
+from gradcheck.explanation.rerun import argument_names, movable, rerun, widened
+
+Tensors = list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """One factor of the chain rule: an operation (order 1), or its vector-Jacobian product (order 2).
+
+    That is a function of the `tensors` at the positions `moved` of the operation's inputs, which are followed by the
+    cotangents of its outputs at order 2. `cotangents` are those that reached what the function gives; None where none
+    did.
+    """
+
+    operation: RecordedOperation
+    order: int
+    tensors: tuple[Any, ...]
+    moved: tuple[int, ...]
+    cotangents: tuple[Any, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tensors at the positions moved."""
+        names = argument_names(self.operation)
+        outputs = len(self.operation.outputs)
+        names += ["its cotangent" if outputs == 1 else f"the cotangent of output {i}" for i in range(outputs)]
+        return [names[position] for position in self.moved]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from the other factors of a record."""
+        return (
+            self.operation.number,
+            self.order,
+            self.moved,
+            *(one if one is None else key(one) for one in self.cotangents),
+        )
+
+    @property
+    def underlying(self) -> Factor | None:
+        """The operation itself with the cotangents of its outputs, where this is its vector-Jacobian product."""
+        count = len(self.operation.inputs)
+        moved = tuple(position for position in self.moved if position < count)
+        return (
+            Factor(self.operation, 1, self.tensors[:count], moved, self.tensors[count:])
+            if self.order == 2 and moved
+            else None
+        )
+
+    def function(self, moved: Sequence[Any], *, wide: bool = False) -> Tensors:
+        """What it gives, where a cotangent reached that, for tensors in the places `moved`; in float64 if `wide`."""
+        tensors = [widened(tensor) for tensor in self.tensors] if wide else list(self.tensors)
+        for position, tensor in zip(self.moved, moved, strict=True):
+            tensors[position] = tensor
+        count = len(self.operation.inputs)
+        run = partial(rerun, self.operation, wide=wide)
+        parts = run(tensors) if self.order == 1 else _product(run, tensors[:count], tensors[count:], self._sources)
+        return [part for part, cotangent in zip(parts, self.cotangents, strict=True) if cotangent is not None]
+
+    @property
+    def _sources(self) -> list[int]:
+        """The positions of the inputs that a vector-Jacobian product is for."""
+        return [position for position, cotangent in enumerate(self.cotangents) if cotangent is not None]
+
+    @property
+    def reached(self) -> Tensors:
+        """The cotangents of what the function gives."""
+        return [cotangent for cotangent in self.cotangents if cotangent is not None]
+
+
+def _product(
+    run: Callable[[Tensors], Tensors], inputs: Tensors, cotangents: Tensors, sources: Sequence[int]
+) -> Tensors:
+    """The vector-Jacobian product for some of the inputs, None for the others."""
+
+    def forward(some: Tensors) -> Tensors:
+        tensors = list(inputs)
+        for position, tensor in zip(sources, some, strict=True):
+            tensors[position] = tensor
+        return [output for output, cotangent in zip(run(tensors), cotangents, strict=True) if cotangent is not None]
+
+    given = [cotangent for cotangent in cotangents if cotangent is not None]
+    (row,) = pullbacks(forward, [inputs[position] for position in sources], [given])
+    products: Tensors = [None] * len(inputs)
+    for position, part in zip(sources, row, strict=True):
+        products[position] = tf.zeros_like(inputs[position]) if part is None else tf.convert_to_tensor(part)
+    return products
+
+
+def factors(
+    record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None
+) -> Iterator[Factor]:
+    """The factors between a source (tensor or variable) and the targets of a call, as the chain rule goes: back.
+
+    `weights` are the cotangents of the targets. Derivatives come from the tape that covers everything; raises what that
+    raises.
+    """
+    events = record.before(call)
+    path = dependency_path(events, call.targets, source, lambda number, output: None)
+    on_path, reached = set(path.operations), _cotangents(record, call, weights)
+    used: set[int] = set()
+    for event in reversed(events):
+        if isinstance(event, RecordedOperation) and event.number in on_path and event.derivative is None:
+            found = _first(event, path, reached)
+        elif isinstance(event, Pullback):
+            found = _second(event, _operation_of(event, record, used), path, reached)
+        else:
+            continue
+        if found is not None:
+            yield found
+
+
+def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any] | None) -> dict[int, Any]:
+    """The cotangents, by the keys of the tensors that they reached; taken once for a call and its weights."""
+    given = call.weights if weights is None else weights
+    name = (
+        call.number,
+        given and tuple(None if one is None else tf.convert_to_tensor(one).numpy().tobytes() for one in given),
+    )
+    if name not in record.cotangents:
+        tensors: dict[int, Any] = {}
+        for event in record.before(call):
+            made = event.outputs if isinstance(event, RecordedOperation) else ()
+            made = event.parts if isinstance(event, Pullback) else made
+            tensors |= {key(one): one for one in made if _eager(one)}
+        found = record.covering.gradient(
+            list(call.targets), list(tensors.values()), output_gradients=None if given is None else list(given)
+        )
+        pairs = zip(tensors, found, strict=True)
+        record.cotangents[name] = {one: tf.convert_to_tensor(value) for one, value in pairs if value is not None}
+    return record.cotangents[name]
+
+
+def _eager(tensor: Any) -> bool:
+    return tf.is_tensor(tensor) and hasattr(tensor, "_numpy") and (tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int, Any]) -> Factor | None:
+    """The factor of an operation, where a cotangent reaches one of its outputs."""
+    cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
+    moved = _moved(operation, operation.inputs, path)
+    if not moved or all(cotangent is None for cotangent in cotangents):
+        return None
+    return Factor(operation, 1, operation.inputs, moved, cotangents)
+
+
+def _second(
+    taken: Pullback, operation: RecordedOperation | None, path: DependencyPath, reached: dict[int, Any]
+) -> Factor | None:
+    """The factor of an operation's vector-Jacobian product, where a cotangent reaches one of its parts."""
+    if operation is None:
+        return None
+    parts = [*taken.parts, *[None] * len(operation.inputs)][: len(operation.inputs)]
+    cotangents = tuple(None if part is None else reached.get(key(part)) for part in parts)
+    tensors = *operation.inputs, *taken.cotangents
+    moved = _moved(operation, tensors, path)
+    if not moved or all(cotangent is None for cotangent in cotangents):
+        return None
+    return Factor(operation, 2, tensors, moved, cotangents)
+
+
+def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath) -> tuple[int, ...]:
+    """The positions of the tensors that depend on the source, and can be moved; behind the inputs are cotangents."""
+    free = movable(operation)
+    return tuple(
+        position
+        for position, one in enumerate(tensors)
+        if one is not None and _eager(one) and key(one) in path.dependent
+        if position in free or position >= len(operation.inputs)
+    )
+
+
+def _operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
+    """The operation whose gradient was taken: the one with these tensors, each once; of several alike the last."""
+    tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
+    for operation in reversed(record.operations):
+        if operation.name != taken.name or operation.number in used or operation.derivative == taken.derivative:
+            continue
+        if tape not in operation.tapes:
+            continue
+        pairs = [
+            *zip(taken.inputs, operation.inputs, strict=False),
+            *zip(taken.outputs, operation.outputs, strict=False),
+        ]
+        if all(own is None or own is other for own, other in pairs) and differentiable(operation.outputs[0]):
+            used.add(operation.number)
+            return operation
+    return None

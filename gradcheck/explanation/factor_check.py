@@ -1,0 +1,155 @@
+"""A factor of the chain rule beside differences: along a random direction, and closely where that is suspicious."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
+from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import Gradients
+from gradcheck.autodiff.sources import Source
+from gradcheck.autodiff.state import state_restored
+from gradcheck.comparison.lines import Lines, first_look, ulp_rounding
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.summary import summarise, undecided
+from gradcheck.comparison.tables import EXCLUSION, Tolerance
+from gradcheck.explanation.chain import Factor
+from gradcheck.explanation.rerun import widened
+from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.sampling import QUICK
+from gradcheck.result import OrderResult, Reason, Verdict
+
+Array = np.ndarray[Any, Any]
+
+PROBES = 8
+ONE = np.ones((1, 1))
+DRAWS = 4
+NO_COTANGENT = "the cotangent that reached it is not finite"
+MOST = 5000
+"""An operation that takes more values than this to be compared is left as unclear."""
+
+
+class TooDearError(Exception):
+    """The comparison of an operation would take too long."""
+
+
+@dataclass(frozen=True)
+class FactorProblem(Problem):
+    """What a factor gives, weighted by the cotangents that reached it: a function with one output."""
+
+    function: Function
+    cotangent: Array
+    spent: list[int] = field(default_factory=list)
+
+    @cached_property
+    def point(self) -> Array:
+        return self.function.point
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def roundoff(self) -> float:
+        return self.function.roundoff
+
+    @property
+    def precision(self) -> float:
+        return self.function.precision
+
+    @cached_property
+    def terms(self) -> float:
+        """Also what goes into a value inside of the operation, by how far that moves as its arguments are rounded."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DRAWS, self.point.size))
+        unit = 2 * self.roundoff
+        moved = self.values(np.vstack([self.point[None, :], self.point * (1 + unit * signs)]))
+        weighted = self.function.values(self.point[None, :])[0] * self.cotangent
+        return float(max(np.max(np.abs(weighted), initial=0.0), np.max(np.abs(moved[1:] - moved[0])) / unit))
+
+    @cached_property
+    def in_float64(self) -> Problem | None:
+        wide = self.function.wide
+        return None if wide is None else FactorProblem(wide, self.cotangent)
+
+    def values(self, points: Array) -> Array:
+        self.spent.append(len(points))
+        if sum(self.spent) > MOST:
+            raise TooDearError
+        used = self.cotangent != 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            product: Array = self.function.values(points)[:, used] @ self.cotangent[used, None]
+        return product
+
+    def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
+        return self.function.gradients(cotangents @ self.cotangent[None, :], point)
+
+    def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
+        return Gradients.undefined(len(directions), self.point.size)
+
+
+def compared(factor: Factor) -> OrderResult:
+    """The factor's derivative beside differences; inconclusive where it cannot run by itself, or is not finite.
+
+    Only what is suspicious along one random direction is compared entry by entry.
+    """
+    try:
+        with state_restored():
+            problem, sources = _problem(factor)
+            if not np.isfinite(problem.cotangent).all():
+                return undecided(1, Reason.NOT_FINITE, NO_COTANGENT)
+            if not suspicious(problem):
+                return OrderResult(1, Verdict.AGREE, compared=1)
+            return summarise(1, first_order(problem, Tolerance(), PROBES), sources)
+    except TooDearError:
+        return undecided(1, Reason.TOO_EXPENSIVE, f"more than {MOST} values")
+    except Exception as error:  # an operation that cannot run by itself cannot be blamed
+        return undecided(1, Reason.CANNOT_RUN, f"{type(error).__name__}: {error}")
+
+
+def suspicious(problem: FactorProblem) -> bool:
+    """Whether the derivative along one random direction is not what differences say; rounding is no suspicion."""
+    gradient = problem.gradients(ONE).values[0]
+    if not np.isfinite(gradient).all():
+        return True
+    directions = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
+    lines = Lines(problem, directions, ONE, Tolerance())
+    estimate = first_look(partial(lines.sampled, QUICK), 1)
+    products = gradient * directions[0]
+    error = abs(float(products.sum()) - float(estimate.value[0, 0]))
+    if estimate.conclusive.all():
+        rounding = ulp_rounding(np.abs(products).sum(), problem.precision)
+        return bool(error > EXCLUSION * (float(estimate.bound[0, 0]) + float(rounding)))
+    return not error <= problem.precision**0.5 * problem.terms
+
+
+def _problem(factor: Factor) -> tuple[FactorProblem, list[Source]]:
+    """The factor as a function of what is moved, with its float64 form if it has one; and that by name."""
+    tensors = [factor.tensors[position] for position in factor.moved]
+    function = open_function(lambda *moved: factor.function(moved), tuple(tensors), None)
+    cotangents = [to_coordinates(np.asarray(one.numpy())) for one in factor.reached]
+    pairs = zip(function.sources, factor.names, strict=True)
+    sources = [replace(source, name=name) for source, name in pairs]
+    return FactorProblem(_with_float64_form(factor, function, tensors), np.concatenate(cotangents)), sources
+
+
+def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any]) -> Function:
+    """The function with the same one of wide tensors, where it computes in less and those give the same values."""
+    if function.precision <= ROUNDOFF["float64"]:
+        return function
+    wide_tensors = tuple(widened(tensor) for tensor in tensors)
+    try:
+        wide = open_function(lambda *moved: factor.function(moved, wide=True), wide_tensors, None)
+    except Exception:  # no kernel in float64, or float32 written in the function
+        return function
+    one, other = function.opened, wide.opened
+    assert one is not None
+    assert other is not None
+    slack = function.precision**0.5 * (np.max(np.abs(one), initial=0.0) + np.finfo(np.float32).tiny)
+    same = one.shape == other.shape and bool(np.all(np.abs(one - other) <= slack))
+    return replace(function, wide=wide) if same else function

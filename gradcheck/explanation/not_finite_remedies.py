@@ -1,0 +1,72 @@
+"""What to write instead of an operation that turns finite numbers into NaN or infinity."""
+
+from __future__ import annotations
+
+from gradcheck.explanation.record import RecordedOperation
+
+LOGARITHMS = {
+    "Softmax": "tf.nn.log_softmax(logits), or a cross entropy with from_logits=True",
+    "Sigmoid": "tf.math.log_sigmoid(logits), or a cross entropy with from_logits=True",
+}
+"""What gives the logarithm of the result of an operation without computing that."""
+
+REMEDIES = {
+    **dict.fromkeys(
+        ("Sqrt", "Rsqrt"),
+        "the slope of a square root is infinite at 0: keep its argument away from there, such as "
+        "tf.sqrt(tf.maximum(x, 1e-12)), or a norm as tf.sqrt(tf.reduce_sum(x**2) + 1e-12)",
+    ),
+    **dict.fromkeys(
+        ("Log", "Log1p"),
+        "the slope of a logarithm is infinite where it has its pole: keep its argument away from there, such as "
+        "tf.math.log(tf.maximum(x, 1e-12))",
+    ),
+    **dict.fromkeys(
+        ("RealDiv", "Div", "Reciprocal", "Inv", "Xdivy"),
+        "keep the divisor away from 0, such as tf.maximum(d, 1e-12), or use tf.math.divide_no_nan",
+    ),
+    "Pow": "the derivative of x**p is p * x**(p - 1), which is infinite at x = 0 where p < 1, and 0 * infinity where p "
+    "is 0: keep x away from 0, such as tf.pow(tf.maximum(x, 1e-12), p), and leave out elements with p = 0",
+    **dict.fromkeys(
+        ("Asin", "Acos", "Atanh", "Acosh"),
+        "the slope is infinite at the ends of the domain: clip the argument, such as tf.clip_by_value(x, -0.999999, "
+        "0.999999)",
+    ),
+    **dict.fromkeys(
+        ("Atan2", "Angle", "ComplexAbs"),
+        "it has no derivative at the origin: keep one of its arguments away from 0 by adding a small number",
+    ),
+    **dict.fromkeys(
+        ("Exp", "Expm1", "Sinh", "Cosh", "Lgamma"),
+        "the value is too large for its dtype: clip the argument, such as tf.minimum(x, 80.0) in float32, or compute "
+        "with logarithms (tf.reduce_logsumexp, tf.nn.log_softmax, tf.nn.softplus)",
+    ),
+    **dict.fromkeys(
+        ("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"),
+        "one of the logits is infinite, or all are -infinity: mask with a large finite number, such as -1e9",
+    ),
+}
+"""The remedies of the classic ways, by the names of operations."""
+
+
+def remedy_for(
+    operation: RecordedOperation,
+    behind: RecordedOperation | None,
+    unused: RecordedOperation | None,
+    value: complex,
+    line: str,
+) -> str:
+    """What to do about an operation at `value` of its argument, which `behind` made; `line` is the code in quotes."""
+    if unused is not None:
+        return (
+            f"give {line} an argument that is harmless where it is not used: safe = tf.where(condition, x, 1.0), then "
+            "tf.where(condition, f(safe), other) with the same condition"
+        )
+    if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
+        return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"
+    if operation.name == "Lgamma" and value.real <= 0:
+        return f"keep the argument of {line} away from the poles at 0, -1, -2, …"
+    known = REMEDIES.get(operation.name)
+    if known is not None:
+        return f"in {line}, {known}"
+    return f"keep the arguments of {line} away from that value, or give it a gradient with tf.custom_gradient"
