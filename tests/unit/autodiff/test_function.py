@@ -64,7 +64,7 @@ def test_names_come_from_the_signature() -> None:
 
 
 def test_the_same_points_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "CACHED_BYTES", 20)  # a table has 16
+    monkeypatch.setattr(functions, "CACHED_BYTES", 70)  # a table and its points have 32
     calls = []
 
     def f(x: tf.Tensor) -> tf.Tensor:
