@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gradcheck.audit import audit
     from gradcheck.autodiff.constraints import (
         hermitian,
         increasing,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         GradientWrongValue,
         InconclusiveWarning,
     )
+    from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
     from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
     from gradcheck.step import assert_step
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "gradcheck.audit": "audit",
     "gradcheck.autodiff.constraints": (
         "hermitian increasing lower_triangular positive_definite simplex symmetric upper_triangular"
     ),
@@ -49,6 +52,7 @@ _NAMES = {
         "GradientOutsideSubdifferential GradientPartial GradientRaises GradientWrongShape GradientWrongUpdate "
         "GradientWrongValue InconclusiveWarning"
     ),
+    "gradcheck.defects.audited": "AuditResult AuditedOperation DefectHere",
     "gradcheck.explain": "explain",
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult",
     "gradcheck.step": "assert_step",
@@ -56,7 +60,10 @@ _NAMES = {
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "AuditResult",
+    "AuditedOperation",
     "Cause",
+    "DefectHere",
     "Diagnosis",
     "Finding",
     "GradientInconclusive",
@@ -79,6 +86,7 @@ __all__ = [
     "SourceResult",
     "assert_close",
     "assert_step",
+    "audit",
     "check",
     "explain",
     "hermitian",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.defects import known
@@ -26,13 +26,22 @@ AXES = ("axis", "reduction_indices", "dim", "dims", "axes")
 class KernelCall:
     """A kernel, its inputs as arrays (None: no value is known), its attributes, the outputs that are used (None: any).
 
-    `attributes` are Python's values; those of tensors, such as an axis, count as inputs.
+    `attributes` are Python's values; those of tensors, such as an axis, count as inputs. `is_complex` says what numbers
+    it takes, if no input that is known does.
     """
 
     kernel: str
     inputs: Sequence[Array | None]
     attributes: Mapping[str, Any]
     outputs: Collection[int] | None = None
+    is_complex: bool = False
+
+    @property
+    def at_any_values(self) -> KernelCall:
+        """The same, where nothing is known of the numbers that derivatives are taken by."""
+        inputs = [None if value is None or value.dtype.kind in "fcV" else value for value in self.inputs]
+        is_complex = self.is_complex or any(value is not None and np.iscomplexobj(value) for value in self.inputs)
+        return replace(self, inputs=inputs, is_complex=is_complex)
 
 
 def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any], order: int) -> tuple[Defect, ...]:
@@ -88,8 +97,8 @@ def _translated(form: KernelForm, call: KernelCall) -> Iterator[tuple[str, dict[
     for key, value in form.fixed.items():
         if differs(_setting(call, key), value, rank if is_axis(call.kernel, key) else 0):
             return
-    is_complex = any(map(np.iscomplexobj, given))
-    if form.op.startswith(COMPLEX) and given and not is_complex:
+    is_complex = call.is_complex or any(map(np.iscomplexobj, given))
+    if form.op.startswith(COMPLEX) and not is_complex:
         return
     op = COMPLEX + form.op.removeprefix(COMPLEX) if is_complex else form.op
     settings = {name: _setting(call, str(key)) for name, key in form.attrs.items()}
@@ -157,7 +166,7 @@ def _inside(
     anywhere = Region(region.op, "always", region.orders, wanted)
     if not anywhere.contains(op, attrs, [UNKNOWN], order):
         return False
-    bare = replace(region, producers=(), neighbours=(), arriving="", error="")
+    bare = structs.replace(region, producers=(), neighbours=(), arriving="", error="")
     if _needs(bare, attrs, arguments):
         return None
     if not bare.contains(op, attrs, [UNKNOWN if each is None else each for each in arguments], order):

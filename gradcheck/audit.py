@@ -1,0 +1,176 @@
+"""Which operations of my code have known defects, or no second derivative? `audit` runs it once and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_def_registry
+
+from gradcheck.autodiff.function import parameter_names
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.autodiff.sources import as_tensors
+from gradcheck.autodiff.state import state_restored
+from gradcheck.check import name_of
+from gradcheck.defects import known
+from gradcheck.defects.audited import AuditResult, audited
+from gradcheck.defects.graph_functions import FunctionKernels
+from gradcheck.defects.kernel_use import KernelUse, attribute_values
+from gradcheck.explanation.record import CodeRecord, RecordedOperation, key
+from gradcheck.explanation.recorder import recorded
+
+COMPILED = ("__forward_", "__inference_")
+"""How TensorFlow begins the names of functions that it compiles."""
+PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
+"""What the names of functions contain that compute nothing of a saved model's own."""
+
+
+def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
+    """Say which operations of `f` have known defects of TensorFlow, and which lack a derivative; no differences.
+
+    `f` is run once, eagerly, on `inputs` as `check` takes them: a function of tensors, or a training step that opens
+    its own tapes, such as a Keras model's train_step. Of the operations that its derivatives (or, where it takes none,
+    what it returns) depend on, the result's `operations` are those of which something is known: defects at either
+    order, whether these values lie in the region of one, and derivatives that are None or raise, so that a gradient
+    penalty or a Hessian would fail. `result.inside` are those in a region. Printing the result is meant for people; its
+    `notes` say what was not seen. That nothing is known of an operation does not prove it right: `check` compares.
+
+    Variables that `f` assigns, and the generators of Python, NumPy and TensorFlow, are left as they were.
+
+    Raises TypeError where `f` cannot be called, and RuntimeError where it raises.
+
+    >>> import tensorflow as tf
+    >>> (found,) = audit(tf.math.cumprod, [0.0, 2.0]).inside
+    >>> found.kernel, found.defects[0].defect.name
+    ('Cumprod', 'cumprod-zero-order1')
+    """
+    if not callable(f):
+        raise TypeError(
+            f"f is of type {type(f).__name__}, a callable was expected: gradcheck.audit(f, x) runs f(x) once "
+            "(for a saved model: python -m gradcheck audit FOLDER)"
+        )
+    with state_restored():
+        record = recorded(f, as_tensors(inputs, parameter_names(f)))
+    error = record.error
+    if error is not None and not any(error is call.error for call in record.derivatives):
+        raise RuntimeError(
+            f"f raised {type(error).__name__}: {error}; it has to run before its operations can be audited"
+        ) from error
+    operations = list(_differentiated(record))
+    inner = FunctionKernels(_definition)
+    for one in operations:
+        inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
+    used = {id(tensor) for one in record.operations for tensor in one.inputs}
+    used |= {id(tensor) for tensor in _targets(record)}
+    uses = [*(_use(one, used) for one in operations), *inner.uses]
+    rest = len([one for one in record.operations if one.name != "Const"]) - len(operations)
+    return audited(name_of(f), uses, [*_of_code(operations, rest), *_of_functions(inner), *_of_records()])
+
+
+def audit_saved_model(folder: Path) -> AuditResult:
+    """The same of the functions of a saved model, whose values are not known. Only its definitions are read.
+
+    Raises ValueError where the folder holds none that can be read.
+    """
+    from tensorflow.python.saved_model import loader_impl
+
+    try:
+        saved = loader_impl.parse_saved_model(str(folder))
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be read as a saved model ({error})") from None
+    inner = FunctionKernels({one.signature.name: one for one in _library(saved)}.get)
+    for graph in saved.meta_graphs:
+        called = {attribute.func.name for node in graph.graph_def.node for attribute in node.attr.values()}
+        names = sorted((called - {""}) | set(graph.object_graph_def.concrete_functions))
+        inner.read(name for name in names if not any(part in name for part in OF_SAVING))
+    if not inner.uses:
+        raise ValueError(f"{folder}: a saved model without functions; save it with tf.saved_model.save or model.export")
+    values = 'the values: a region that depends on them is "perhaps"'
+    return audited(str(folder), inner.uses, [values, *_of_functions(inner), *_of_records()])
+
+
+def _library(saved: Any) -> Iterator[Any]:
+    for graph in saved.meta_graphs:
+        yield from graph.graph_def.library.function
+
+
+def _targets(record: CodeRecord) -> list[Any]:
+    """What the derivatives are of that the code takes, or else what it returns."""
+    if record.derivatives:
+        return [target for call in record.derivatives for target in call.targets]
+    return [part for part in tf.nest.flatten(record.result) if tf.is_tensor(part)]
+
+
+def _differentiated(record: CodeRecord) -> Iterator[RecordedOperation]:
+    """The operations that the targets depend on; all where nothing tells."""
+    needed = {key(target) for target in _targets(record)}
+    found = []
+    for one in reversed(record.operations):
+        if any(key(output) in needed for output in one.outputs):
+            needed |= {key(tensor) for tensor in one.inputs}
+            found.append(one)
+    yield from (one for one in reversed(found) if one.name != "Const")
+
+
+def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
+    outputs = frozenset(number for number, output in enumerate(one.outputs) if id(output) in used)
+    attributes = {} if one.backward is not None else attribute_values(one.name, one.attrs)
+    return KernelUse(one.name, one.inputs, attributes, outputs, one.place, "in no line of the code that was given")
+
+
+def _called(one: RecordedOperation) -> Iterator[str]:
+    """The names of the compiled functions that an operation calls, or is."""
+    definition = op_def_registry.get(one.name)
+    if definition is None and _definition(one.name) is not None:
+        yield one.name
+    functions = {each.name for each in (() if definition is None else definition.attr) if "func" in each.type}
+    for name, value in zip(one.attrs[::2], one.attrs[1::2], strict=False):
+        if name in functions:
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                each = getattr(each, "name", each)
+                yield each.decode() if isinstance(each, bytes) else str(each)
+
+
+def _definition(name: str) -> Any:
+    try:
+        return context.context().get_function_def(name)
+    except Exception:  # TensorFlow has another kind of error for it in each release
+        return None
+
+
+def _of_code(operations: Iterable[RecordedOperation], rest: int) -> Iterator[str]:
+    """What of somebody's code is not seen."""
+    own = [one for one in operations if one.backward is not None and _definition(one.name) is None]
+    for one in operations:
+        if one.name in PYTHON:
+            yield f"what Python does in {one.name}, {one.place}"
+        if one in own and one.name.startswith(COMPILED):
+            yield f"what the compiled function {one.name} does, {one.place}"
+    brought = sorted({f"{one.name} ({one.place})" for one in own if not one.name.startswith(COMPILED)})
+    if brought:
+        yield f"whether gradients are right that code brings along: {', '.join(brought)}; gradcheck.check compares"
+    if rest:
+        yield f"{rest} operations that no derivative depends on, such as those of an optimizer"
+
+
+def _of_functions(inner: FunctionKernels) -> Iterator[str]:
+    if inner.unread:
+        yield f"{', '.join(sorted(inner.unread))}: no definition"
+    if inner.custom:
+        yield f"whether gradients are right that a graph brings along: {', '.join(sorted(inner.custom)[:8])}"
+
+
+def _of_records() -> Iterator[str]:
+    """Which known defects are not looked for."""
+    records = [one for one in known.load(known.library_folder()) if one.covers(tf.__version__)]
+    composed = sum(one.signature.taken == PLAIN and not one.kernels for one in records)
+    modes = sum(one.signature.taken != PLAIN for one in records)
+    yield (
+        f"{composed} known defects of functions whose kernels are right by themselves, such as tf.norm and "
+        f"tf.nn.moments, and {modes} of other modes (forward, tf.function, XLA, pfor, float16): "
+        "python -m gradcheck known list"
+    )

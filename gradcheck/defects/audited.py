@@ -1,0 +1,154 @@
+"""What an audit found: operations of known defects, or without a derivative, and what it did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from gradcheck.defects.kernel_use import KernelUse, LostDerivative
+from gradcheck.defects.records import Defect
+from gradcheck.result import Place
+
+HERE = {True: "in its region with these values", None: "perhaps in its region", False: "not in its region"}
+UNKNOWN = "; what decides is not known here"
+
+
+@dataclass(frozen=True)
+class DefectHere:
+    """A known defect of an operation at one order; `inside` says whether the operation lies in its region.
+
+    That is None where what decides is not known: values that no run gave, or what stands before and behind.
+    """
+
+    defect: Defect
+    order: int
+    inside: bool | None
+
+    @property
+    def about(self) -> str:
+        """What kind of defect it is, and whether it bites here, in words."""
+        one = self.defect
+        here = HERE[self.inside] + (UNKNOWN if self.inside is None else "")
+        return f"{one.category}, {one.severity} at order {self.order}, since TensorFlow {one.releases.since}; {here}"
+
+    def lines(self, told: Mapping[str | None, str]) -> list[str]:
+        """What there is to print; a remedy that was `told` before is named by the record that has it."""
+        one = self.defect
+        found = [f"  {one.name}: {one.title}", f"    {self.about}"]
+        if self.inside is not False:
+            found += [f"    link    {one.upstream}"] if one.upstream else []
+            remedy = [f"as for {told[one.remedy]}"] if one.remedy in told else list(remedy_lines(one))
+            labels = ["remedy", *[""] * len(remedy)]
+            found += [f"    {label:<8}{line}" for label, line in zip(labels, remedy, strict=False)]
+        return found
+
+
+@dataclass(frozen=True)
+class AuditedOperation:
+    """An operation of which something is to be said, and the line that runs it, `count` times.
+
+    `kernel` is TensorFlow's name; `where` says where it stands if no line of the code does.
+    """
+
+    kernel: str
+    place: Place | None
+    where: str
+    count: int
+    defects: tuple[DefectHere, ...]
+    lost: tuple[LostDerivative, ...]
+
+    @property
+    def inside(self) -> bool:
+        """Whether it lies in the region of a known defect."""
+        return any(one.inside for one in self.defects)
+
+    @property
+    def rank(self) -> int:
+        """0 where it is inside of a region, 1 where it may be, 2 where a derivative is lost, 3 for all others."""
+        answers = [one.inside for one in self.defects]
+        return 0 if True in answers else 1 if None in answers else 2 if self.lost else 3
+
+    def __str__(self) -> str:
+        times = f", {self.count} times" if self.count > 1 else ""
+        at = self.where if self.place is None else str(self.place)
+        lines = [f"{self.kernel}{times}: {at}"]
+        told: dict[str | None, str] = {}
+        for one in sorted(self.defects, key=lambda one: (one.inside is False, one.inside is None, one.order)):
+            lines += one.lines(told)
+            if one.inside is not False and one.defect.remedy is not None:
+                told.setdefault(one.defect.remedy, one.defect.name)
+        lines += [f"  order {one.order} {one.outcome}: {one.why}" for one in self.lost]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What is known of the operations of some code or model; printing it is meant for people.
+
+    `operations` are those of which something is to be said, those in a region first. `looked_at` counts all that were
+    seen, of so many `kernels`. `notes` say what was not seen.
+    """
+
+    name: str
+    operations: tuple[AuditedOperation, ...]
+    looked_at: int
+    kernels: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def inside(self) -> tuple[AuditedOperation, ...]:
+        """The operations that lie in the region of a known defect."""
+        return tuple(one for one in self.operations if one.inside)
+
+    @property
+    def headline(self) -> str:
+        """What was found, in a line."""
+        ranks = [one.rank for one in self.operations]
+        lost = sum(bool(one.lost) for one in self.operations)
+        parts = [
+            (ranks.count(0), "in the region of a known defect"),
+            (ranks.count(1), "perhaps in one"),
+            (
+                sum(bool(one.defects) for one in self.operations) - ranks.count(0) - ranks.count(1),
+                "outside of the region of one",
+            ),
+            (lost, "without a derivative"),
+        ]
+        told = ", ".join(f"{count} {words}" for count, words in parts if count)
+        return f"gradcheck audit of {self.name}: {told or 'no operation with a known defect'}"
+
+    def __str__(self) -> str:
+        seen = f"looked at {self.looked_at} operations of {self.kernels} kernels; not a proof that the others are right"
+        return "\n".join([self.headline, *map(str, self.operations), seen, *(f"not seen: {one}" for one in self.notes)])
+
+
+def audited(name: str, uses: Iterable[KernelUse], notes: Iterable[str]) -> AuditResult:
+    """What is known of kernels where they are used; those of one line that are alike are counted."""
+    seen = [one for one in uses if one.kernel != "Const"]
+    told = [one for use in seen if (one := _operation(use)) is not None]
+    told.sort(key=lambda one: (one.rank, repr(_alike(one))))
+    groups = [list(group) for _, group in groupby(told, key=lambda one: (one.rank, repr(_alike(one))))]
+    merged = (
+        AuditedOperation(*_alike(group[0])[:2], group[0].where, len(group), *_alike(group[0])[2:]) for group in groups
+    )
+    return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes))
+
+
+def _operation(use: KernelUse) -> AuditedOperation | None:
+    defects = tuple(DefectHere(*found) for found in use.defects())
+    lost = use.lost()
+    return AuditedOperation(use.kernel, use.place, use.where, 1, defects, lost) if defects or lost else None
+
+
+def _alike(one: AuditedOperation) -> tuple[str, Place | None, tuple[DefectHere, ...], tuple[LostDerivative, ...]]:
+    return one.kernel, one.place, one.defects, one.lost
+
+
+def remedy_lines(defect: Defect) -> Iterator[str]:
+    """The code with the same value and the right derivative, as lines; nothing where none is known."""
+    if defect.remedy is not None:
+        inputs = "x" if len(defect.graph.inputs) == 1 else "x1, x2, …"
+        replaced = " → ".join(node.op for node in defect.graph.nodes)
+        yield f"in place of {replaced}, from {inputs} to y:"
+        yield from (f"    {line}" for line in defect.remedy.split("\n"))

@@ -1,0 +1,117 @@
+"""The kernels in the functions of a graph, read from their definitions: nothing is imported, made or run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry, tensor_util
+
+from gradcheck.defects.kernel_use import KernelUse
+from gradcheck.result import Place
+
+LARGEST = 4096
+"""So many elements a constant has at most whose value is read."""
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """What is known of an input in a graph: its dtype, and its value where it is a constant."""
+
+    dtype: tf.DType
+    constant: np.ndarray[Any, Any] | None = None
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """That of the constant, or unknown."""
+        return tf.TensorShape(None if self.constant is None else self.constant.shape)
+
+
+@dataclass
+class FunctionKernels:
+    """The kernels of functions and of those that they call: `uses`, and the operations that could not be read.
+
+    `definition` finds a function's definition by its name, or None.
+    """
+
+    definition: Callable[[str], Any]
+    uses: list[KernelUse] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
+    custom: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+
+    def read(self, names: Iterable[str], place: Place | None = None, where: str = "") -> None:
+        """Reads functions, each once; `place` is the line that calls them, `where` more about it."""
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in self._seen:
+                continue
+            self._seen.add(name)
+            function = self.definition(name)
+            if function is None:
+                self.unread.add(f"the function {name}")
+                continue
+            waiting += self._read(function, place, where)
+
+    def _read(self, function: Any, place: Place | None, where: str) -> list[str]:
+        """The kernels of one function; the names of those that it calls."""
+        constants = {node.name: node for node in function.node_def if node.op == "Const"}
+        consumed = {one for node in function.node_def for one in node.input} | set(function.ret.values())
+        called: list[str] = []
+        for node in function.node_def:
+            called += called_by(node)
+            if "_gradient_op_type" in node.attr:
+                self.custom.add(node.name)
+            definition = op_def_registry.get(node.op)
+            if definition is None:
+                self.unread.add(f"the operation {node.op}")
+                continue
+            at = f"{node.name} in {function.signature.name}{where}"
+            inputs = tuple(_inputs(node, definition, constants))
+            outputs = frozenset(_outputs(node, definition, consumed))
+            self.uses.append(KernelUse(node.op, inputs, dict(node.attr), outputs, place, at))
+        return called
+
+
+def called_by(node: Any) -> list[str]:
+    """The functions that a node of a graph calls."""
+    values = node.attr.values()
+    listed = [one.name for value in values for one in value.list.func]
+    return [value.func.name for value in values if value.HasField("func")] + listed
+
+
+def _inputs(node: Any, definition: Any, constants: dict[str, Any]) -> Iterator[GraphInput]:
+    dtypes = [dtype for argument in definition.input_arg for dtype in _dtypes(node, definition, argument)]
+    for name, dtype in zip((one for one in node.input if not one.startswith("^")), dtypes, strict=False):
+        source = constants.get(name.partition(":")[0])
+        yield GraphInput(tf.as_dtype(dtype), None if source is None else _constant(source))
+
+
+def _constant(node: Any) -> np.ndarray[Any, Any] | None:
+    tensor = node.attr["value"].tensor
+    size = int(np.prod([one.size for one in tensor.tensor_shape.dim], dtype=np.int64))
+    return np.asarray(tensor_util.MakeNdarray(tensor)) if size <= LARGEST else None
+
+
+def _dtypes(node: Any, definition: Any, argument: Any) -> list[int]:
+    """The dtypes of the tensors that one argument of an operation stands for; what is not written has its default."""
+    usual = {one.name: one.default_value for one in definition.attr}
+    held = {name: node.attr[name] if name in node.attr else usual[name] for name in usual}
+    if argument.type_list_attr:
+        return list(held[argument.type_list_attr].list.type)
+    dtype = argument.type or held[argument.type_attr].type
+    return [dtype] * (held[argument.number_attr].i if argument.number_attr else 1)
+
+
+def _outputs(node: Any, definition: Any, consumed: set[str]) -> Iterator[int]:
+    """The numbers of the outputs that something takes."""
+    number = 0
+    for argument in definition.output_arg:
+        for place in range(len(_dtypes(node, definition, argument))):
+            if f"{node.name}:{argument.name}:{place}" in consumed:
+                yield number
+            number += 1
