@@ -18,7 +18,8 @@ from gradcheck.check import name_of
 from gradcheck.defects import known
 from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
-from gradcheck.defects.kernel_use import KernelUse, attribute_values
+from gradcheck.defects.kernel_use import KernelUse
+from gradcheck.explanation.known_defect import kernel_use
 from gradcheck.explanation.record import CodeRecord, RecordedOperation, key
 from gradcheck.explanation.recorder import recorded
 
@@ -117,9 +118,8 @@ def _differentiated(record: CodeRecord) -> Iterator[RecordedOperation]:
 
 
 def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
-    outputs = frozenset(number for number, output in enumerate(one.outputs) if id(output) in used)
-    attributes = {} if one.backward is not None else attribute_values(one.name, one.attrs)
-    return KernelUse(one.name, one.inputs, attributes, outputs, one.place, "in no line of the code that was given")
+    outputs = [number for number, output in enumerate(one.outputs) if id(output) in used]
+    return kernel_use(one, outputs, "in no line of the code that was given")
 
 
 def _called(one: RecordedOperation) -> Iterator[str]:

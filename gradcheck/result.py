@@ -79,6 +79,7 @@ class Cause(Word):
     TAKEN_OUTSIDE = "derivative taken outside the tape that had to record it"
     USED_TAPE = "tape already used"
     CUSTOM_GRADIENT = "wrong custom gradient"
+    KNOWN_DEFECT = "known defect of TensorFlow"
     OPERATION = "wrong gradient of an operation"
     COMPOSITION = "right operations put together wrongly"
     NOT_FINITE = "finite numbers turned into NaN or infinity"

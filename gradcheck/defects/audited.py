@@ -149,6 +149,6 @@ def remedy_lines(defect: Defect) -> Iterator[str]:
     """The code with the same value and the right derivative, as lines; nothing where none is known."""
     if defect.remedy is not None:
         inputs = "x" if len(defect.graph.inputs) == 1 else "x1, x2, …"
-        replaced = " → ".join(node.op for node in defect.graph.nodes)
-        yield f"in place of {replaced}, from {inputs} to y:"
+        replaced = ", then ".join(node.op for node in defect.graph.nodes)
+        yield f"instead of {replaced} of {inputs} write, as for the example of the record, with the result y:"
         yield from (f"    {line}" for line in defect.remedy.split("\n"))

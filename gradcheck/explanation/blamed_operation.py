@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.factor_check import compared
+from gradcheck.explanation.known_defect import recognised
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.rerun import attribute_kinds
 from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of, quoted
@@ -59,7 +60,8 @@ def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequen
 
     `weights` are the cotangents of the targets. Raises what the tape that covers everything raises.
     """
-    looked_at, unclear = 0, []
+    looked_at = 0
+    unclear: list[RecordedOperation] = []
     for factor in factors(record, call, source, weights):
         found = _blame_alone(record, factor)
         looked_at += found.looked_at
@@ -132,7 +134,8 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
         f"{quoted(operation.line)} with other operations, or give it the right gradient with tf.custom_gradient"
     )
-    return Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
+    found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
+    return recognised(found_wrong, operation, one.order)
 
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:

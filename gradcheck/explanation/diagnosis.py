@@ -17,6 +17,7 @@ from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
 from gradcheck.explanation.blamed_operation import NOTHING, Blame, blame, blame_diagnosis, composed
 from gradcheck.explanation.call_problem import CallProblem
+from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import not_finite_diagnosis
 from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
@@ -109,7 +110,7 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
     if "non-persistent GradientTape" in message:
         return rules.used_tape(record, call)
     found = re.search(r"gradient registry has no entry for: (\w+)", message)
-    return rules.unregistered(record, call, found.group(1)) if found else None
+    return rules.unregistered(record, call, found.group(1)) if found else known_to_raise(record)
 
 
 def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:

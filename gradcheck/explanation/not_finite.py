@@ -12,6 +12,7 @@ import tensorflow as tf
 from gradcheck.autodiff.reverse import pullbacks
 from gradcheck.explanation.blamed_operation import described
 from gradcheck.explanation.chain import Factor, factors
+from gradcheck.explanation.known_defect import recognised
 from gradcheck.explanation.not_finite_remedies import remedy_for
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.explanation.rerun import argument_names
@@ -217,4 +218,6 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
             "infinity is NaN"
         )
     remedy = remedy_for(operation, found.behind, found.unused, found.value, quoted(operation.line))
-    return Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
+    diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
+    # On the way there nothing is differentiated, and what tf.where does not select is mended where it is computed.
+    return recognised(diagnosis, operation, found.order) if found.order and found.unused is None else diagnosis
