@@ -152,7 +152,7 @@ def _eager(tensor: Any) -> bool:
 def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int, Any]) -> Factor | None:
     """The factor of an operation, where a cotangent reaches one of its outputs."""
     cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
-    moved = _moved(operation, operation.inputs, path)
+    moved = _moved(operation, operation.inputs, path, 1)
     if not moved or all(cotangent is None for cotangent in cotangents):
         return None
     return Factor(operation, 1, operation.inputs, moved, cotangents)
@@ -167,15 +167,15 @@ def _second(
     parts = [*taken.parts, *[None] * len(operation.inputs)][: len(operation.inputs)]
     cotangents = tuple(None if part is None else reached.get(key(part)) for part in parts)
     tensors = *operation.inputs, *taken.cotangents
-    moved = _moved(operation, tensors, path)
+    moved = _moved(operation, tensors, path, 2)
     if not moved or all(cotangent is None for cotangent in cotangents):
         return None
     return Factor(operation, 2, tensors, moved, cotangents)
 
 
-def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath) -> tuple[int, ...]:
+def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: DependencyPath, order: int) -> tuple[int, ...]:
     """The positions of the tensors that depend on the source, and can be moved; behind the inputs are cotangents."""
-    free = movable(operation)
+    free = movable(operation, order)
     return tuple(
         position
         for position, one in enumerate(tensors)

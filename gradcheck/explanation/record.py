@@ -30,7 +30,8 @@ class RecordedOperation:
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
     gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
     made it one, if any. `derivative` is the number of the derivative that was being taken. `library` is the line of
-    Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
+    Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did. `variables` are
+    those whose values come last among the inputs of a custom gradient.
     """
 
     number: int
@@ -45,6 +46,7 @@ class RecordedOperation:
     custom_gradient: partial[Any] | None = None
     library: Line | None = None
     layer: str | None = None
+    variables: tuple[Any, ...] = ()
 
     @property
     def place(self) -> Place | None:

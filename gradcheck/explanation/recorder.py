@@ -263,10 +263,21 @@ class CodeRecorder:
         if not self.ignores():
             call = self._custom_gradients[-1] if self._custom_gradients else None
             custom = call if call is not None and call.func.__name__ == name else None
-            self._note_operation(name, inputs, outputs, backward=backward_function, custom_gradient=custom)
+            own = self._variables_of(custom, inputs)
+            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own}
+            self._note_operation(name, inputs, outputs, **fields)
             taken = partial(self._pull_back, name, inputs, outputs, backward_function)
             return original(name, outputs, inputs, taken, *args, **kwargs)
         return original(name, outputs, inputs, backward_function, *args, **kwargs)
+
+    def _variables_of(self, custom: partial[Any] | None, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The variables that a function under tf.custom_gradient uses, whose values follow its arguments."""
+        values = () if custom is None else inputs[len(tf.nest.flatten((custom.args, custom.keywords))) :]
+        operations = (one for one in self.events if isinstance(one, RecordedOperation) and one.name == "ReadVariableOp")
+        reads = {id(one.outputs[0]): one for one in operations} if len(values) else {}
+        handles = [key(reads[id(value)].inputs[0]) if id(value) in reads else None for value in values]
+        found = tuple(self.variables.get(handle) for handle in handles if handle is not None)
+        return found if len(found) == len(values) and all(one is not None for one in found) else ()
 
     def _look_up_gradient(self, original: Any, registry: Any, name: str) -> Any:
         gradient = original(registry, name)

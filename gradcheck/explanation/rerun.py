@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context, execute
+from tensorflow.python.eager import context, execute, record
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 
@@ -41,22 +41,52 @@ def rerun(operation: RecordedOperation, inputs: Sequence[Any], *, wide: bool = F
 
 
 def _called(operation: RecordedOperation, inputs: Sequence[Any]) -> Tensors:
-    """The function under tf.custom_gradient with other tensors among its arguments."""
+    """The function under tf.custom_gradient with other tensors among its arguments, and in its variables."""
     call = operation.custom_gradient
     assert call is not None
     arguments = call.args, call.keywords
     # TensorFlow makes tensors of all arguments, which come first among the inputs; variables follow.
-    pairs = zip(tf.nest.flatten(arguments), inputs, strict=False)
-    args, keywords = tf.nest.pack_sequence_as(arguments, [new if _is_value(old) else old for old, new in pairs])
-    return list(tf.nest.flatten(tf_custom_gradient._eager_mode_decorator(call.func, args, keywords)))
+    flat = tf.nest.flatten(arguments)
+    args, keywords = tf.nest.pack_sequence_as(
+        arguments, [new if _is_value(old) else old for old, new in zip(flat, inputs, strict=False)]
+    )
+    run = partial(tf_custom_gradient._eager_mode_decorator, call.func, args, keywords)
+    if not operation.variables:
+        return list(tf.nest.flatten(run()))
+    return _with_variables(operation, run, inputs[: len(flat)], inputs[len(flat) :])
 
 
-def movable(operation: RecordedOperation) -> frozenset[int]:
-    """The positions of the inputs in whose place `rerun` takes other tensors."""
+def _with_variables(
+    operation: RecordedOperation, run: Callable[[], Any], arguments: Sequence[Any], values: Sequence[Any]
+) -> Tensors:
+    """The same where variables are assigned: tapes see the values that these are assigned as inputs."""
+    for variable, value in zip(operation.variables, values, strict=True):
+        variable.assign(value)
+    inside = [one for one in arguments if _is_value(one)]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([*inside, *operation.variables])
+        outputs = list(tf.nest.flatten(run()))
+
+    def backward(*cotangents: Any) -> Any:
+        return tape.gradient(outputs, [*inside, *operation.variables], output_gradients=list(cotangents))
+
+    with record.stop_recording():
+        outside = [tf.identity(output) for output in outputs]
+    record.record_operation(operation.name, outside, [*inside, *values], backward)
+    return outside
+
+
+def movable(operation: RecordedOperation, order: int) -> frozenset[int]:
+    """The positions of the inputs in whose place `rerun` takes other tensors for derivatives of this order."""
     call = operation.custom_gradient
     if call is None:
         return frozenset(range(len(operation.inputs)) if operation.backward is None else ())
-    return frozenset(i for i, one in enumerate(tf.nest.flatten((call.args, call.keywords))) if _is_value(one))
+    flat = tf.nest.flatten((call.args, call.keywords))
+    values = {position for position, one in enumerate(flat) if _is_value(one)}
+    # A second derivative goes through the variable, which is no tensor that could be watched.
+    return frozenset(
+        values.union(range(len(flat), len(operation.inputs)) if operation.variables and order == 1 else ())
+    )
 
 
 def _is_value(argument: Any) -> bool:
@@ -99,6 +129,9 @@ def argument_names(operation: RecordedOperation) -> list[str]:
     if operation.custom_gradient is not None:
         code = operation.custom_gradient.func.__code__
         names = list(code.co_varnames[: code.co_argcount])
+        if operation.variables:
+            own = [variable.name.split(":")[0] for variable in operation.variables]
+            names = [*names[: len(operation.inputs) - len(own)], *own]
     elif (definition := op_def_registry.get(operation.name)) is not None:
         attributes = dict(zip(operation.attrs[::2], operation.attrs[1::2], strict=True))
         for argument in definition.input_arg:

@@ -148,6 +148,9 @@ class StepCheck:
         if taken is None or change is None or not change.nothing:
             lost = LostPart(None if missing else finding.autodiff, finding.difference)
             return replace(finding, diagnosis=finding.diagnosis or self.runner.broken_path(position, run, lost))
+        whole = GradientChange.between(run.taken, run.gradients, error)
+        if finding.diagnosis is not None and whole is not None and whole.nothing:
+            return finding  # what the tape gave was used as it is
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"

@@ -1,0 +1,220 @@
+"""Wrong custom gradients in the middle of models: each is blamed by its name, on the line where it is defined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+
+Activation = Callable[[Any], Any]
+NUMBERS = np.random.default_rng(0)
+
+
+@tf.custom_gradient
+def gated(x: Any) -> Any:
+    """Forgets a term of the product rule."""
+    return x * tf.sigmoid(x), lambda dy: dy * tf.sigmoid(x)
+
+
+@tf.custom_gradient
+def mirrored(x: Any) -> Any:
+    """Has the wrong sign."""
+    return tf.cos(x), lambda dy: dy * tf.sin(x)
+
+
+@tf.custom_gradient
+def nearly(x: Any) -> Any:
+    """Is off by a thousandth."""
+    return tf.tanh(x), lambda dy: 1.001 * dy * (1 - tf.tanh(x) ** 2)
+
+
+@tf.custom_gradient
+def upstreamless(x: Any) -> Any:
+    """Forgets what comes from above."""
+    return tf.exp(-(x**2)), lambda dy: -2 * x * tf.exp(-(x**2))
+
+
+@tf.custom_gradient
+def centred(x: Any) -> Any:
+    """Forgets that every element moves the mean."""
+    return x - tf.reduce_mean(x, -1, keepdims=True), lambda dy: dy
+
+
+@tf.custom_gradient
+def normalised(x: Any) -> Any:
+    """Takes the norm for a constant."""
+    norm = tf.sqrt(tf.reduce_sum(x**2, -1, keepdims=True) + 1)
+    return x / norm, lambda dy: dy / norm
+
+
+FAULTS = (gated, mirrored, nearly, upstreamless, centred, normalised)
+
+
+def float64(layer: type[Any], *arguments: Any, **options: Any) -> Any:
+    return layer(*arguments, dtype="float64", **options)
+
+
+class Activated(keras.layers.Layer):  # type: ignore[misc]
+    """A layer of somebody's own."""
+
+    def __init__(self, activation: Activation) -> None:
+        super().__init__(dtype="float64")
+        self.activation = activation
+
+    def call(self, x: Any) -> Any:
+        return self.activation(x)
+
+
+def perceptron(activation: Activation) -> tuple[Any, Any]:
+    layers = [float64(keras.layers.Dense, 5, "tanh") for _ in range(4)]
+    model = keras.Sequential([*layers[:2], Activated(activation), *layers[2:], float64(keras.layers.Dense, 1)])
+    return model, NUMBERS.normal(size=(3, 4))
+
+
+def convolutional(activation: Activation) -> tuple[Any, Any]:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            float64(layers.Conv2D, 3, 3, activation="softplus"),
+            Activated(activation),
+            float64(layers.MaxPooling2D, 2),
+            float64(layers.Flatten),
+            float64(layers.Dense, 1),
+        ]
+    )
+    return model, NUMBERS.normal(size=(2, 6, 6, 1))
+
+
+def transformer(activation: Activation) -> tuple[Any, Any]:
+    layers = keras.layers
+    inputs = keras.Input((4, 6), dtype="float64")
+    attended = float64(layers.MultiHeadAttention, 2, 3)(inputs, inputs)
+    hidden = float64(layers.LayerNormalization)(inputs + attended)
+    forward = Activated(activation)(float64(layers.Dense, 8)(hidden))
+    outputs = float64(layers.LayerNormalization)(hidden + float64(layers.Dense, 6)(forward))
+    return keras.Model(inputs, float64(layers.Dense, 1)(outputs)), NUMBERS.normal(size=(2, 4, 6))
+
+
+def recurrent(activation: Activation) -> tuple[Any, Any]:
+    lstm = float64(keras.layers.LSTM, 4, return_sequences=True)
+    model = keras.Sequential(
+        [lstm, Activated(activation), float64(keras.layers.LSTM, 3), float64(keras.layers.Dense, 1)]
+    )
+    return model, NUMBERS.normal(size=(2, 3, 2))
+
+
+MODELS = (perceptron, convolutional, transformer, recurrent)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    keras.utils.set_random_seed(3)
+
+
+def diagnosis_of(result: Result) -> Diagnosis:
+    found = [finding.diagnosis for finding in result.findings] + [source.diagnosis for source in result.sources]
+    return next(one for one in found if one is not None)
+
+
+def assert_blamed(diagnosis: Diagnosis, function: Any) -> None:
+    """The function under tf.custom_gradient is blamed, on its line, and the text says what was looked at."""
+    name = function.__name__
+    assert diagnosis.cause is Cause.CUSTOM_GRADIENT, diagnosis
+    assert diagnosis.place is not None
+    assert diagnosis.place.code == f"def {name}(x: Any) -> Any:"
+    assert f"the function {name} under tf.custom_gradient gives the derivative " in diagnosis.evidence
+    assert " looked at" in diagnosis.evidence
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("architecture", MODELS, ids=lambda model: model.__name__)
+def test_in_the_middle_of_a_model(architecture: Any, fault: Any) -> None:
+    model, x = architecture(fault)
+    assert_blamed(diagnosis_of(check(lambda x: tf.reduce_sum(model(x) ** 2), x)), fault)
+
+
+def test_in_a_training_step() -> None:
+    model, x = perceptron(gated)
+    model(x)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True) ** 2)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    assert_blamed(diagnosis_of(explain(step)), gated)
+    assert_blamed(diagnosis_of(explain(tf.function(step))), gated)
+    with pytest.raises(GradientMismatch) as caught:
+        assert_step(step)
+    assert caught.value.result is not None
+    assert_blamed(diagnosis_of(caught.value.result), gated)
+
+
+def test_in_a_train_step_of_keras() -> None:
+    model, x = perceptron(gated)
+    model.compile("sgd", "mse")
+    batch = tf.constant(x), tf.ones((3, 1), tf.float64)
+    model.train_on_batch(*batch)
+    assert_blamed(diagnosis_of(explain(model.train_step, batch)), gated)
+    with pytest.raises(GradientMismatch) as caught:
+        assert_step(model.train_step, batch)
+    assert caught.value.result is not None
+    assert_blamed(diagnosis_of(caught.value.result), gated)
+
+
+def test_in_a_loop_and_a_branch() -> None:
+    def looped(x: Any) -> Any:
+        _, y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.sin(gated(y))), [0, x])
+        return y
+
+    def branched(x: Any) -> Any:
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(gated(x)), lambda: x)
+
+    # tf.cond in a tf.function has no gradient with a custom one inside: TensorFlow raises.
+    for f in (looped, branched, tf.function(looped)):
+        assert_blamed(diagnosis_of(check(f, [0.5, 1.0])), gated)
+
+
+def test_as_the_activation_of_a_recurrent_cell() -> None:
+    layer = float64(keras.layers.LSTM, 3, activation=gated)
+    assert_blamed(diagnosis_of(check(layer, NUMBERS.normal(size=(2, 3, 2)))), gated)
+
+
+def test_with_variables_of_its_own() -> None:
+    kernel = tf.Variable([[0.5, -1.0], [2.0, 0.25]], dtype=tf.float64, name="kernel")
+
+    @tf.custom_gradient
+    def fused(x: Any) -> Any:
+        def backward(dy: Any, variables: Any) -> Any:
+            return dy @ tf.transpose(kernel), [2 * tf.transpose(x) @ dy]  # twice the right one
+
+        return x @ kernel, backward
+
+    def f() -> Any:
+        return tf.reduce_sum(tf.sin(fused(tf.constant([[1.0, -2.0]], tf.float64))))
+
+    assert_blamed(diagnosis_of(check(f, variables=[kernel])), fused)
+
+
+def test_that_is_wrong_when_differentiated_again() -> None:
+    @tf.custom_gradient
+    def slope(x: Any) -> Any:
+        return tf.cos(x), lambda dy: -dy * tf.sin(x) * 1.5
+
+    @tf.custom_gradient
+    def wave(x: Any) -> Any:
+        return tf.sin(x), lambda dy: dy * slope(x)
+
+    def f(x: Any) -> Any:
+        return tf.reduce_sum(tf.tanh(wave(x * x)) ** 2)
+
+    result = check(f, [0.5, 1.0], order=2)
+    assert {finding.order for finding in result.findings} == {2}
+    assert_blamed(diagnosis_of(result), wave)
+    assert "differentiated again" in diagnosis_of(result).evidence
