@@ -74,8 +74,9 @@ def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequen
 def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
     """What came of looking at one factor; one that gives None counts as a cut of the path, and not as wrong.
 
-    A second derivative of what is wrong itself may not be comparable: then that is looked at.
+    Of a vector-Jacobian product that is wrong itself the derivative may be anything, so that it is looked at as well.
     """
+    orders = []
     for one in (factor, factor.underlying):
         if one is None:
             continue
@@ -84,9 +85,11 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
         wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING]
         if wrong:
             return Blame(_blamed(one, wrong[0]), 1)
-        if one is factor and order.verdict is not Verdict.INCONCLUSIVE:
-            return NOTHING if order.findings else Blame(None, 1)
-    return Blame(None, 0, (factor.operation,))
+        orders.append(order)
+    if any(order.findings for order in orders):
+        return NOTHING
+    unclear = any(order.verdict is Verdict.INCONCLUSIVE for order in orders)
+    return Blame(None, 0, (factor.operation,)) if unclear else Blame(None, 1)
 
 
 def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.constraints import hermitian
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.function import Function, open_function
 from gradcheck.autodiff.problem import Problem
@@ -31,6 +32,8 @@ Array = np.ndarray[Any, Any]
 PROBES = 8
 ONE = np.ones((1, 1))
 DRAWS = 4
+SELF_ADJOINT = ("Cholesky",)
+"""Operations of a self-adjoint matrix, of which they read one triangle, and give a gradient for both."""
 NO_COTANGENT = "the cotangent that reached it is not finite"
 FEW, TOGETHER = 64, 4
 """Up to so many coordinates are looked at one by one, so many at a time."""
@@ -156,7 +159,7 @@ def suspicious(problem: FactorProblem) -> bool:
 def _problem(factor: Factor) -> tuple[FactorProblem, list[Source]]:
     """The factor as a function of what is moved, with its float64 form if it has one; and that by name."""
     tensors = [factor.tensors[position] for position in factor.moved]
-    function = open_function(lambda *moved: factor.function(moved), tuple(tensors), None)
+    function = open_function(lambda *moved: factor.function(moved), _constrained(factor, tensors), None)
     cotangents = [to_coordinates(np.asarray(one.numpy())) for one in factor.reached]
     pairs = zip(function.sources, factor.names, strict=True)
     sources = [replace(source, name=name) for source, name in pairs]
@@ -167,8 +170,8 @@ def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any
     """The function with the same one of wide tensors, where it computes in less and those give the same values."""
     if function.precision <= ROUNDOFF["float64"]:
         return function
-    wide_tensors = tuple(widened(tensor) for tensor in tensors)
     try:
+        wide_tensors = _constrained(factor, [widened(tensor) for tensor in tensors])
         wide = open_function(lambda *moved: factor.function(moved, wide=True), wide_tensors, None)
     except Exception:  # no kernel in float64, or float32 written in the function
         return function
@@ -178,3 +181,10 @@ def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any
     slack = function.precision**0.5 * (np.max(np.abs(one), initial=0.0) + np.finfo(np.float32).tiny)
     same = one.shape == other.shape and bool(np.all(np.abs(one - other) <= slack))
     return replace(function, wide=wide) if same else function
+
+
+def _constrained(factor: Factor, moved: Sequence[Any]) -> tuple[Any, ...]:
+    """The tensors that are moved, in the sets in which the operation's gradient takes them to lie."""
+    of_matrix = factor.operation.name in SELF_ADJOINT
+    pairs = zip(factor.moved, moved, strict=True)
+    return tuple(hermitian(tensor) if of_matrix and position == 0 else tensor for position, tensor in pairs)
