@@ -1,4 +1,4 @@
-"""The command line: `python -m gradcheck replay | merge | coverage | known | reach`."""
+"""The command line: `python -m gradcheck audit | replay | merge | coverage | known | reach`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from gradcheck import runtime
-from gradcheck.hunt.commands import cli, known_commands, reach_command, replay_findings, run_commands
+from gradcheck.hunt.commands import audit_command, cli, known_commands, reach_command, replay_findings, run_commands
 
-ABOUT = "Looks at the results of a hunt for wrong gradients in TensorFlow."
+ABOUT = "Says what is known of the operations of your code, and looks at the results of a hunt for wrong gradients."
 EPILOG = """every command takes --json (one object on standard output) and ends by naming the next step
 
 example:
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m gradcheck", description=ABOUT, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in (replay_findings, run_commands, known_commands, reach_command):
+    for command in (audit_command, replay_findings, run_commands, known_commands, reach_command):
         command.add(commands)
     return top
 

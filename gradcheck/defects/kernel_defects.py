@@ -64,13 +64,16 @@ def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
 def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
     """Whether a call lies in a region of a defect at this order; None where what is not known decides that.
 
-    Not known are values that are missing, and what stands before the inputs, arrives at the outputs or is raised.
+    Not known are values that are missing, what other inputs do than those for which a record holds, and what stands
+    before the inputs, arrives at the outputs or is raised.
     """
     answers = [
-        _inside(region, op, attrs, arguments, order)
+        answer if certain or not answer else None
         for form in defect.kernels
+        if (certain := _holds(form, call)) is not False
         for op, attrs, arguments in _translated(form, call)
         for region in defect.regions
+        for answer in (_inside(region, op, attrs, arguments, order),)
     ]
     return True if True in answers else None if None in answers else False
 
@@ -87,16 +90,30 @@ def _by_kernel() -> Mapping[str, tuple[Defect, ...]]:
     return {kernel: tuple(named.values()) for kernel, named in found.items()}
 
 
+def _holds(form: KernelForm, call: KernelCall) -> bool | None:
+    """Whether a call is what a form speaks of; None where inputs beside the arguments are others, or not known."""
+    if form.kernel != call.kernel or (call.outputs is not None and form.output not in call.outputs):
+        return False
+    rank = max((one.ndim for one in _arguments(form, call) if one is not None), default=0)
+    answers: set[bool | None] = {True}
+    for key, value in form.fixed.items():
+        given, axis = _setting(call, key), is_axis(call.kernel, key)
+        if given is None:
+            # An attribute that this release of TensorFlow does not have, or an input whose value is not known.
+            answers.add(None if key.isdigit() else True)
+        elif differs(given, value, rank if axis else 0):
+            answers.add(None if key.isdigit() and not axis else False)
+    return False if False in answers else None if None in answers else True
+
+
+def _arguments(form: KernelForm, call: KernelCall) -> list[Array | None]:
+    return [None if place is None else _at(call.inputs, place) for place in form.arguments]
+
+
 def _translated(form: KernelForm, call: KernelCall) -> Iterator[tuple[str, dict[str, Any], list[Array | None]]]:
     """A call as the operation of a form, its attributes and arguments; with rows, one for each. None if it is none."""
-    if form.kernel != call.kernel or (call.outputs is not None and form.output not in call.outputs):
-        return
-    arguments = [None if place is None else _at(call.inputs, place) for place in form.arguments]
+    arguments = _arguments(form, call)
     given = [argument for argument in arguments if argument is not None]
-    rank = max((argument.ndim for argument in given), default=0)
-    for key, value in form.fixed.items():
-        if differs(_setting(call, key), value, rank if is_axis(call.kernel, key) else 0):
-            return
     is_complex = call.is_complex or any(map(np.iscomplexobj, given))
     if form.op.startswith(COMPLEX) and not is_complex:
         return
@@ -140,12 +157,12 @@ def plain_setting(value: Array) -> Any:
 
 
 def differs(given: Any, wanted: Any, rank: int) -> bool:
-    """Whether a setting is known to be another than `wanted`; dimensions may be counted from the end of `rank`.
+    """Whether a setting is another than `wanted`; dimensions may be counted from the end of `rank`.
 
-    >>> differs(1, -1, 2), differs(0, -1, 2), differs(None, -1, 2)
-    (False, True, False)
+    >>> differs(1, -1, 2), differs(0, -1, 2)
+    (False, True)
     """
-    return given is not None and _from_the_start(given, rank) != _from_the_start(wanted, rank)
+    return bool(_from_the_start(given, rank) != _from_the_start(wanted, rank))
 
 
 def _from_the_start(value: Any, rank: int) -> Any:

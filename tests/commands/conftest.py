@@ -66,10 +66,17 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 @pytest.fixture(autouse=True)
 def _at_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from the checkout, so that no command finds its reports by itself."""
+    """Away from the checkout, so that no command finds its reports by itself, nor the records that are installed."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gradcheck.defects.known.installed", lambda: _none(tmp_path))
     monkeypatch.setattr("gradcheck.runtime._known", [])
     monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
+
+
+def _none(tmp_path: Path) -> Path:
+    place = tmp_path / "nothing is installed"
+    place.mkdir(exist_ok=True)
+    return place
 
 
 @pytest.fixture(scope="session")

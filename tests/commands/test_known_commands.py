@@ -36,7 +36,7 @@ def test_list(call: Any, folder: Path) -> None:
     copied(folder)
     copied(folder, "xlogy-zero-order1", releases={"from": "2.16", "until": "2.17"})
     said = call("known", "list")
-    assert (said.code, said.next) == (0, "python -m gradcheck known check")
+    assert (said.code, said.next) == (0, "python -m gradcheck known show NAME")
     assert (
         "cumprod-at-zero: defect, silently wrong\n  cumprod-zero-order1  wrong value  silently wrong  from 2.18  "
         in said.out
@@ -68,12 +68,13 @@ def test_list(call: Any, folder: Path) -> None:
 def test_a_record_is_shown_in_full_with_a_text_for_an_issue(call: Any, folder: Path) -> None:
     copied(folder)
     copied(folder, "tape-watch-while-stopped")
-    said = call("known", "list", CUMPROD, "tape-watch-while-stopped")
+    said = call("known", "show", CUMPROD, "tape-watch-while-stopped")
     assert (said.code, said.next) == (0, f"python -m gradcheck known check {CUMPROD}")
     (record,) = [one for one in known.load(COMMITTED) if one.name == CUMPROD]
     for text in (
         "  defect, root cause cumprod-at-zero; wrong value (silently wrong), reverse, eager; from 2.18, here\n",
         f"  source: {record.source}\n",
+        "  kernels: Cumprod\n",
         "  remedy:\n    rows = [x[..., 0]]\n",
         f"    Title: {record.title}\n",
         f"    TensorFlow version: {tf.__version__}\n",
@@ -82,10 +83,11 @@ def test_a_record_is_shown_in_full_with_a_text_for_an_issue(call: Any, folder: P
         "    import tensorflow as tf\n",
     ):
         assert text in said.out, text
-    data = call("known", "list", CUMPROD, "--json").json
+    data = call("known", "show", CUMPROD, "--json").json
     assert (data["defects"][0]["remedy"], data["tape_defects"]) == (record.remedy, [])
+    assert data["defects"][0]["kernels"] == ["Cumprod"]
     assert data["defects"][0]["issue"].startswith(f"Title: {record.title}\nIssue type: Bug\n")
-    assert "no known defect of this name" in call("known", "list", "cumprod").err
+    assert "no known defect of this name" in call("known", "show", "cumprod").err
 
 
 @pytest.mark.parametrize("name", [CUMPROD, "cumprod-zero-order2", "xlogy-zero-order1", "complex_cumprod-order1"])
@@ -177,7 +179,10 @@ def test_an_operation_with_attributes_is_left_out_at_those_only(call: Any, writt
     assert call("known", "add", written("complex_cumprod-order1"), *WORDS).code == 0
     (made,) = known.load(folder)
     assert made.description == "none"
-    assert (made.regions[0].condition, made.regions[0].attrs) == ("always", {"reverse": False})
+    assert (made.regions[0].condition, made.regions[0].attrs) == (
+        "always",
+        {"exclusive": False, "reverse": False},
+    )
 
 
 def test_right_may_be_given_in_full_digits(call: Any, written: Any, folder: Path) -> None:
@@ -283,17 +288,53 @@ def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
     assert call("known", "check").code == 0
 
 
-def test_there_has_to_be_a_folder(call: Any) -> None:
-    for command in (("list",), ("check",), ("fixed", CUMPROD)):
+def test_there_has_to_be_a_folder_to_write_into_and_to_check(call: Any) -> None:
+    for command in (("check",), ("fixed", CUMPROD), ("kernels",)):
         said = call("known", *command)
         assert said.code == 2
         assert "no folder reports/known here or above; name one with --folder DIR" in said.err
 
 
+def test_what_came_with_the_package_is_listed_and_shown_anywhere(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "0 known defects" in call("known", "list").out
+    monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
+    assert f"  {CUMPROD}  " in call("known", "list").out
+    assert call("known", "show", CUMPROD).out.startswith(f"{CUMPROD}\n")
+
+
+def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:
+    true = next(one for one in known.load(COMMITTED) if one.name == CUMPROD)
+    path = copied(folder, kernels=[])
+    copied(folder, "norm_euclidean-zero-order1", kernels=[{"op": "norm_euclidean", "kernel": "Sqrt", "arguments": [0]}])
+    copied(folder, "tape-watch-while-stopped")
+    said = call("known", "kernels")
+    assert (said.code, said.next) == (0, f"git diff {folder}")
+    assert "norm_euclidean-zero-order1  no kernel by itself\n1 of 2 with a kernel, 2 files written" in said.out
+    assert path.read_text() == (COMMITTED / f"{CUMPROD}.json").read_text()
+    assert [one.kernels for one in known.load(folder)] == [true.kernels, ()]
+    again = call("known", "kernels", CUMPROD, "--json").json
+    assert (again["written"], again["kernels"]) == ([], {CUMPROD: ["Cumprod"]})
+    assert "no known defect of this name" in call("known", "kernels", "nothing").err
+
+
+def test_a_page_of_all_is_written(call: Any, folder: Path, tmp_path: Path) -> None:
+    copied(folder)
+    said = call("known", "page", "--into", tmp_path / "new" / "page.html", "--json")
+    assert (said.code, said.json["records"], said.json["causes"]) == (0, 1, 1)
+    assert f'id="{CUMPROD}"' in (tmp_path / "new" / "page.html").read_text()
+    assert call("known", "page").out.startswith("1 records of 1 root causes\nwritten: known.html\n")
+    (folder / f"{CUMPROD}.json").unlink()
+    assert "holds no known defects" in call("known", "page", "--folder", folder).err
+    copied(folder)
+    refused = call("known", "page", "--into", folder)
+    assert (refused.code, refused.out) == (2, "")
+    assert "cannot be written" in refused.err
+
+
 def test_a_folder_can_be_named(call: Any, tmp_path: Path) -> None:
     shutil.copytree(COMMITTED, tmp_path / "elsewhere")
     said = call("known", "list", "--folder", tmp_path / "elsewhere", "--json")
-    assert len(said.json["defects"]) + len(said.json["tape_defects"]) == len(list(COMMITTED.iterdir()))
+    assert len(said.json["defects"]) + len(said.json["tape_defects"]) == len(list(COMMITTED.glob("*.json")))
 
 
 @pytest.mark.parametrize("name", [defect.name for defect in known.load(COMMITTED)])

@@ -94,4 +94,6 @@ def test_every_package_is_installed() -> None:
     )
     assert listed
     here = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gradcheck").rglob("__init__.py")}
-    assert sorted(re.findall(r'"([\w.]+)"', listed[1])) == sorted({*here, "gradcheck.strategies", "gradcheck.known_defects"})
+    assert sorted(re.findall(r'"([\w.]+)"', listed[1])) == sorted(
+        {*here, "gradcheck.strategies", "gradcheck.known_defects"}
+    )

@@ -125,7 +125,10 @@ def known_folder(named: Path | None) -> Path:
 
 
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
-    """All that is known in a folder, or in the nearest; raises CommandError where a file cannot be read."""
+    """All that is known in a folder, or in the nearest, or the one that is installed.
+
+    Raises CommandError where a file cannot be read.
+    """
     try:
         return known.records(folder, known_graphs.check)
     except known.KnownDefectError as error:

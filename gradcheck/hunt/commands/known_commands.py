@@ -1,4 +1,4 @@
-"""`python -m gradcheck known list | check | fixed`: what has been triaged, and whether TensorFlow is as recorded."""
+"""`python -m gradcheck known`: what has been triaged, whether TensorFlow is as recorded, and what is fixed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gradcheck import documents, files
 from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
-from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list
+from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list, known_show, page_of_known
 from gradcheck.hunt.events import State
 
 if TYPE_CHECKING:
     from gradcheck.hunt.recheck import Recheck
 
-ABOUT = "list the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
+ABOUT = "list and show the known defects, add one, check them on the installed TensorFlow, mark one as fixed"
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
 CHECK = f"""check the known defects on the installed TensorFlow
 
@@ -54,6 +54,8 @@ def add(commands: Any) -> None:
     )
     inner = group.add_subparsers(metavar="COMMAND", required=True)
     known_list.add(inner)
+    known_show.add(inner)
+    page_of_known.add(inner)
     known_add.add(inner)
     known_kernels.add(inner)
     parser = cli.subcommand(inner, "check", run_check, CHECK)

@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     from gradcheck.hunt.kernel_forms import with_kernels
 
     found = [with_kernels(one) for one in records if isinstance(one, Defect)]
-    before = {one.name: one for one in records}
-    changed = [one for one in found if one != before[one.name]]
+    before = {one.name: documents.plain(one) for one in records}
+    changed = [one for one in found if documents.plain(one) != before[one.name]]
     for one in changed:
         _write(folder / f"{one.name}.json", one)
     rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -40,8 +40,16 @@ SHOWN = 40
 FINEST, COARSEST = -16, 0
 
 
-def run_page(run: HuntRun, left_out: LeftOut | None = None, reach: RunReach | None = None) -> str:
-    """The HTML page; findings link to the pages `<name>.html` beside it. Imports no TensorFlow."""
+def run_page(
+    run: HuntRun,
+    left_out: LeftOut | None = None,
+    reach: RunReach | None = None,
+    linked: Collection[str] = (),
+) -> str:
+    """The HTML page; findings link to the pages `<name>.html` beside it, known defects to `known.html` if `linked`.
+
+    Imports no TensorFlow.
+    """
     reached, releases = reaches(run, left_out), sorted({each.release for each in run.known}, key=_version)
     states = {(each.name, each.release): each for each in run.known}
     known = {name: [states.get((name, release)) for release in releases] for name in sorted({n for n, _ in states})}
@@ -65,6 +73,7 @@ def run_page(run: HuntRun, left_out: LeftOut | None = None, reach: RunReach | No
         shown=SHOWN,
         counted=counted,
         reach=reach,
+        linked=linked,
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gradcheck import documents, files
+from gradcheck.defects import known
+from gradcheck.defects.known import KnownDefectError
+from gradcheck.defects.records import Known, version_of
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.report.finding_page import finding_page, markdown
 from gradcheck.hunt.report.gradient_reach import RunReach
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.known_page import known_page
 from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.run_page import LeftOut, run_page, summary
 
@@ -40,12 +45,26 @@ def write_run(
 ) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
-    The findings' own pages lie beside them. `left_out` maps (operation, order) to the known defect that leaves it no
-    use; `reach` is what the run has reached of TensorFlow's gradients, if that was recorded. Raises ReportError where
-    the folder cannot be made or written to. Imports no TensorFlow.
+    The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
+    maps (operation, order) to the known defect that leaves it no use; `reach` is what the run has reached of
+    TensorFlow's gradients, if that was recorded. Raises ReportError where the folder cannot be made or written to.
+    Imports no TensorFlow.
     """
-    contents = {"index.html": run_page(run, left_out, reach), "summary.md": summary(run, left_out)}
+    records = _replayed(run)
+    linked = frozenset(one.name for one in records)
+    contents = {"index.html": run_page(run, left_out, reach, linked), "summary.md": summary(run, left_out)}
+    if records:
+        contents["known.html"] = known_page(records, max((each.release for each in run.known), key=version_of))
     return _written(Path(folder), contents, "the report of the run")
+
+
+def _replayed(run: HuntRun) -> Sequence[Known]:
+    """The records of known defects, where the run has replayed any that are still there; none that cannot be read."""
+    names = {each.name for each in run.known}
+    with suppress(KnownDefectError):
+        records = known.records() if names else ()
+        return records if names & {one.name for one in records} else ()
+    return ()
 
 
 def _written(folder: Path, contents: Mapping[str, str], what: str) -> tuple[Path, ...]:

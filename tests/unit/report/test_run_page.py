@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gradcheck.defects import known
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.events import (
     Crash,
@@ -174,11 +175,22 @@ def test_the_summary_ranks_the_findings_and_says_what_changed(run: HuntRun) -> N
     assert re.search(r"^tanh +6 ", told, re.MULTILINE)
 
 
-def test_a_run_is_written_whole(run: HuntRun, tmp_path: Path) -> None:
-    paths = write_run(run, tmp_path / "new")
+def test_a_run_without_known_defects_has_no_page_of_them(tmp_path: Path) -> None:
+    paths = write_run(HuntRun(), tmp_path)
     assert [path.name for path in paths] == ["index.html", "summary.md"]
-    assert paths[0].read_text() == run_page(run)
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.html", "summary.md"]
+    assert "known.html" not in paths[0].read_text()
+
+
+def test_a_run_is_written_whole_with_the_page_that_it_links_to(run: HuntRun, parsed: Parsed, tmp_path: Path) -> None:
+    paths = write_run(run, tmp_path / "new")
+    assert [path.name for path in paths] == ["index.html", "summary.md", "known.html"]
+    linked = {one.name for one in known.records()}
+    assert paths[0].read_text() == run_page(run, linked=linked)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.html", "known.html", "summary.md"]
+    links = [place["href"] for place in parsed(paths[0].read_text()).named("a")]
+    assert {"known.html", "known.html#cumprod-zero-order1"} <= set(links)
+    anchors = {place["id"] for place in parsed(paths[2].read_text()).named("details") if "id" in place}
+    assert {link.partition("#")[2] for link in links if link.startswith("known.html#")} <= anchors
     (tmp_path / "file").touch()
     with pytest.raises(ReportError, match="the report of the run could not be written to"):
         write_run(run, tmp_path / "file")

@@ -1,0 +1,148 @@
+"""One page of all known defects: the worst and most common first, searchable, with nothing to load."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects.records import DEFECT, Defect, Known, Severity, TapeDefect, Values
+from gradcheck.hunt.known_graphs import example_of
+from gradcheck.hunt.report.issue_text import issue_of, script_of
+from gradcheck.hunt.report.rendering import counted, render
+from gradcheck.hunt.script import expression, variables
+from gradcheck.hunt.tapes import program_forms
+from gradcheck.result import told_apart
+
+COLOURS = {Severity.SILENT: "wrong", Severity.NONE: "wrong", Severity.NOT_FINITE: "doubt", Severity.RAISES: "doubt"}
+API = re.compile(r"\b(?:tf|np|keras)(?:\.\w+)*\.(\w+)")
+CALL = re.compile(r"\b(\w+)\(")
+FOLDERS = {"tensorflow": "python", "keras": "src"}
+"""Where packages have the code that is counted."""
+SHOWN = 8
+"""So many elements of a derivative are shown."""
+
+
+@dataclass(frozen=True)
+class KnownEntry:
+    """A record as the page shows it: `values` are (input, wrong, right); `uses` says how common its operation is."""
+
+    record: Known
+    call: str
+    values: tuple[tuple[str, str, str], ...]
+    script: str
+    issue: str
+    uses: int
+    taken: str
+
+    @property
+    def rank(self) -> tuple[bool, bool, Severity, int, str]:
+        """Defects first, plain derivatives first, the worst, the most common."""
+        one = self.record
+        return one.category != DEFECT, self.taken != "", one.severity, -self.uses, one.name
+
+    @property
+    def remedy(self) -> str | None:
+        """The code that has the right derivative."""
+        return self.record.remedy if isinstance(self.record, Defect) else None
+
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels of TensorFlow that the record is about."""
+        return sorted({form.kernel for form in self.record.kernels}) if isinstance(self.record, Defect) else []
+
+
+def known_page(records: Sequence[Known], release: str) -> str:
+    """The HTML page of some records, beside the release of TensorFlow that is installed. Imports no TensorFlow."""
+    groups = by_cause(map(entry, records))
+    counts = Counter(str(one.severity) for one in records)
+    script = resources.files("gradcheck.hunt.report").joinpath("templates/known.js").read_text(encoding="utf-8")
+    return render(
+        "known.html.j2",
+        groups=groups,
+        release=release,
+        here=sum(one.covers(release) for one in records),
+        records=records,
+        severities=[(str(one), counts[str(one)], COLOURS[one]) for one in Severity],
+        colours=COLOURS,
+        counted=counted,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def by_cause(entries: Iterable[KnownEntry]) -> list[list[KnownEntry]]:
+    """The entries of each root cause, and the causes, by their ranks."""
+    groups: dict[str, list[KnownEntry]] = {}
+    for one in sorted(entries, key=lambda one: one.rank):
+        groups.setdefault(one.record.cause, []).append(one)
+    return list(groups.values())
+
+
+def entry(record: Known) -> KnownEntry:
+    """A record with all that is derived from it."""
+    if isinstance(record, TapeDefect):
+        script = program_forms.to_python(record.program)
+        rows = ((record.derivative, shown(record.given), shown(record.documented)),)
+        return KnownEntry(record, script, rows, script, issue_of(record), 0, "")
+    graph = example_of(record).graph
+    names = variables(graph)
+    given = [f"{name} = {literal.array().tolist()}" for name, literal in zip(names, graph.inputs, strict=False)]
+    call = [f"{names[place]} = {expression(node, names)}" for place, node in graph.positions()]
+    taken = "" if record.signature.taken == PLAIN else str(record.signature.taken)
+    uses = common().get(named(record), 0)
+    values = tuple(_values(names, record.wrong, record.right, record.kind))
+    return KnownEntry(record, "\n".join([*given, *call]), values, script_of(record), issue_of(record), uses, taken)
+
+
+def _values(names: Sequence[str], wrong: Values, right: Values, kind: str) -> Iterator[tuple[str, str, str]]:
+    """Of each input the wrong and the right derivative, with as many digits as tell them apart."""
+    for place, true in enumerate(right):
+        given = wrong[place] if wrong else kind
+        if isinstance(given, tuple) and isinstance(true, tuple):
+            pairs = [told_apart(one, other) for one, other in zip(given, true, strict=False)]
+            yield names[place], _listed([one for one, _ in pairs]), _listed([other for _, other in pairs])
+        else:
+            yield names[place], shown(given), shown(true)
+
+
+def shown(value: object) -> str:
+    """A derivative in a line.
+
+    >>> shown((1.0, 0.5)), shown(None)
+    ('1, 0.5', 'None')
+    """
+    return _listed([f"{one:.6g}" for one in value]) if isinstance(value, tuple) else str(value)
+
+
+def _listed(numbers: Sequence[str]) -> str:
+    return ", ".join(numbers[:SHOWN]) + (f", … ({len(numbers)} in all)" if len(numbers) > SHOWN else "")
+
+
+def named(defect: Defect) -> str:
+    """The function that a record is about, as its title names it, or else its operation.
+
+    >>> API.search("tf.math.cumprod: the gradient at an exact zero is 0")[1]
+    'cumprod'
+    """
+    found = API.search(defect.title)
+    return found[1] if found else defect.signature.operation
+
+
+@cache
+def common() -> Mapping[str, int]:
+    """In how many files of TensorFlow's and Keras's own Python code a function of each name is called."""
+    found: Counter[str] = Counter()
+    for package, part in FOLDERS.items():
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations if spec else None) or ():
+            for path in sorted((Path(folder) / part).rglob("*.py")):
+                found.update(set(CALL.findall(path.read_text(encoding="utf-8", errors="replace"))))
+    return found

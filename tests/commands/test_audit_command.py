@@ -1,0 +1,106 @@
+"""`python -m gradcheck audit`: functions by name, saved models by folder, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "known"
+CODE = """
+import tensorflow as tf
+
+weight = tf.Variable([0.0, 2.0])
+ones = tf.Variable([1.0, 2.0])
+number = 3
+
+
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.math.cumprod(weight))
+    weight.assign_sub(tape.gradient(loss, weight))
+    return loss
+
+
+def right():
+    return tf.reduce_sum(tf.sin(ones))
+
+
+def of(x, y=1):
+    return x
+
+
+def broken():
+    raise ValueError("no data")
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A module of somebody's here, by a name of its own, and the records that are installed."""
+    monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
+    name = f"audited_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(CODE)
+    return name
+
+
+def test_a_step_in_a_region_exits_with_1(call: Any, module: str) -> None:
+    said = call("audit", f"{module}:step")
+    assert (said.code, said.next) == (1, "python -m gradcheck known show cumprod-zero-order1")
+    assert said.out.startswith("gradcheck audit of step: 1 in the region of a known defect\n")
+    assert f"{module}.py:11: loss = tf.reduce_sum(tf.math.cumprod(weight))\n" in said.out
+    assert "in its region with these values" in said.out
+    data = call("audit", f"{module}:step", "--json").json
+    assert (data["format"], data["exit_code"]) == ("gradcheck audit", 1)
+    assert [one["name"] for one in data["operations"][0]["defects"]] == ["cumprod-zero-order1", "cumprod-zero-order2"]
+    assert data["operations"][0]["defects"][0]["inside"] is True
+    assert any("known defects of functions" in one for one in data["not_seen"])
+
+
+def test_the_code_is_left_as_it_was(call: Any, module: str) -> None:
+    call("audit", f"{module}:step")
+    import sys
+
+    assert sys.modules[module].weight.numpy().tolist() == [0.0, 2.0]
+
+
+def test_right_code_exits_with_0(call: Any, module: str) -> None:
+    said = call("audit", f"{module}:right")
+    assert (said.code, said.next) == (0, "compare with gradcheck.check(f, x)")
+    assert "no operation with a known defect" in said.out
+
+
+def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.math.cumprod(y)), (0, x))[1]
+
+    tf.saved_model.save(Model(), str(tmp_path / "model"))
+    monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
+    monkeypatch.setattr(tf.saved_model, "load", lambda *_: pytest.fail("the model was loaded"))
+    said = call("audit", "model")
+    assert said.code == 0, "whether it lies in the region depends on values"
+    assert "gradcheck audit of model: 1 perhaps in one\nCumprod: while/Cumprod in while_body_" in said.out
+    assert "what decides is not known here" in said.out
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("train", "TARGET was 'train'; expected module:function, or the folder of a SavedModel"),
+        ("no_such_module:f", "no_such_module: cannot be imported (ModuleNotFoundError"),
+        ("{}:nothing", "has no nothing; name a function of it as"),
+        ("{}:number", "is of type int; a function was expected"),
+        ("{}:of", "takes x; a function without arguments was expected"),
+        ("{}:broken", "f raised ValueError: no data; it has to run before its operations can be audited"),
+        ("{}.py", "a file; a folder written by tf.saved_model.save or model.export was expected"),
+        (".", "cannot be read as a saved model"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_by_name(call: Any, module: str, target: str, complaint: str) -> None:
+    said = call("audit", target.format(module))
+    assert (said.code, said.out) == (2, "")
+    assert complaint in said.err

@@ -1,0 +1,158 @@
+"""From kernels at their inputs to the records: every record with a kernel is found at its own example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from msgspec import structs
+
+from gradcheck.defects import kernel_defects, known
+from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs
+from gradcheck.defects.kernel_use import FLAT, KernelUse, attribute_values
+from gradcheck.defects.records import Defect
+from gradcheck.explanation.known_defect import kernel_use
+from gradcheck.explanation.recorder import recorded
+from gradcheck.hunt.evaluation import forward
+from gradcheck.hunt.graph_json import from_document
+
+COMMITTED = Path(__file__).parents[3] / "reports" / "known"
+DEFECTS = {one.name: one for one in known.load(COMMITTED)}
+WITH_KERNELS = sorted(name for name, one in DEFECTS.items() if one.kernels)
+FORWARD = {"exclusive": False, "reverse": False}
+
+
+def uses(defect: Defect) -> Iterator[KernelUse]:
+    """What the graph of a record runs."""
+    graph = from_document(defect.graph, "$.graph")
+    inputs = [tf.constant(literal.array()) for literal in graph.inputs]
+    yield from map(kernel_use, recorded(lambda *given: forward(graph, given)[-1], inputs).operations)
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_a_record_is_found_at_the_kernel_of_its_own_graph(name: str) -> None:
+    defect = DEFECTS[name]
+    answers = [bites(defect, use.call, defect.signature.order) for use in uses(defect)]
+    conditional = all(region.arriving or region.error for region in defect.regions)
+    assert (None if conditional else True) in answers
+
+
+def test_most_records_of_plain_derivatives_of_one_kernel_have_it() -> None:
+    assert len(WITH_KERNELS) >= 85
+    assert {"cumprod-zero-order1", "singular_vectors-small-order1", "reduce_prod-zero-order2"} <= set(WITH_KERNELS)
+    assert not any(DEFECTS[name].kernels for name in ("norm_euclidean-zero-order1", "moments-variance-order2"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": "Cumsum"},
+        {"arguments": (None,)},
+        {"fixed": {"reverse": True}},
+        {"output": 1},
+        {"op": "cumprodd"},
+    ],
+    ids=str,
+)
+def test_a_record_with_a_wrong_kernel_is_not_found(change: Mapping[str, Any]) -> None:
+    defect = DEFECTS["cumprod-zero-order1"]
+    wrong = structs.replace(defect, kernels=tuple(structs.replace(form, **change) for form in defect.kernels))
+    (right,), (found,) = (
+        [bites(one, use.call, 1) for use in uses(defect) if use.kernel == "Cumprod"] for one in (defect, wrong)
+    )
+    assert right is True
+    assert found is not True
+
+
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "attributes", "order", "expected"),
+    [
+        ("Cumprod", [[0.0, 2.0], 0], FORWARD, 1, ["cumprod-zero-order1"]),
+        ("Cumprod", [[0.0, 2.0], -1], FORWARD, 2, ["cumprod-zero-order2"]),
+        ("Cumprod", [[1.0, 2.0], 0], FORWARD, 1, []),
+        ("Cumprod", [[2.0, 0.0], 0], {"exclusive": True, "reverse": False}, 1, []),
+        ("Cumprod", [[[0.0], [2.0]], 0], FORWARD, 1, ["cumprod-zero-order1"]),
+        ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 2, ["reduce_prod-zero-order2"]),
+        ("Prod", [[0.0, 2.0], [0]], {"keep_dims": False}, 1, []),
+        ("Svd", [1e-4 * np.eye(2)], {"compute_uv": True, "full_matrices": False}, 1, ["singular_vectors-small-order1"]),
+        ("Svd", [1e-4 * np.eye(2)], {"compute_uv": False, "full_matrices": False}, 1, []),
+        ("Xlogy", [[0.0], [2.0]], {}, 1, ["xlogy-zero-order1"]),
+        ("Xlogy", [None, [2.0]], {}, 1, []),
+        ("NoSuchKernel", [[0.0]], {}, 1, []),
+    ],
+)
+def test_what_bites_where(
+    kernel: str, inputs: list[Any], attributes: dict[str, Any], order: int, expected: list[str]
+) -> None:
+    assert [one.name for one in defects_at(kernel, inputs, attributes, order)] == expected
+
+
+def test_a_value_that_is_not_known_leaves_it_open() -> None:
+    defect = DEFECTS["cumprod-zero-order1"]
+    axis, other = np.array(0), {"exclusive": False, "reverse": False}
+    assert bites(defect, KernelCall("Cumprod", [None, axis], other), 1) is None
+    assert bites(defect, KernelCall("Cumprod", [np.zeros(2), None], other), 1) is None
+    assert bites(defect, KernelCall("Cumprod", [np.zeros(2), axis], {}), 1) is None
+    assert bites(defect, KernelCall("Cumsum", [None, axis], other), 1) is False
+    assert bites(defect, KernelCall("Cumprod", [None, axis], other), 2) is False
+
+
+def test_outputs_that_nothing_uses_do_not_count() -> None:
+    defect = DEFECTS["singular_vectors-small-order1"]
+    settings = {"compute_uv": True, "full_matrices": False}
+    small = [1e-4 * np.array([[1.0, 2.0], [3.0, 5.0]])]
+    answers = [bites(defect, KernelCall("Svd", small, settings, outputs), 1) for outputs in ({0}, {0, 2}, None)]
+    assert answers == [False, True, True]
+
+
+def test_records_of_complex_numbers_are_for_those() -> None:
+    defect = DEFECTS["complex_squared_difference-order1"]
+    real, turned = ([np.ones(1), np.ones(1)], [1j * np.ones(1), np.ones(1)])
+    assert [bites(defect, KernelCall("SquaredDifference", one, {}), 1) for one in (real, turned)] == [False, True]
+    assert "complex_squared_difference-order1" in {one.name for one in defects_of("SquaredDifference", 1)}
+
+
+def test_dimensions_may_be_counted_from_the_end() -> None:
+    assert not differs((0, 1), [-2, -1], 2)
+    assert differs(b"SAME", "VALID", 0)
+    assert not differs(b"SAME", "SAME", 0)
+    assert differs(-1, 1, 0)
+
+
+def test_records_of_another_folder_count_where_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path))
+    monkeypatch.setattr(kernel_defects, "_by_kernel", kernel_defects._by_kernel.__wrapped__)
+    assert defects_at("Cumprod", [[0.0, 2.0], 0], FORWARD, 1) == ()
+
+
+def use(f: Any, *inputs: Any, kernel: str) -> KernelUse:
+    record = recorded(f, [tf.constant(one) for one in inputs])
+    assert record.error is None, record.error
+    return kernel_use(next(one for one in record.operations if one.name == kernel))
+
+
+def test_derivatives_that_a_kernel_does_not_have_are_told() -> None:
+    def outcomes(f: Any, *inputs: Any, kernel: str) -> list[tuple[int, str]]:
+        return [(one.order, one.outcome) for one in use(f, *inputs, kernel=kernel).lost()]
+
+    quantized = outcomes(tf.quantization.fake_quant_with_min_max_args, [0.5], kernel="FakeQuantWithMinMaxArgs")
+    assert quantized == [(2, "is None")]
+    hue = outcomes(lambda x: tf.raw_ops.AdjustHue(images=x, delta=0.1), np.ones((1, 1, 3), "f"), kernel="AdjustHue")
+    assert hue == [(1, "raises")]
+    for f, kernel in ((tf.sin, "Sin"), (tf.nn.relu, "Relu"), (tf.math.cumprod, "Cumprod"), (tf.floor, "Floor")):
+        assert outcomes(f, [0.5, 2.0], kernel=kernel) == []
+
+
+def test_what_has_no_number_to_differentiate_by_has_no_derivative_to_lose() -> None:
+    assert "Floor" in FLAT
+    assert use(lambda x: tf.cast(x, tf.float32), [1, 2], kernel="Cast").lost() == ()
+
+
+def test_attributes_become_protocol_buffers() -> None:
+    found = attribute_values("Cumprod", ("exclusive", True, "reverse", False, "T", tf.float32.as_datatype_enum))
+    assert (found["exclusive"].b, found["T"].type) == (True, tf.float32.as_datatype_enum)
+    assert attribute_values("no such kernel", ("a", 1)) == {}
