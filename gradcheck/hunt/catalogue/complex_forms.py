@@ -48,7 +48,7 @@ SMOOTH = (
     *("determinant", "log_determinant", "inverse", "cholesky", "solve", "triangular_solve", "matrix_solve_ls"),
     *("matrix_square_root", "matrix_exponential", "tridiagonal_matmul", "tridiagonal_solve"),
     *("banded_triangular_solve", "einsum", "einsum_trace", "einsum_diagonal", "einsum_pair"),
-    *("moments", "moments_shifted", "weighted_moments"),
+    *("moments", "moments_shifted"),
     *("trace", "matvec", "matvec_transposed", "tensordot", "logdet", "cholesky_solve", "lu_solve"),
     *("lu_matrix_inverse", "lu_reconstruct", "repeat", "boolean_mask", "polyval"),
     *("sparse_to_dense", "sparse_reduce_sum", "sparse_slice", "sparse_fill_empty_rows", "sparse_dense_add"),
