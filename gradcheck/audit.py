@@ -20,7 +20,7 @@ from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
 from gradcheck.defects.kernel_use import KernelUse
 from gradcheck.explanation.known_defect import kernel_use
-from gradcheck.explanation.record import CodeRecord, RecordedOperation, key
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.explanation.recorder import recorded
 
 COMPILED = ("__forward_", "__inference_")
@@ -61,7 +61,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
         raise RuntimeError(
             f"f raised {type(error).__name__}: {error}; it has to run before its operations can be audited"
         ) from error
-    operations = list(_differentiated(record))
+    operations = _differentiated(record)
     inner = FunctionKernels(_definition)
     for one in operations:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
@@ -106,20 +106,25 @@ def _targets(record: CodeRecord) -> list[Any]:
     return [part for part in tf.nest.flatten(record.result) if tf.is_tensor(part)]
 
 
-def _differentiated(record: CodeRecord) -> Iterator[RecordedOperation]:
-    """The operations that the targets depend on; all where nothing tells."""
+def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
+    """The operations that the targets depend on, by way of derivatives, too."""
     needed = {key(target) for target in _targets(record)}
-    found = []
-    for one in reversed(record.operations):
-        if any(key(output) in needed for output in one.outputs):
-            needed |= {key(tensor) for tensor in one.inputs}
-            found.append(one)
-    yield from (one for one in reversed(found) if one.name != "Const")
+    taken, found = set(), []
+    for event in reversed(record.events):
+        if isinstance(event, DerivativeCall) and any(key(part) in needed for part in event.results or ()):
+            taken.add(event.number)
+        if isinstance(event, RecordedOperation) and (
+            event.derivative in taken or any(key(output) in needed for output in event.outputs)
+        ):
+            needed |= {key(tensor) for tensor in event.inputs}
+            found.append(event)
+    return [one for one in reversed(found) if one.name != "Const"]
 
 
 def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
     outputs = [number for number, output in enumerate(one.outputs) if id(output) in used]
-    return kernel_use(one, outputs, "in no line of the code that was given")
+    # The results of a derivative need not be the tensors that it computed.
+    return kernel_use(one, outputs if one.derivative is None else None, "in no line of the code that was given")
 
 
 def _called(one: RecordedOperation) -> Iterator[str]:

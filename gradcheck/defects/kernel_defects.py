@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,8 @@ class KernelCall:
     """A kernel, its inputs as arrays (None: no value is known), its attributes, the outputs that are used (None: any).
 
     `attributes` are Python's values; those of tensors, such as an axis, count as inputs. `is_complex` says what numbers
-    it takes, if no input that is known does.
+    it takes, if no input that is known does. Without `values`, the numbers that derivatives are taken by are not looked
+    at: what holds of them may hold of any.
     """
 
     kernel: str
@@ -35,13 +36,12 @@ class KernelCall:
     attributes: Mapping[str, Any]
     outputs: Collection[int] | None = None
     is_complex: bool = False
+    values: bool = True
 
-    @property
-    def at_any_values(self) -> KernelCall:
-        """The same, where nothing is known of the numbers that derivatives are taken by."""
-        inputs = [None if value is None or value.dtype.kind in "fcV" else value for value in self.inputs]
-        is_complex = self.is_complex or any(value is not None and np.iscomplexobj(value) for value in self.inputs)
-        return replace(self, inputs=inputs, is_complex=is_complex)
+    def argument(self, place: int) -> Array | None:
+        """An input as an argument of a region's operation; None where it is not known, or not looked at."""
+        value = _at(self.inputs, place)
+        return None if value is None or (value.dtype.kind in "fcV" and not self.values) else value
 
 
 def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any], order: int) -> tuple[Defect, ...]:
@@ -107,14 +107,14 @@ def _holds(form: KernelForm, call: KernelCall) -> bool | None:
 
 
 def _arguments(form: KernelForm, call: KernelCall) -> list[Array | None]:
-    return [None if place is None else _at(call.inputs, place) for place in form.arguments]
+    return [None if place is None else call.argument(place) for place in form.arguments]
 
 
 def _translated(form: KernelForm, call: KernelCall) -> Iterator[tuple[str, dict[str, Any], list[Array | None]]]:
     """A call as the operation of a form, its attributes and arguments; with rows, one for each. None if it is none."""
     arguments = _arguments(form, call)
     given = [argument for argument in arguments if argument is not None]
-    is_complex = call.is_complex or any(map(np.iscomplexobj, given))
+    is_complex = call.is_complex or any(one is not None and np.iscomplexobj(one) for one in call.inputs)
     if form.op.startswith(COMPLEX) and not is_complex:
         return
     op = COMPLEX + form.op.removeprefix(COMPLEX) if is_complex else form.op

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -70,7 +70,7 @@ class KernelUse:
         found = [(defect, order) for order in (1, 2) for defect in defects_of(self.kernel, order)]
         if found:
             call = self.call
-            anywhere = call.at_any_values
+            anywhere = replace(call, values=False)
             for defect, order in found:
                 if bites(defect, anywhere, order) is not False:
                     yield defect, order, bites(defect, call, order)

@@ -1,0 +1,225 @@
+"""`gradcheck.audit`: what is known of the operations of code and of saved models, and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck import AuditResult, audit
+from gradcheck.audit import audit_saved_model
+from gradcheck.defects import known
+from gradcheck.defects.audited import DefectHere
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def told(result: AuditResult) -> dict[str, list[tuple[str, int, bool | None]]]:
+    """The defects of each kernel: name, order, inside."""
+    found: dict[str, list[tuple[str, int, bool | None]]] = {}
+    for one in result.operations:
+        found.setdefault(one.kernel, []).extend((each.defect.name, each.order, each.inside) for each in one.defects)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("f", "inputs", "kernel", "name", "inside"),
+    [
+        (tf.math.cumprod, [0.0, 2.0], "Cumprod", "cumprod-zero-order1", True),
+        (tf.math.cumprod, [1.0, 2.0], "Cumprod", "cumprod-zero-order1", False),
+        (lambda x: tf.cumsum(tf.math.cumprod(tf.sin(x))), [0.0, 2.0], "Cumprod", "cumprod-zero-order1", True),
+        (lambda x: tf.linalg.svd(x)[1], 1e-4 * np.eye(2), "Svd", "singular_vectors-small-order1", True),
+        (lambda x: tf.linalg.svd(x)[1], np.diag([1.0, 2.0]), "Svd", "singular_vectors-small-order1", False),
+        (tf.linalg.det, [[1.0, 2.0], [2.0, 4.0]], "MatrixDeterminant", "determinant-singular-order1", True),
+        (tf.function(tf.math.cumprod), [0.0, 2.0], "Cumprod", "cumprod-zero-order1", True),
+        (lambda x: x**0.0, [0.0, 2.0], "Pow", "power-zero-exponent-0-order1", True),
+    ],
+)
+def test_known_defects_are_named_and_whether_these_values_lie_in_their_region(
+    f: Any, inputs: Any, kernel: str, name: str, inside: bool
+) -> None:
+    result = audit(f, np.asarray(inputs))
+    assert (name, 1, inside) in told(result)[kernel]
+    assert bool(result.inside) is inside
+    assert f"{name}: " in str(result)
+    assert ("in its region with these values" in str(result)) is inside
+
+
+def test_what_a_defect_cannot_concern_is_not_listed() -> None:
+    assert told(audit(lambda x: tf.linalg.svd(x, compute_uv=False), np.eye(2))).get("Svd", [])[0][0] == (
+        "singular_values-small-order2"
+    )
+    assert audit(tf.math.squared_difference, [1.0], [2.0]).operations == (), "it is wrong for complex numbers only"
+    images, kernel = np.ones((1, 4, 4, 1)), np.ones((2, 2, 1, 1))
+    assert audit(lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"), images, kernel).operations == ()
+    dilated = audit(lambda x, k: tf.nn.conv2d(x, k, 1, "SAME", dilations=2), images, kernel)
+    assert ("conv2d_dilated-order1", 1, True) in told(dilated)["Conv2D"]
+
+
+def test_derivatives_that_are_none_or_raise_are_listed() -> None:
+    def f(x: Any) -> Any:
+        hue = tf.raw_ops.AdjustHue(images=x, delta=0.1)
+        return tf.quantization.fake_quant_with_min_max_args(x) + hue + tf.floor(x)
+
+    found = audit(f, np.ones((1, 1, 3), "f")).operations
+    lost = {one.kernel: [(each.order, each.outcome) for each in one.lost] for one in found}
+    assert lost == {"FakeQuantWithMinMaxArgs": [(2, "is None")], "AdjustHue": [(1, "raises")]}
+
+
+def test_the_lines_of_the_code_are_named() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(3):
+            x = tf.math.cumprod(x)
+        return x
+
+    (found,) = audit(f, [0.0, 2.0]).inside
+    assert (found.count, found.kernel) == (3, "Cumprod")
+    assert found.place is not None
+    assert (Path(found.place.file).name, found.place.code) == ("test_audit.py", "x = tf.math.cumprod(x)")
+
+
+def model() -> Any:
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Conv2D(4, 3, activation="relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.MaxPool2D(),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(6, activation="gelu"),
+            keras.layers.Lambda(lambda x: tf.math.cumprod(tf.nn.relu(x), axis=-1)),
+            keras.layers.Dense(3),
+        ]
+    )
+    made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return made
+
+
+def test_a_keras_step_takes_a_second_and_leaves_everything_as_it_was() -> None:
+    images, labels = tf.random.stateless_normal((4, 8, 8, 1), (1, 2)), tf.constant([0, 1, 2, 0])
+    trained = model()
+    trained.train_on_batch(images, labels)
+    before = [value.numpy() for value in (*trained.variables, *trained.optimizer.variables)]
+    random.seed(3), np.random.seed(3), tf.random.set_seed(3)
+    drawn = random.random(), np.random.rand(), tf.random.normal(()).numpy()
+    random.seed(3), np.random.seed(3), tf.random.set_seed(3)
+    audit(tf.sin, 1.0)
+    start = time.perf_counter()
+    result = audit(trained.train_step, (images, labels))
+    assert time.perf_counter() - start < 10  # a second on an idle machine
+    assert told(result) == {"Cumprod": [("cumprod-zero-order1", 1, True), ("cumprod-zero-order2", 2, True)]}
+    assert result.looked_at > 50
+    assert any("operations that no derivative depends on" in note for note in result.notes)
+    assert drawn == (random.random(), np.random.rand(), tf.random.normal(()).numpy())
+    after = [value.numpy() for value in (*trained.variables, *trained.optimizer.variables)]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_derivative_that_is_differentiated_again_is_looked_at() -> None:
+    x = tf.Variable([0.0, 2.0, 3.0])
+
+    def step(again: bool) -> Any:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                y = tf.reduce_prod(x)
+            gradient = tape.gradient(y, x)
+            loss = tf.reduce_sum(gradient**2) if again else y
+        return outer.gradient(loss, x)
+
+    assert ("reduce_prod-zero-order2", 2, True) in told(audit(lambda: step(False)))["Prod"]
+    assert "Cumprod" not in told(audit(lambda: step(False)))
+    penalty = told(audit(lambda: step(True)))
+    assert ("cumprod-zero-order1", 1, True) in penalty["Cumprod"], "the gradient of a product is one of such"
+    assert "Pow" not in penalty, "no number to the power of 2 is in the region of x ** 0"
+
+
+def test_what_is_not_seen_is_said() -> None:
+    @tf.custom_gradient
+    def own(x: Any) -> Any:
+        return tf.sin(x), lambda dy: dy
+
+    def f(x: Any) -> Any:
+        return own(x) + tf.py_function(lambda y: y, [x], tf.float32)
+
+    notes = " ".join(audit(f, np.float32(1.0)).notes)
+    assert "what Python does in EagerPyFunc, " in notes
+    assert re.search(r"right that code brings along: own \(\S*test_audit.py:\d+: return own", notes)
+    assert re.search(r"\d+ known defects of functions whose kernels are right by themselves", notes)
+    assert "not a proof that the others are right" in str(audit(tf.sin, 1.0))
+
+
+def test_functions_of_a_graph_are_opened() -> None:
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.math.cumprod(x), lambda: x)
+
+    concrete = Model().__call__.get_concrete_function()
+    call = tf.raw_ops.StatefulPartitionedCall
+    result = audit(lambda x: call(args=[x], Tout=[tf.float32], f=concrete)[0], np.array([0.0, 1.0], "f"))
+    assert told(result) == {"Cumprod": [("cumprod-zero-order1", 1, None), ("cumprod-zero-order2", 2, None)]}
+    (found,) = result.operations
+    assert "which StatefulPartitionedCall calls: its values are not known" in found.where
+    assert result.inside == ()
+
+
+def test_a_saved_keras_model_is_read(tmp_path: Path) -> None:
+    model().export(str(tmp_path), verbose=False)
+    result = audit_saved_model(tmp_path)
+    assert told(result) == {"Cumprod": [("cumprod-zero-order1", 1, None), ("cumprod-zero-order2", 2, None)]}
+    assert {one.kernel for one in result.operations} == {"Cumprod"}
+    assert result.looked_at > 20
+    assert any("the values" in note for note in result.notes)
+
+
+def test_a_folder_that_is_no_saved_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read as a saved model"):
+        audit_saved_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("f", "kind", "message"),
+    [
+        (3, TypeError, "f is of type int, a callable was expected: gradcheck.audit"),
+        (lambda: 1 / 0, RuntimeError, "f raised ZeroDivisionError: division by zero; it has to run before"),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(f: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=re.escape(message)):
+        audit(f)
+
+
+def test_a_defect_says_whether_it_bites() -> None:
+    defect = next(one for one in known.load(known.installed()) if one.name == "cumprod-zero-order1")
+    words = [DefectHere(defect, 1, inside).about for inside in (True, False, None)]
+    assert [one.partition("; ")[2] for one in words] == [
+        "in its region with these values",
+        "not in its region",
+        "perhaps in its region; what decides is not known here",
+    ]
+
+
+def test_the_example_of_the_readme_is_what_happens(tmp_path: Path) -> None:
+    section = README.read_text(encoding="utf-8").split("\n## Which operations of my model are known to be wrong?\n")[1]
+    code, output = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
+    (tmp_path / "loss.py").write_text(code)
+    done = subprocess.run([sys.executable, "loss.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(output), done.stdout
+
+
+def test_it_is_one_of_the_public_names() -> None:
+    assert gradcheck.audit is audit
+    assert {"audit", "AuditResult", "AuditedOperation", "DefectHere"} <= set(gradcheck.__all__)
