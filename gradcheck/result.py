@@ -81,6 +81,7 @@ class Cause(Word):
     CUSTOM_GRADIENT = "wrong custom gradient"
     KNOWN_DEFECT = "known defect of TensorFlow"
     OPERATION = "wrong gradient of an operation"
+    NOT_COMPARED = "an operation that could not be compared by itself"
     COMPOSITION = "right operations put together wrongly"
     NOT_FINITE = "finite numbers turned into NaN or infinity"
     CHANGED_AFTERWARDS = "changed after it was taken"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,8 @@ class BlamedOperation:
     """An operation whose own derivative (at order 2: that of its vector-Jacobian product) is wrong where it was called.
 
     With respect to its argument at `position` among its inputs, which are followed by the cotangents of its outputs at
-    order 2, it gives `given` at `element`, where that argument is `value`; right is `estimate`, within `bound`.
+    order 2, it gives `given` (None: no derivative) at `element`, where that argument is `value`; right is `estimate`,
+    within `bound`.
     """
 
     operation: RecordedOperation
@@ -33,7 +35,7 @@ class BlamedOperation:
     argument: str
     element: tuple[int, ...]
     value: complex
-    given: float
+    given: float | None
     estimate: float
     bound: float
     kind: Kind
@@ -82,7 +84,7 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
             continue
         known = record.compared.get(one.key)
         order = record.compared[one.key] = compared(one) if known is None else known
-        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING]
+        wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING or _given_up(one)]
         if wrong:
             return Blame(_blamed(one, wrong[0]), 1)
         orders.append(order)
@@ -92,12 +94,16 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
     return Blame(None, 0, (factor.operation,)) if unclear else Blame(None, 1)
 
 
+def _given_up(factor: Factor) -> bool:
+    """Whether None is no cut that somebody made: a gradient function of TensorFlow's that has no derivative."""
+    return factor.order == 2 and factor.operation.custom_gradient is None
+
+
 def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
     """The operation, by the worst element of a finding about it."""
     place = next(i for i, name in enumerate(factor.names) if finding.input.startswith(name))
     position = factor.moved[place]
-    element, given = finding.index or (), finding.autodiff
-    assert given is not None
+    element = finding.index or ()
     assert finding.difference is not None
     return BlamedOperation(
         operation=factor.operation,
@@ -106,7 +112,7 @@ def _blamed(factor: Factor, finding: Finding) -> BlamedOperation:
         argument=finding.input,
         element=element,
         value=np.asarray(tf.convert_to_tensor(factor.tensors[position]).numpy())[element].item(),
-        given=given,
+        given=finding.autodiff,
         estimate=finding.difference,
         bound=finding.bound or 0.0,
         kind=finding.kind,
@@ -118,7 +124,8 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
     one = found.culprit
     if one is None:
         return None
-    gives, right = told_apart(one.given, one.estimate)
+    gives, right = told_apart(one.given or 0.0, one.estimate)
+    gives = "None" if one.given is None else gives
     operation, counted = one.operation, looked_at_text(found)
     numbers = (
         f"the derivative {gives} with respect to {_argument(one)} where the finite-difference estimate is {right} "
@@ -143,25 +150,32 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
     """The cause that was found beside operations which are right by themselves; and where there is none, that."""
-    if not found.looked_at:
-        return cause
     if cause is not None:
-        return replace(
-            cause, evidence=f"{cause.evidence}; no other operation is wrong by itself ({looked_at_text(found)})"
+        right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
+        return replace(cause, evidence=cause.evidence + right)
+    if kind not in (Kind.WRONG_VALUE, Kind.NON_FINITE) or wrong.source.call.method == "batch_jacobian":
+        return None
+    if found.unclear:
+        names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
+        evidence = f"{looked_at_text(found)}, none of the others is wrong by itself"
+        return Diagnosis(
+            Cause.NOT_COMPARED,
+            evidence,
+            f"check it by itself, at the arguments that it has here: {names}",
+            found.unclear[0].place,
+            wrong.lost.size,
         )
-    if kind is not Kind.WRONG_VALUE or wrong.source.call.method == "batch_jacobian":
+    if not found.looked_at or kind is not Kind.WRONG_VALUE:
         return None
     evidence = f"{looked_at_text(found)}, none is wrong by itself: the fault lies in how they are put together"
-    names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
     remedy = "look for what changes a gradient between operations, or after it was taken"
-    remedy = f"check by itself what could not be compared: {names}" if names else remedy
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
 
 
 def looked_at_text(found: Blame) -> str:
     """How many operations were looked at, and which could not be."""
     count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
-    names = dict.fromkeys(operation.name for operation in found.unclear)
+    names = dict.fromkeys(_name(operation) for operation in found.unclear)
     return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
 
 
@@ -177,8 +191,14 @@ def described(operation: RecordedOperation) -> str:
     texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
     layer = "" if operation.layer is None else f"layer {operation.layer}"
     inside = ",".join(part for part in (layer, at(operation.library)) if part).strip()
-    name = operation.name + at(operation.line) + (f" ({inside})" if inside else "")
+    name = _name(operation) + at(operation.line) + (f" ({inside})" if inside else "")
     return name + (f" with {', '.join(texts)}" if texts else "")
+
+
+def _name(operation: RecordedOperation) -> str:
+    """What an operation is called; TensorFlow numbers the functions that it has traced."""
+    traced = re.fullmatch(r"__(?:forward|inference)_(.+)_\d+", operation.name)
+    return operation.name if traced is None else f"the traced function {traced[1]}"
 
 
 def _argument(one: BlamedOperation) -> str:

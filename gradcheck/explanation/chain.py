@@ -22,8 +22,8 @@ class Factor:
     """One factor of the chain rule: an operation (order 1), or its vector-Jacobian product (order 2).
 
     That is a function of the `tensors` at the positions `moved` of the operation's inputs, which are followed by the
-    cotangents of its outputs at order 2. `cotangents` are those that reached what the function gives; None where none
-    did.
+    cotangents of its outputs at order 2. Nothing is moved of an operation that cannot run by itself. `cotangents` are
+    those that reached what the function gives; None where none did.
     """
 
     operation: RecordedOperation
@@ -153,7 +153,8 @@ def _first(operation: RecordedOperation, path: DependencyPath, reached: dict[int
     """The factor of an operation, where a cotangent reaches one of its outputs."""
     cotangents = tuple(reached.get(key(output)) for output in operation.outputs)
     moved = _moved(operation, operation.inputs, path, 1)
-    if not moved or all(cotangent is None for cotangent in cotangents):
+    seen = moved or any(_eager(one) and key(one) in path.dependent for one in operation.inputs)
+    if not seen or all(cotangent is None for cotangent in cotangents):
         return None
     return Factor(operation, 1, operation.inputs, moved, cotangents)
 
@@ -188,15 +189,22 @@ def _operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> Record
     """The operation whose gradient was taken: the one with these tensors, each once; of several alike the last."""
     tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
     for operation in reversed(record.operations):
-        if operation.name != taken.name or operation.number in used or operation.derivative == taken.derivative:
-            continue
-        if tape not in operation.tapes:
-            continue
-        pairs = [
-            *zip(taken.inputs, operation.inputs, strict=False),
-            *zip(taken.outputs, operation.outputs, strict=False),
-        ]
-        if all(own is None or own is other for own, other in pairs) and differentiable(operation.outputs[0]):
+        before = operation.number not in used and operation.derivative != taken.derivative and tape in operation.tapes
+        if operation.name == taken.name and before and _fits(taken, operation):
             used.add(operation.number)
             return operation
     return None
+
+
+def _fits(taken: Pullback, operation: RecordedOperation) -> bool:
+    """Whether an operation has the tensors of a gradient that was taken; of those that are not read, the shapes."""
+    read, made = zip(taken.inputs, operation.inputs, strict=False), zip(taken.outputs, operation.outputs, strict=False)
+    parts = zip(taken.parts, operation.inputs, strict=False)
+    shapes, pairs = [*zip(taken.cotangents, operation.outputs, strict=False), *parts], [*read, *made]
+    same = all(own is None or own is other for own, other in pairs)
+    return same and differentiable(operation.outputs[0]) and all(_alike(own, other) for own, other in shapes)
+
+
+def _alike(own: Any, other: Any) -> bool:
+    """Whether a tensor could be the derivative with respect to another one."""
+    return not _eager(own) or not _eager(other) or own.shape == other.shape

@@ -34,6 +34,7 @@ ONE = np.ones((1, 1))
 DRAWS = 4
 SELF_ADJOINT = ("Cholesky",)
 """Operations of a self-adjoint matrix, of which they read one triangle, and give a gradient for both."""
+NOT_ALONE = "it cannot run by itself"
 NO_COTANGENT = "the cotangent that reached it is not finite"
 FEW, TOGETHER = 64, 4
 """Up to so many coordinates are looked at one by one, so many at a time."""
@@ -104,6 +105,8 @@ def compared(factor: Factor) -> OrderResult:
 
     Only what is suspicious along one random direction is compared entry by entry.
     """
+    if not factor.moved:
+        return undecided(1, Reason.CANNOT_RUN, NOT_ALONE)
     try:
         with state_restored():
             problem, sources = _problem(factor)

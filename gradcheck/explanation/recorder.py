@@ -14,7 +14,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import core, execute, record
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import constant_op, ops
-from tensorflow.python.ops import custom_gradient, resource_variable_ops
+from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
@@ -95,6 +95,7 @@ class CodeRecorder:
                 (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
                 (resource_variable_ops, "variable_accessed", self._access_variable),
                 (polymorphic_function.Function, "__call__", self._call_function),
+                (script_ops, "_internal_py_func", _call_py_function),
                 *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
             ]
         with functions_run_eagerly(), derivatives_observed(self.take_derivative), patched(*patches):
@@ -318,3 +319,15 @@ class CodeRecorder:
 
     def _reading(self, method: str) -> Wrapper:
         return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
+
+
+def _call_py_function(original: Any, **call: Any) -> Any:
+    """What tf.py_function runs eagerly is run as it is: its operations are seen, and differentiated more than once."""
+    types = call["Tout"]
+    if not (call.get("use_eager_py_func") and tf.executing_eagerly() and types) or call.get("is_grad_func"):
+        return original(**call)
+    result = call["func"](*map(tf.convert_to_tensor, call["inp"]))
+    if not isinstance(types, (list, tuple)):
+        return tf.convert_to_tensor(result, types)
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    return [tf.convert_to_tensor(part, dtype) for part, dtype in zip(parts, types, strict=True)]

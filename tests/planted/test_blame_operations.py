@@ -289,3 +289,31 @@ def test_right_models_are_blamed_for_nothing(number: int, order: int, dtype: str
     found = blame(record, record.derivatives[-1], x)
     assert found.culprit is None
     assert found.looked_at > 0
+
+
+def test_in_a_py_function() -> None:
+    def f(x: Any) -> Any:
+        y = tf.py_function(lambda a: tf.math.cumprod(tf.sinh(a), -1), [x], tf.float64)
+        return tf.reduce_sum(tf.tanh(y))
+
+    for one in (f, tf.function(f)):
+        diagnosis = diagnosis_of(check(one, WITH_ZEROS))
+        assert diagnosis.place is not None
+        assert diagnosis.place.operation == "Cumprod"
+        assert "tf.py_function(lambda a: tf.math.cumprod" in diagnosis.place.code
+
+
+class Cumulated(tf.Module):  # type: ignore[misc]
+    @tf.function(input_signature=[tf.TensorSpec([3, 3], tf.float64)])
+    def __call__(self, x: Any) -> Any:
+        return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.math.cumprod(y, -1)), [0, tf.sinh(x)])[1]
+
+
+def test_a_saved_function_is_blamed_as_a_whole(tmp_path: Any) -> None:
+    tf.saved_model.save(Cumulated(), str(tmp_path))
+    model = tf.saved_model.load(str(tmp_path))
+    diagnosis = diagnosis_of(check(lambda x: tf.reduce_sum(tf.tanh(model(x))), WITH_ZEROS))
+    assert diagnosis.cause is Cause.NOT_COMPARED
+    assert "1 could not be compared (the traced function restored_function_body)" in diagnosis.evidence
+    assert diagnosis.place is not None
+    assert "model(x)" in diagnosis.place.code
