@@ -80,6 +80,9 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     made = _drafted(found, name, given, options)
     if known_graphs.match(found, defects=[made]) is None:
         raise cli.CommandError(f"{options.finding}: lies outside of the region around it; write {path} by hand")
+    from gradcheck.hunt.kernel_forms import with_kernels
+
+    made = with_kernels(made)
     data = documents.plain(made)
     try:
         files.replace(path, documents.to_text(made))
@@ -90,6 +93,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         f"left out of generation: {_in_words(made.regions[0])}",
         f"right: {data['right']}",
         f"given: {data['given'] or 'nothing'}",
+        f"kernels: {', '.join(sorted({form.kernel for form in made.kernels})) or 'none by itself'}",
     )
     elsewhere = "" if options.folder is None else f" --folder {shlex.quote(str(options.folder))}"
     step = f"python -m gradcheck known check {name}{elsewhere}"

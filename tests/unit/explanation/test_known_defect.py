@@ -1,0 +1,82 @@
+"""A finding in the region of a known defect says so: in check, assert_close and explain, at both orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gradcheck
+from gradcheck.defects import kernel_defects
+from gradcheck.result import Cause
+
+ZERO = np.array([0.0, 2.0, 3.0])
+
+
+def of_cumprod(x: Any) -> Any:
+    return tf.reduce_sum(tf.math.cumprod(tf.sin(x)))
+
+
+def diagnosis(f: Any, *inputs: Any, order: int = 1) -> Any:
+    findings = [one for one in gradcheck.check(f, *inputs, order=order).findings if one.order == order]
+    return findings[0].diagnosis
+
+
+@pytest.mark.parametrize(
+    ("f", "inputs", "name"),
+    [
+        (of_cumprod, (ZERO,), "cumprod-zero-order1"),
+        (lambda x, y: tf.reduce_sum(tf.math.xlogy(x, y)), (ZERO, ZERO + 1.5), "xlogy-zero-order1"),
+        (lambda x: tf.reduce_sum(x**0.0), (ZERO,), "power-zero-exponent-0-order1"),
+        (tf.linalg.det, (np.array([[1.0, 2.0], [2.0, 4.0]]),), "determinant-singular-order1"),
+    ],
+)
+def test_it_is_named_with_its_releases_and_the_code_that_is_right(f: Any, inputs: tuple[Any, ...], name: str) -> None:
+    found = diagnosis(f, *inputs)
+    assert found.cause is Cause.KNOWN_DEFECT
+    assert found.evidence.startswith(f"{name}, in TensorFlow since 2.")
+    assert "write, as for the example of the record" in found.remedy
+    assert "y = " in found.remedy
+    with pytest.raises(gradcheck.GradientMismatch, match="known defect of TensorFlow"):
+        gradcheck.assert_close(f, *inputs)
+
+
+def test_second_derivatives_have_records_of_their_own() -> None:
+    found = diagnosis(lambda x: tf.reduce_sum(tf.math.special.bessel_i0(x) ** 2), np.array([0.0, 1.0]), order=2)
+    assert (found.cause, found.evidence.partition(",")[0]) == (Cause.KNOWN_DEFECT, "bessel_i0-zero-order2")
+
+
+def test_explain_names_it_on_the_line_of_the_code() -> None:
+    x = tf.Variable(ZERO)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.math.cumprod(x))
+        return tape.gradient(loss, x)
+
+    (source,) = gradcheck.explain(step).sources
+    assert source.diagnosis is not None
+    assert source.diagnosis.cause is Cause.KNOWN_DEFECT
+    assert source.diagnosis.place is not None
+    assert source.diagnosis.place.code == "loss = tf.reduce_sum(tf.math.cumprod(x))"
+    assert "https://github.com/tensorflow/tensorflow/issues/119430" in source.diagnosis.evidence
+
+
+def test_a_wrong_gradient_outside_of_every_region_is_not_called_known() -> None:
+    @tf.custom_gradient
+    def wrong(x: Any) -> Any:
+        return tf.sin(x), lambda dy: dy * tf.sin(x)
+
+    found = diagnosis(lambda x: tf.reduce_sum(tf.math.cumprod(wrong(x))), np.array([0.5, 2.0]))
+    assert found.cause is Cause.CUSTOM_GRADIENT
+
+
+def test_without_records_the_operation_is_named_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADCHECK_KNOWN", str(tmp_path))
+    monkeypatch.setattr(kernel_defects, "_by_kernel", kernel_defects._by_kernel.__wrapped__)
+    assert diagnosis(of_cumprod, ZERO).cause is Cause.OPERATION
+    (tmp_path / "broken.json").write_text("{}")
+    assert diagnosis(of_cumprod, ZERO).cause is Cause.OPERATION, "a record that cannot be read costs no diagnosis"
