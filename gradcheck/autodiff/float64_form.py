@@ -117,7 +117,8 @@ class _Retracing:
         """The float64 form, and the coarsest roundoff that was left out."""
         retraced = Retraced()
         form = _built(self.sources, lambda *tensors: retraced.outputs(self.graph, tensors))
-        return replace(_function_of(self.sources, form), noisy=self.noisy), retraced.narrow
+        wide = replace(_function_of(self.sources, form), noisy=self.noisy, plain=not retraced.same_gradients)
+        return wide, retraced.narrow
 
     @cached_property
     def _rounded(self) -> Callable[..., Any] | None:

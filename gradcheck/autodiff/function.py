@@ -49,7 +49,8 @@ class Function(Problem):
 
     What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
     arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
-    with its inner values perturbed, for a number that chooses how. `seconds`, where it is known, is the processor time
+    with its inner values perturbed, for a number that chooses how. `plain` is a float64 form that left custom gradients
+    behind. `seconds`, where it is known, is the processor time
     of a call, and `opened` what the very first one gave, (m,).
     """
 
@@ -60,6 +61,7 @@ class Function(Problem):
     held: ChangedState = UNCHANGED
     inner: float = 0.0
     noisy: Callable[[int], Function | None] | None = None
+    plain: bool = False
     seconds: float | None = None
     opened: Array | None = field(default=None, compare=False, repr=False)
     _latest: list[tuple[Array, Array]] = field(default_factory=list, init=False, compare=False, repr=False)
@@ -114,6 +116,10 @@ class Function(Problem):
     @property
     def in_float64(self) -> Function | None:
         return self.wide
+
+    @property
+    def same_gradients(self) -> bool:
+        return not self.plain
 
     def perturbed(self, draw: int) -> Function:
         return (self.noisy and self.noisy(draw)) or self

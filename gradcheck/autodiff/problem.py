@@ -46,6 +46,11 @@ class Problem(ABC):
         """The float64 form of a problem whose derivatives are taken in less; None where there is none."""
         return None
 
+    @property
+    def same_gradients(self) -> bool:
+        """Whether the derivatives of a float64 form are taken by the formulas of the problem that it is the form of."""
+        return True
+
     @cached_property
     def terms(self) -> float:
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""

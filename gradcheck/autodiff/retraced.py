@@ -7,7 +7,7 @@ have. It is the same formula, so that differences of it show what the rounding o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ GRADIENT = "CustomGradient-of-rounded"
 """The name of the gradient of operations whose results are perturbed."""
 
 
+CUSTOM = "CustomGradient-"
+"""The names of the gradients of functions under tf.custom_gradient begin so; TensorFlow gives them to an IdentityN."""
+
+
 class CannotRetraceError(Exception):
     """The computation cannot be built again; the message names the operation that it fails at."""
 
@@ -59,11 +63,13 @@ class Retraced:
     """One more build of a traced graph, in float64, inside the graph that is current.
 
     With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
-    was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built.
+    was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built;
+    `same_gradients` says whether all functions under tf.custom_gradient kept theirs.
     """
 
     def __init__(self, seed: Any = None) -> None:
         self.narrow = 0.0
+        self.same_gradients = True
         self._seed = seed
         self._variables: dict[int, Known] = {}
         self._given: set[int] = set()
@@ -80,11 +86,46 @@ class Retraced:
         return [one.wide for one in self._run(graph, known)]
 
     def _run(self, graph: Any, known: dict[Any, Known]) -> list[Known]:
-        for op in _needed(graph):
+        assigning = [op for op in graph.get_operations() if op.type in ASSIGNING]
+        return self._values(graph, graph.outputs, known, assigning)
+
+    def _values(
+        self, graph: Any, targets: Sequence[Any], known: dict[Any, Known], assigning: Sequence[Any] = ()
+    ) -> list[Known]:
+        """What tensors of the graph are now, from what is known, to which all that lies between is added."""
+        for op in _needed(graph, targets, assigning, known):
             if op.type != "Placeholder":
-                results = self._operation(op, [known[tensor.ref()] for tensor in op.inputs])
+                inputs = [known[tensor.ref()] for tensor in op.inputs]
+                results = self._redefined(op, inputs, known) if _is_custom(op) else self._operation(op, inputs)
                 known |= {tensor.ref(): one for tensor, one in zip(op.outputs, results, strict=True)}
-        return [known[tensor.ref()] for tensor in graph.outputs]
+        return [known[tensor.ref()] for tensor in targets]
+
+    def _redefined(self, op: Any, inputs: list[Known], known: dict[Any, Known]) -> list[Known]:
+        """What a function under tf.custom_gradient returned, with the same gradient function, built again as well.
+
+        Where that cannot be traced, and for perturbed values, it is left behind.
+        """
+        moved = any(one.moved for one in inputs)
+        backward = _backward(op) if moved and self._seed is None else None
+        if backward is None:
+            self.same_gradients &= not moved
+            return self._operation(op, inputs)
+        placeholders, gradients = backward
+
+        @tf.custom_gradient
+        def redefined(*values: Any) -> Any:
+            def gradient(*cotangents: Any) -> list[Any]:
+                given = {
+                    one.ref(): Known(value, moved=True) for one, value in zip(placeholders, cotangents, strict=True)
+                }
+                taken = [one for one in gradients if one is not None]
+                found = iter(self._values(op.graph, taken, {**known, **given}))
+                return [None if one is None else next(found).wide for one in gradients]
+
+            return [tf.identity(value) for value in values], gradient
+
+        values = redefined(*(one.wide for one in inputs))
+        return [Known(value, one.moved) for value, one in zip(values, inputs, strict=True)]
 
     def _operation(self, op: Any, inputs: list[Known]) -> list[Known]:
         if op.type in READING or op.type in ASSIGNING:
@@ -231,16 +272,40 @@ def _has_gradient(kind: str) -> bool:
         return False
 
 
-def _needed(graph: Any) -> list[Any]:
-    """The operations behind the outputs, and those that assign variables, in the order in which they were traced."""
-    waiting = [tensor.op for tensor in graph.outputs] + [op for op in graph.get_operations() if op.type in ASSIGNING]
+def _needed(graph: Any, targets: Sequence[Any], assigning: Sequence[Any], known: Mapping[Any, Known]) -> list[Any]:
+    """The operations between what is known and the targets, and what assigns variables, in the order of the trace."""
+    waiting = [tensor.op for tensor in targets if tensor.ref() not in known] + list(assigning)
     needed = set()
     while waiting:
         op = waiting.pop()
         if op not in needed:
             needed.add(op)
-            waiting += [tensor.op for tensor in op.inputs]
+            waiting += [tensor.op for tensor in op.inputs if tensor.ref() not in known]
     return [op for op in graph.get_operations() if op in needed]
+
+
+def _is_custom(op: Any) -> bool:
+    """Whether an operation gives what a function under tf.custom_gradient returned its gradient."""
+    given = op.node_def.attr.get("_gradient_op_type")
+    return given is not None and given.s.decode().startswith(CUSTOM)
+
+
+def _backward(op: Any) -> tuple[list[Any], list[Any]] | None:
+    """Placeholders for the cotangents of such an operation, and the gradients (or None) of its inputs, in its graph.
+
+    None where the gradient function needs a variable, or tensors of another graph: a function that was traced before.
+    """
+    if any(tensor.dtype == tf.resource for tensor in op.inputs):
+        return None
+    graph, captured = op.graph, len(op.graph.captures)
+    try:
+        with graph.as_default():
+            cotangents = [tf.compat.v1.placeholder(tensor.dtype, tensor.shape) for tensor in op.outputs]
+            taken = ops.gradient_registry.lookup(op.get_attr("_gradient_op_type").decode())(op, *cotangents)
+            gradients = [None if one is None else tf.convert_to_tensor(one) for one in taken]
+    except Exception:  # whatever it says about a second trace
+        return None
+    return (cotangents, gradients) if len(graph.captures) == captured else None
 
 
 def _function(op: Any, called: Any) -> Any:

@@ -193,9 +193,14 @@ def _outside(values: Array, low: Array, high: Array) -> Array:
 
 
 def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
-    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each."""
+    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each.
+
+    Zeros where that form has other formulas, whose distance is no rounding.
+    """
     form = problem.in_float64
     assert form is not None
+    if not form.same_gradients:
+        return np.zeros((1, *derivative(problem, problem.point).shape))
     rng, size = np.random.default_rng(0), problem.point.size
     shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(neighbours))]
     points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
@@ -204,7 +209,7 @@ def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -
 
 def lost_at_least(problem: Problem, derivative: Derivative) -> Array | None:
     """How much of a derivative a low precision loses, as a few neighbours show it; None where that cannot be told."""
-    if problem.in_float64 is None:
+    if problem.in_float64 is None or not problem.in_float64.same_gradients:
         return None
     try:
         with np.errstate(invalid="ignore", over="ignore"):

@@ -248,3 +248,55 @@ def test_layers_are_decided(name: str, policy: str, fault: float) -> None:
     result = check(called, x, variables=variables)
     assert (result.verdict, result.orders[1].inconclusive) == ("agree", 0)
     assert check(lambda x: wrong(called(x)), x, variables=variables).verdict == "mismatch"
+
+
+@tf.custom_gradient
+def scaled_slope(x: tf.Tensor) -> Any:
+    """The hyperbolic tangent, with a gradient that is 2 % too large."""
+    y = tf.tanh(x)
+    return y, lambda upstream: upstream * (1 - y * y) * tf.cast(1.02, x.dtype)
+
+
+CUSTOM = {
+    "called": (scaled_slope, False),
+    "twice": (lambda x: scaled_slope(2.0 * scaled_slope(x)), False),
+    "of two": (lambda x: weighted(x, tf.sin(x)), False),
+    "between casts": (lambda x: tf.cast(scaled_slope(tf.cast(x, tf.float64)), tf.float32), False),
+    "in a function that was traced before": (tf.function(scaled_slope), True),
+}
+
+
+@tf.custom_gradient
+def weighted(x: tf.Tensor, y: tf.Tensor) -> Any:
+    """A product, whose gradient forgets the second factor."""
+    return x * y, lambda upstream: (upstream * y, None)
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+def test_the_form_keeps_custom_gradients_or_says_that_it_did_not(name: str) -> None:
+    f, plain = CUSTOM[name]
+    x = np.array([0.3, -0.8], np.float32)
+    variable = tf.Variable(x)
+    function = formed(lambda: f(variable), variables=[variable])
+    assert function.wide is not None
+    assert function.wide.plain == plain
+    own, wide = (one.gradients(np.ones((1, 2))).values for one in (function, function.wide))
+    assert np.allclose(own, wide, rtol=2e-3, atol=0) != plain
+    assert check(lambda: f(variable), variables=[variable]).verdict == "mismatch"
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_wrong_custom_gradient_in_a_float32_network_is_found(traced: bool) -> None:
+    keras.utils.set_random_seed(1)
+    right, wrong = (
+        keras.Sequential([keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, activation), keras.layers.Dense(4)])
+        for activation in (tf.nn.silu, tf.function(scaled_slope) if traced else scaled_slope)
+    )
+    images, labels = tf.random.normal([8, 5]), tf.constant([0, 1, 2, 3] * 2)
+    for network, verdict in ((right, "agree"), (wrong, "mismatch")):
+        network(images)
+
+        def loss(network: Any = network) -> tf.Tensor:
+            return tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, network(images), True))
+
+        assert check(loss, variables=network.trainable_variables).verdict == verdict
