@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
 from gradcheck.defects.kernel_use import KernelUse
 from gradcheck.explanation.known_defect import kernel_use
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, key
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.user_code import place_of
 
 COMPILED = ("__forward_", "__inference_")
 """How TensorFlow begins the names of functions that it compiles."""
@@ -68,8 +69,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     used = {id(tensor) for one in record.operations for tensor in one.inputs}
     used |= {id(tensor) for tensor in _targets(record)}
     uses = [*(_use(one, used) for one in operations), *inner.uses]
-    rest = len([one for one in record.operations if one.name != "Const"]) - len(operations)
-    return audited(name_of(f), uses, [*_of_code(operations, rest), *_of_functions(inner), *_of_records()])
+    return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records()])
 
 
 def audit_saved_model(folder: Path) -> AuditResult:
@@ -147,14 +147,17 @@ def _definition(name: str) -> Any:
         return None
 
 
-def _of_code(operations: Iterable[RecordedOperation], rest: int) -> Iterator[str]:
+def _of_code(record: CodeRecord, operations: Sequence[RecordedOperation]) -> Iterator[str]:
     """What of somebody's code is not seen."""
+    rest = len([one for one in record.operations if one.name != "Const"]) - len(operations)
+    reads = [one for one in record.events if isinstance(one, HostRead) and one.tensor.dtype.is_floating]
+    read = sorted({str(place_of(one.line)) for one in reads if one.line is not None})
     own = [one for one in operations if one.backward is not None and _definition(one.name) is None]
-    for one in operations:
-        if one.name in PYTHON:
-            yield f"what Python does in {one.name}, {one.place}"
-        if one in own and one.name.startswith(COMPILED):
+    for one in own:
+        if one.name.startswith(COMPILED):
             yield f"what the compiled function {one.name} does, {one.place}"
+    if read:
+        yield f"what NumPy or Python computes of the tensors that it reads: {'; '.join(read)}"
     brought = sorted({f"{one.name} ({one.place})" for one in own if not one.name.startswith(COMPILED)})
     if brought:
         yield f"whether gradients are right that code brings along: {', '.join(brought)}; gradcheck.check compares"
@@ -165,6 +168,9 @@ def _of_code(operations: Iterable[RecordedOperation], rest: int) -> Iterator[str
 def _of_functions(inner: FunctionKernels) -> Iterator[str]:
     if inner.unread:
         yield f"{', '.join(sorted(inner.unread))}: no definition"
+    python = {f"{one.kernel} ({one.where})" for one in inner.uses if one.kernel in PYTHON}
+    if python:
+        yield f"what Python does in {', '.join(sorted(python))}"
     if inner.custom:
         yield f"whether gradients are right that a graph brings along: {', '.join(sorted(inner.custom)[:8])}"
 

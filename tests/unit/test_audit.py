@@ -152,10 +152,12 @@ def test_what_is_not_seen_is_said() -> None:
         return tf.sin(x), lambda dy: dy
 
     def f(x: Any) -> Any:
-        return own(x) + tf.py_function(lambda y: y, [x], tf.float32)
+        return own(x) + x.numpy()
 
     notes = " ".join(audit(f, np.float32(1.0)).notes)
-    assert "what Python does in EagerPyFunc, " in notes
+    assert re.search(
+        r"what NumPy or Python computes of the tensors that it reads: \S*test_audit.py:\d+: return own", notes
+    )
     assert re.search(r"right that code brings along: own \(\S*test_audit.py:\d+: return own", notes)
     assert re.search(r"\d+ known defects of functions whose kernels are right by themselves", notes)
     assert "not a proof that the others are right" in str(audit(tf.sin, 1.0))

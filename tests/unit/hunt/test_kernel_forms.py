@@ -24,7 +24,7 @@ def found(name: str) -> tuple[KernelForm, ...]:
 
 def test_attributes_and_inputs_are_told_apart_from_what_is_fixed() -> None:
     last, any_axis = found("cumprod-zero-order1")
-    attrs = {"exclusive": "exclusive", "reverse": "reverse"}
+    attrs: dict[str, str | int] = {"exclusive": "exclusive", "reverse": "reverse"}
     assert last == KernelForm("cumprod", "Cumprod", (0,), attrs, {"1": -1})
     assert any_axis == KernelForm("cumprod_over_axis", "Cumprod", (0,), {"axis": 1, **attrs})
 
