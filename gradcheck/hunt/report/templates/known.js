@@ -11,12 +11,12 @@ function search() {
   const count = records.filter((one) => !one.hidden).length;
   found.textContent = wanted.length ? `${count} of ${records.length}` : "";
 }
-function open() {
+function reveal() {
   const one = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (one && one.matches("details.record")) { one.open = true; one.scrollIntoView(); }
 }
 document.getElementById("searching").hidden = false;
 box.addEventListener("input", search);
-addEventListener("hashchange", open);
+addEventListener("hashchange", reveal);
 search();
-open();
+reveal();
