@@ -203,6 +203,7 @@ class SourceResult:
     def __str__(self) -> str:
         verdict = {True: "right", False: "wrong", None: "inconclusive"}[self.right]
         verdict = verdict if self.finding is None else self.finding.kind.value
+        verdict = verdict if self.origin is None else "not finite"
         lines = [f"{self.name}: {self.gradient}, {verdict}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
             lines += [f"{label:<8}  {text}" for label, text in self.diagnosis.lines]

@@ -15,7 +15,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def blocks(heading: str) -> tuple[str, str]:
     """The first Python block below a heading, and the text block after it."""
-    section = README.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = README.read_text(encoding="utf-8").split(f"# {heading}\n")[1].split("\n## ")[0]
     code = re.search(r"```python\n(.*?)```\n", section, re.DOTALL)
     text = re.search(r"```text\n(.*?)```\n", section, re.DOTALL)
     assert code is not None
@@ -47,4 +47,11 @@ def test_the_second_screen(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = blocks("Why is my gradient None, zero, or only a part?")
     Path("train.py").write_text(code, encoding="utf-8")
     runpy.run_path(str(Path("train.py").resolve()))
+    assert capsys.readouterr().out.strip() == text
+
+
+def test_where_nan_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = blocks("Which operation is it, and where does my NaN come from?")
+    Path("nan.py").write_text(code, encoding="utf-8")
+    runpy.run_path(str(Path("nan.py").resolve()))
     assert capsys.readouterr().out.strip() == text
