@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, Kind
+from gradcheck import Cause, Kind, OrderResult
 from gradcheck.explanation import blamed_operation, factor_check
 from gradcheck.explanation.blamed_operation import Blame, blame, blame_diagnosis
-from gradcheck.explanation.chain import factors
+from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.record import CodeRecord
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rerun import argument_names, rerun
@@ -84,8 +84,12 @@ def test_what_is_right_is_counted() -> None:
 
 def test_each_operation_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     record, seen = record_of(lambda x: tf.exp(doubled(tf.sin(x))), 0.5), []
-    compared = blamed_operation.compared
-    monkeypatch.setattr(blamed_operation, "compared", lambda one: seen.append(one.operation.name) or compared(one))
+
+    def noted(one: Factor) -> OrderResult:
+        seen.append(one.operation.name)
+        return factor_check.compared(one)
+
+    monkeypatch.setattr(blamed_operation, "compared", noted)
     first, again = found(record), found(record)
     assert seen == ["Exp", "doubled"]
     assert first.looked_at == again.looked_at == 2
