@@ -128,8 +128,9 @@ def _checked(
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
-            return summarise(1, tables, sources, notes=notes, explain=diagnosis.explained)
-        return summarise(2, second_order(problem, tolerance, probes), sources, explain=diagnosis.explained)
+            return diagnosis.noted(summarise(1, tables, sources, notes=notes, explain=diagnosis.explained))
+        tables = second_order(problem, tolerance, probes)
+        return diagnosis.noted(summarise(2, tables, sources, explain=diagnosis.explained))
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))

@@ -24,6 +24,7 @@ from gradcheck.explanation.diagnosis import (
     diagnose_unconnected,
     diagnosed,
 )
+from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
@@ -103,14 +104,6 @@ def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Fin
     reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
     output = None if one.call.method == "gradient" else finding.output
     return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
-
-
-def finite(gradient: Any) -> bool:
-    """Whether a gradient, or None, holds finite numbers."""
-    if gradient is None:
-        return True
-    value = tf.convert_to_tensor(gradient)
-    return not (value.dtype.is_floating or value.dtype.is_complex) or bool(np.isfinite(value.numpy()).all())
 
 
 def _failed(

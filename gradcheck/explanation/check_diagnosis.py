@@ -14,12 +14,19 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.explanation.diagnosis import diagnose, diagnose_error, diagnose_operations, diagnosed
+from gradcheck.explanation.diagnosis import (
+    diagnose,
+    diagnose_error,
+    diagnose_not_finite,
+    diagnose_operations,
+    diagnosed,
+)
+from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.numerics.probing import probe_directions
-from gradcheck.result import Diagnosis, Finding, Kind
+from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Verdict
 
 Tensors = list[Any]
 
@@ -57,15 +64,33 @@ class CheckDiagnosis:
             return diagnose_error(record, failed[-1]) if failed else None
         return None
 
+    def noted(self, order: OrderResult) -> OrderResult:
+        """An inconclusive result with a note on where NaN or infinity in a derivative comes from, if there is any."""
+        if order.verdict is not Verdict.INCONCLUSIVE or (self.gradient is not None and not callable(self.gradient)):
+            return order
+        with suppress(Exception):  # as above
+            note = self._not_finite()
+            return order if note is None else replace(order, notes=(*order.notes, note))
+        return order
+
+    def _not_finite(self) -> str | None:
+        record = self._record(None)
+        for position, source in enumerate(self.function.sources):
+            taken = _taken_by(record, _given(record, position), self._tensor(record, position))
+            if taken is None or finite(_given(record, position)):
+                continue
+            origin = diagnose_not_finite(call_source(record, *taken, source.name))
+            if origin is not None:
+                return f"the derivative with respect to {source.name} is not finite: {origin.evidence}; {origin.remedy}"
+        return None
+
     def _diagnosis(self, finding: Finding, coordinate: int) -> Diagnosis | None:
         if self.gradient is not None and not callable(self.gradient):
             return None
         position = int(np.searchsorted([part.stop for part in self.function.parts], coordinate, side="right"))
         source, record = self.function.sources[position], self._record(finding.output)
-        result = record.result
-        given = result[position] if isinstance(result, Sequence) and len(result) > position else None
-        tensor = self._tensor(record, position)
-        taken = _taken_by(record, given, tensor)
+        given = _given(record, position)
+        taken = _taken_by(record, given, self._tensor(record, position))
         if taken is None:
             return None if given is None else changed_afterwards(record, given, finding)
         coverable = self.order == 1 and not source.constrained
@@ -129,6 +154,12 @@ class CheckDiagnosis:
         value = float(gradients[0, coordinate])
         agrees = abs(value - (finding.difference or 0.0)) <= (finding.allowed or 0.0)
         return f"; TensorFlow's own gradient of f is {value:.10g}" if agrees else ""
+
+
+def _given(record: CodeRecord, position: int) -> Any:
+    """The derivative that was taken with respect to a source."""
+    result = record.result
+    return result[position] if isinstance(result, Sequence) and len(result) > position else None
 
 
 def _gradient(f: Callable[[Tensors], Tensors], tensors: Tensors, weights: Tensors | None) -> Tensors:

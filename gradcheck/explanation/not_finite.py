@@ -51,13 +51,14 @@ def not_finite_diagnosis(
 
     Raises what the tape that covers everything raises.
     """
-    there = all(_finite(target) for target in call.targets)
+    there = all(finite(target) for target in call.targets)
     found = _on_the_way_back(record, call, source, weights) if there else _on_the_way_there(record, call, source)
     return None if found is None else _diagnosis(found)
 
 
-def _finite(tensor: Any) -> bool:
-    return bool(np.isfinite(_array(tensor)).all())
+def finite(tensor: Any) -> bool:
+    """Whether a tensor, or None, holds finite numbers."""
+    return tensor is None or bool(np.isfinite(_array(tensor)).all())
 
 
 def _array(tensor: Any) -> Array:
@@ -67,14 +68,14 @@ def _array(tensor: Any) -> Array:
 
 def _on_the_way_there(record: CodeRecord, call: DerivativeCall, source: Any) -> NotFinite | None:
     """From a target that is not finite, back to the operation whose arguments are still finite."""
-    needed = {key(target) for target in call.targets if not _finite(target)}
+    needed = {key(target) for target in call.targets if not finite(target)}
     looked_at = 0
     for operation in reversed(record.operations):
         if not any(key(output) in needed for output in operation.outputs):
             continue
         looked_at += 1
         inputs = [one for one in operation.inputs if _floating(one)]
-        endless = [one for one in _selected(operation, inputs) if not _finite(one)]
+        endless = [one for one in _selected(operation, inputs) if not finite(one)]
         if endless:
             needed |= {key(one) for one in endless}
         elif inputs:
@@ -96,7 +97,7 @@ def _floating(tensor: Any) -> bool:
 
 
 def _made_at(record: CodeRecord, operation: RecordedOperation, looked_at: int) -> NotFinite:
-    output = next(one for one in operation.outputs if _floating(one) and not _finite(one))
+    output = next(one for one in operation.outputs if _floating(one) and not finite(one))
     place = next(iter(np.argwhere(~np.isfinite(_array(output)))))
     position, argument = _culpable_argument(operation)
     element = tuple(map(int, place)) if argument.shape == output.shape else _worst(operation, argument)
@@ -133,10 +134,10 @@ def _on_the_way_back(
     looked_at = 0
     for factor in factors(record, call, source, weights):
         looked_at += 1
-        if not all(_finite(one) for one in factor.reached):
+        if not all(finite(one) for one in factor.reached):
             continue
         for place, part in enumerate(_taken(factor)):
-            if part is not None and not _finite(part):
+            if part is not None and not finite(part):
                 return _lost_at(record, factor, place, part, looked_at)
     return None
 

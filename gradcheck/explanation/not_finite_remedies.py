@@ -25,8 +25,9 @@ REMEDIES = {
         ("RealDiv", "Div", "Reciprocal", "Inv", "Xdivy"),
         "keep the divisor away from 0, such as tf.maximum(d, 1e-12), or use tf.math.divide_no_nan",
     ),
-    "Pow": "the derivative of x**p is p * x**(p - 1), which is infinite at x = 0 where p < 1, and 0 * infinity where p "
-    "is 0: keep x away from 0, such as tf.pow(tf.maximum(x, 1e-12), p), and leave out elements with p = 0",
+    "Pow": "the derivative of x**p is p * x**(p - 1), which is infinite at x = 0 where p < 1 (differentiated again: "
+    "where p < 2), and 0 * infinity where p is 0: keep x away from 0, such as tf.pow(tf.maximum(x, 1e-12), p), and "
+    "leave out elements with p = 0",
     **dict.fromkeys(
         ("Asin", "Acos", "Atanh", "Acosh"),
         "the slope is infinite at the ends of the domain: clip the argument, such as tf.clip_by_value(x, -0.999999, "

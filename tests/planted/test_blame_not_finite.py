@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+from gradcheck import (
+    Cause,
+    Diagnosis,
+    GradientInconclusive,
+    GradientMismatch,
+    Result,
+    assert_close,
+    assert_step,
+    check,
+    explain,
+)
 
 Step = Callable[[], Any]
 KERNEL = np.array([[0.5, -0.25, 1.0], [0.75, 0.5, -1.0]])
@@ -144,6 +154,16 @@ def test_in_assert_close_and_assert_step(way: Any) -> None:
         assert_step(step, variables=[w])
     assert caught.value.result is not None
     assert_traced(diagnosis_of(caught.value.result), *WAYS[way])
+
+
+def test_where_no_derivative_is_there_to_compare_with() -> None:
+    with pytest.raises(GradientInconclusive, match=r"Sqrt at .* turns the finite cotangent 1 into inf at x = 0"):
+        assert_close(lambda x: tf.sqrt(x), 0.0)
+    result = check(lambda x: tf.sqrt(x), [0.0, 1.0])
+    assert result.verdict == "inconclusive"
+    (note,) = result.orders[1].notes
+    assert note.startswith("the derivative with respect to x is not finite: Sqrt at ")
+    assert check(lambda x: x * tf.round(x), [0.5, 1.0]).orders[1].notes == ()
 
 
 def test_in_a_train_step_of_keras() -> None:

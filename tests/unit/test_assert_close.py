@@ -140,7 +140,8 @@ the gradient of square is wrong
     off by       3   (allowed #)
     cause        stop_gradient
     where        {os.path.relpath(__file__)}:{LINE}: return x * tf.stop_gradient(x)
-    evidence     3 of 6 is lost at x[1]: tf.stop_gradient at {HERE}:{LINE} lets the value through, not the gradient
+    evidence     3 of 6 is lost at x[1]: tf.stop_gradient at {HERE}:{LINE} lets the value through, not the gradient; \
+no other operation is wrong by itself (1 operation looked at)
     remedy       leave tf.stop_gradient out of `return x * tf.stop_gradient(x)` ({HERE}:{LINE}); if that \
 was its purpose, nothing is wrong
 
