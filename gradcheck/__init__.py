@@ -33,10 +33,12 @@ if TYPE_CHECKING:
         GradientWrongUpdate,
         GradientWrongValue,
         InconclusiveWarning,
+        MismatchWarning,
     )
     from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
     from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
+    from gradcheck.spot_check import SpotCheck, spot_check
     from gradcheck.step import assert_step
 
 __version__ = "0.1.0"
@@ -50,11 +52,12 @@ _NAMES = {
     "gradcheck.comparison.failure": (
         "GradientInconclusive GradientMismatch GradientMissing GradientModesDisagree GradientNonFinite "
         "GradientOutsideSubdifferential GradientPartial GradientRaises GradientWrongShape GradientWrongUpdate "
-        "GradientWrongValue InconclusiveWarning"
+        "GradientWrongValue InconclusiveWarning MismatchWarning"
     ),
     "gradcheck.defects.audited": "AuditResult AuditedOperation DefectHere",
     "gradcheck.explain": "explain",
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult",
+    "gradcheck.spot_check": "SpotCheck spot_check",
     "gradcheck.step": "assert_step",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -79,11 +82,13 @@ __all__ = [
     "GradientWrongValue",
     "InconclusiveWarning",
     "Kind",
+    "MismatchWarning",
     "OrderResult",
     "Place",
     "Reason",
     "Result",
     "SourceResult",
+    "SpotCheck",
     "assert_close",
     "assert_step",
     "audit",
@@ -94,12 +99,15 @@ __all__ = [
     "lower_triangular",
     "positive_definite",
     "simplex",
+    "spot_check",
     "symmetric",
     "upper_triangular",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "keras":  # a module of its own, which needs Keras
+        return import_module("gradcheck.keras")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

@@ -19,6 +19,10 @@ class InconclusiveWarning(UserWarning):
     """A part of the derivatives could not be compared."""
 
 
+class MismatchWarning(UserWarning):
+    """A gradient is wrong, and the code that takes it goes on."""
+
+
 class GradientMismatch(AssertionError):
     """The gradient is wrong; `result` holds the findings."""
 

@@ -1,0 +1,244 @@
+"""A Keras callback that holds the gradient of the current batch against differences of its loss now and then."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.interception import derivatives_observed, functions_run_eagerly, patched
+from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.state import ChangedState, state_restored
+from gradcheck.comparison.failure import FAILURES, GradientMismatch, MismatchWarning
+from gradcheck.explain import explain
+from gradcheck.result import Result, Verdict
+from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
+from gradcheck.training.optimizers import optimizer_methods
+
+Array = np.ndarray[Any, Any]
+
+ACTIONS = ("warn", "raise")
+ERROR, RESOLUTION = "gradient_error", "gradient_resolution"
+"""What the logs call the largest error and the resolution of the spot checks of an epoch."""
+
+
+class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
+    """Holds the gradient of the current batch, at the current weights, against differences of its loss.
+
+    At the first batch and at each `every`-th after it, the derivatives that the model's train_step takes of its loss
+    with respect to variables are compared along a few `directions`, as by `gradcheck.spot_check`, in a graph that is
+    traced once. The largest error of an epoch and its resolution, relative to the sum of the sizes of gradient times
+    move, stand in the logs of its end as `gradient_error` and `gradient_resolution`, for the history and for callbacks
+    that come later, TensorBoard included; those of each check go to the default summary writer if there is one.
+
+    What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
+    wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
+    MismatchWarning (`"warn"`), once; the message names the operation and the line. Dropout and seeds are held fixed for
+    a check; weights, moving averages, seeds, metrics and the order of the data are left as they were.
+
+    Raises ValueError for arguments that make no sense, and, as the training begins, for a model that is trained on more
+    than one replica or that takes no gradient of a loss with a tape.
+
+    >>> import keras
+    >>> import numpy as np
+    >>> model = keras.Sequential([keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> x, y = np.linspace(-1.0, 1.0, 32).reshape(16, 2), np.ones(16)
+    >>> history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[GradientMonitor(every=3)])
+    >>> max(history.history["gradient_error"]) < 1e-3
+    True
+    """
+
+    def __init__(self, every: int = 1000, *, directions: int = 2, action: str = "warn") -> None:
+        super().__init__()
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            raise ValueError(f"every was {every!r}; a number of batches, at least 1, was expected")
+        if action not in ACTIONS:
+            raise ValueError(f"action was {action!r}; expected one of {', '.join(map(repr, ACTIONS))}")
+        refuse_directions(directions)
+        self.every, self.directions, self.action = every, directions, action
+        self.checks: list[SpotCheck] = []
+        """All spot checks so far."""
+        self._graphs: _StepGraphs | None = None
+        self._batches = self._due = self._epoch_began = 0
+        self._told = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        replicas = self.model.distribute_strategy.num_replicas_in_sync
+        if replicas > 1:
+            raise ValueError(
+                f"the model is trained on {replicas} replicas; GradientMonitor sees the gradient of one: leave it out, "
+                "or train with it on one device for a while"
+            )
+        self._graphs = _StepGraphs(self.model)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch_began = len(self.checks)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        count = self.model.steps_per_execution
+        if self._due < self._batches + count:
+            self._due += self.every * -(-(self._batches + count - self._due) // self.every)
+            train = self.model.train_function
+
+            def checked(iterator: Any) -> Any:
+                self.model.train_function = train
+                return train(self._looked_at(iterator, count))
+
+            self.model.train_function = checked
+        self._batches += count
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        seen = [check for check in self.checks[self._epoch_began :] if np.isfinite(check.error)]
+        if logs is not None and seen:
+            logs[ERROR] = max(check.error for check in seen)
+            logs[RESOLUTION] = max(check.resolution for check in seen)
+
+    def _looked_at(self, iterator: Any, count: int) -> Any:
+        """Check the next batch; returns an iterator that gives it again, and those that the same call takes then."""
+        held: list[Any] = []
+        again = tf.data.Dataset.from_generator(
+            lambda: itertools.chain(held, itertools.islice(iterator, count - 1)), output_signature=iterator.element_spec
+        )
+        try:
+            held.append(next(iterator))
+        except StopIteration:
+            return iterator
+        self._check(held[0])
+        return iter(again)
+
+    def _check(self, data: Any) -> None:
+        assert self._graphs is not None
+        position = self._batches - self.model.steps_per_execution
+        for walk in self._graphs.walks(data):
+            found = walk.along(self.directions)
+            self.checks.append(found)
+            if tf.summary.should_record_summaries():
+                tf.summary.scalar(ERROR, found.error, step=position)
+                tf.summary.scalar(RESOLUTION, found.resolution, step=position)
+            if found.verdict == Verdict.MISMATCH and not self._told:
+                explained = explain(self.model.train_step, data)
+                if explained.verdict == Verdict.MISMATCH:
+                    self._tell(position, found, explained)
+
+    def _tell(self, position: int, found: SpotCheck, explained: Result) -> None:
+        self._told = True
+        message = (
+            f"at batch {position} of the training the gradient differs from the loss by {found.error:.1e}, where an "
+            f"error of {found.resolution:.1e} would have been noticed\n{explained}"
+        )
+        if self.action == "raise":
+            kinds = [source.finding.kind for source in explained.sources if source.finding is not None]
+            failure = FAILURES[kinds[0]] if kinds else GradientMismatch
+            raise failure(message, explained)
+        warnings.warn(message, MismatchWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A derivative that a train_step takes with a tape: of a loss, with respect to variables, by position."""
+
+    loss: Any
+    variables: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+
+
+class _StepGraphs:
+    """A model's train_step without its updates, as graphs: its losses, their gradients, and losses along a line."""
+
+    def __init__(self, model: Any) -> None:
+        self._step = model.train_step
+        self.variables: list[tuple[Any, ...]] = []
+        """The variables of each derivative, once a graph was traced."""
+        self.losses = _graph(lambda data: [one.loss for one in self._taken(data)])
+        self.gradients = _graph(lambda data: [list(one.gradients) for one in self._taken(data)])
+        self._sweeps: dict[tuple[int, ...], Callable[..., Any]] = {}
+
+    def walks(self, data: Any) -> list[SpotWalk]:
+        """One for each loss that the step differentiates with respect to variables."""
+        data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
+        if not self.variables:
+            with state_restored():
+                self.losses(data)
+        if not self.variables:
+            raise ValueError(
+                "the model's train_step takes no gradient of a loss with respect to variables by a tf.GradientTape: "
+                "there is nothing for GradientMonitor to hold against it"
+            )
+        return [self._walk(data, number) for number in range(len(self.variables))]
+
+    def _walk(self, data: Any, number: int) -> SpotWalk:
+        variables = self.variables[number]
+        held, names = tuple(map(variable_of, variables)), tuple(variable.name for variable in variables)
+        loss, gradient = lambda: self.losses(data)[number], lambda: self.gradients(data)[number]
+        return _TracedWalk(loss, held, names, gradient, self, data, number)
+
+    def sweep(self, number: int, handles: Sequence[Any]) -> Callable[..., Any]:
+        """The graph that takes the losses of one derivative along a line.
+
+        It takes the data, the variables' starts and moves, the offsets, and what the variables of `handles` are given
+        before each. They belong to the graph: those that it were given would not be known for the same variables.
+        """
+        key = (number, *map(id, handles))
+        if key in self._sweeps:
+            return self._sweeps[key]
+        variables = [variable_of(variable) for variable in self.variables[number]]
+
+        def swept(data: Any, start: Any, moves: Any, offsets: Any, values: Any) -> Any:
+            def loss(offset: Any) -> Any:
+                for variable, value, move in zip(variables, start, moves, strict=True):
+                    variable.assign(value + tf.cast(offset, move.dtype) * move)
+                for handle, value in zip(handles, values, strict=True):
+                    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+                return tf.cast(self._taken(data)[number].loss, tf.float64)
+
+            return tf.map_fn(loss, offsets, parallel_iterations=1)
+
+        self._sweeps[key] = _graph(swept)
+        return self._sweeps[key]
+
+    def _taken(self, data: Any) -> list[_Taken]:
+        taken: list[_Taken] = []
+
+        def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+            result = compute()
+            sources = tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"]))
+            target = arguments["target"]
+            if method == "gradient" and tf.is_tensor(target) and all(variable_of(one) is not None for one in sources):
+                dense = (None if one is None else tf.convert_to_tensor(one) for one in tf.nest.flatten(result))
+                taken.append(_Taken(tf.reduce_sum(target), sources, tuple(dense)))
+            return result
+
+        untouched = [(owner, method, lambda *_, **__: None) for owner, method in optimizer_methods()]
+        with functions_run_eagerly(), patched(*untouched), derivatives_observed(keep):
+            self._step(data)
+        self.variables = [one.variables for one in taken]
+        return taken
+
+
+@dataclass(frozen=True)
+class _TracedWalk(SpotWalk):
+    """One of the derivatives of a step, whose losses along a line are taken in one run of a graph."""
+
+    graphs: _StepGraphs
+    data: Any
+    number: int
+
+    def swept(self, start: Sequence[Any], moves: Sequence[Any], offsets: Array, held: ChangedState) -> Array:
+        if held.generators:  # their state is not TensorFlow's to put back
+            return super().swept(start, moves, offsets, held)
+        handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
+        sweep = self.graphs.sweep(self.number, handles)
+        return np.asarray(sweep(self.data, list(start), list(moves), tf.constant(offsets, tf.float64), values))
+
+
+def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a graph, traced at its first call; another shape of the data is no reason to trace again."""
+    traced: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True)
+    return traced

@@ -1,0 +1,303 @@
+"""The public API of a check in the middle of a training: `spot_check` holds a gradient against a few differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.sources import parse_arguments, variable_of
+from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
+from gradcheck.check import check
+from gradcheck.comparison.lines import slope_estimate, ulp_rounding
+from gradcheck.comparison.summary import undecided
+from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.sampling import MANTISSA, QUICK, Sample
+from gradcheck.result import OrderResult, Reason, Result, Verdict
+
+Array = np.ndarray[Any, Any]
+
+FINER = 2.0**-4
+"""Where the first row of steps on a line does not agree, one that starts here is tried: a network has many kinks."""
+
+STEP = MANTISSA / 2
+"""The largest step on a line, which moves no coordinate by more of its size than any check does."""
+
+LEAST = 0.5
+"""A line moves each coordinate by at least this part of what it moves the others by, in their sizes."""
+
+
+@dataclass(frozen=True)
+class SpotCheck:
+    """A gradient beside differences of the loss along a few directions.
+
+    `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
+    over the sum of the sizes of gradient times move; NaN where nothing could be compared. `result` is the verdict, that
+    of a whole `check` where the few directions left a suspicion.
+    """
+
+    error: float
+    resolution: float
+    result: Result
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of `result`."""
+        return self.result.verdict
+
+    def __str__(self) -> str:
+        measured = f"error {self.error:.1e}, an error of {self.resolution:.1e} would have been noticed"
+        return f"{self.result}\n{measured if np.isfinite(self.error) else 'no direction could be compared'}"
+
+
+def spot_check(
+    loss: Callable[[], Any], variables: Any, gradient: Callable[[], Any] | None = None, *, directions: int = 2
+) -> SpotCheck:
+    """Compare the gradient of a training's loss, as it is now, with differences of the loss along a few directions.
+
+    `loss` takes nothing and returns the loss of the current batch, a scalar; let it be a tf.function if it is called
+    often. `gradient` takes nothing and returns a tensor or None for each of `variables`, as the training's own code
+    takes them; by default TensorFlow's gradient of `loss` is taken. It is a function, so that it draws the random
+    numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries cancel; the
+    others are random. Each takes 16 values of the loss, 16 more where they do not agree; what is wrong then, `check`
+    looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause.
+
+    The variables, whatever else the loss changes, and all generators are left as they were; randomness is held fixed.
+    Raises TypeError and ValueError, naming the argument, for what cannot be compared.
+
+    >>> import tensorflow as tf
+    >>> weights = tf.Variable([0.5, -1.0])
+    >>> print(spot_check(lambda: tf.reduce_sum(tf.sin(weights) ** 2), [weights]).verdict)
+    agree
+    """
+    refuse_directions(directions)
+    walk = SpotWalk.of(loss, variables, gradient)
+    found = walk.along(directions)
+    if found.verdict != Verdict.MISMATCH:
+        return found
+    whole = check(loss, variables=list(walk.variables), gradient=gradient)
+    return SpotCheck(found.error, found.resolution, whole)
+
+
+def refuse_directions(directions: Any) -> None:
+    """Raise ValueError for what is no number of directions."""
+    if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
+        raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
+
+
+@dataclass(frozen=True)
+class SpotWalk:
+    """A loss, its variables, and what takes their gradients, one a variable."""
+
+    loss: Callable[[], Any]
+    variables: tuple[Any, ...]
+    names: tuple[str, ...]
+    gradient: Callable[[], Any]
+
+    @staticmethod
+    def of(loss: Any, variables: Any, gradient: Any = None) -> SpotWalk:
+        """The same of what was given. Raises TypeError and ValueError, naming the argument."""
+        for name, given in (("loss", loss), ("gradient", gradient)):
+            if not callable(given) and (name == "loss" or given is not None):
+                raise TypeError(
+                    f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
+                    f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
+                )
+        listed = [variables] if variable_of(variables) is not None else list(variables)
+        names = tuple(source.name for source in parse_arguments((), listed).sources)
+        held = tuple(map(variable_of, listed))
+
+        def own() -> Any:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(held)
+                value = loss()
+            return tape.gradient(value, held)
+
+        return SpotWalk(loss, held, names, gradient or own)
+
+    def along(self, directions: int = 2) -> SpotCheck:
+        """The comparison along the directions alone, whose mismatch is a suspicion so far."""
+        with ExitStack() as stack:
+            snapshot = stack.enter_context(state_restored())
+            before = generators()
+            self._scalar()
+            used = tuple(generator for generator in before if generator.used)
+            held = ChangedState(snapshot.changed(), used).besides(self.variables)
+            start = [tf.identity(variable) for variable in self.variables]
+            losses = _Losses.around(self, held, start)
+            if losses is None:
+                stack.enter_context(seeded())
+                held = ChangedState(held.variables, (*used, generators()[-1]))
+                losses = _Losses.around(self, held, start)
+            if losses is None:
+                why = hidden_state(self._scalar)
+                order = undecided(1, Reason.NOT_DETERMINISTIC, f"two losses at the same weights differ; {why}")
+                return SpotCheck(float("nan"), float("nan"), Result({1: order}))
+            for variable, value in zip(self.variables, start, strict=True):
+                variable.assign(value)
+            held.put_back()
+            return self._compared(losses, self._flat(), directions)
+
+    def swept(self, start: Sequence[Any], moves: Sequence[Any], offsets: Array, held: ChangedState) -> Array:
+        """The losses where each variable is at its start plus an offset times its move, one an offset."""
+        losses = []
+        for offset in offsets:
+            for variable, value, move in zip(self.variables, start, moves, strict=True):
+                variable.assign(value + tf.cast(offset, move.dtype) * move)
+            held.put_back()
+            losses.append(float(self.loss()))
+        return np.array(losses)
+
+    def _flat(self) -> Array:
+        """The gradients in a row, zeros for None, (n,) in float64."""
+        taken = self.gradient()
+        given = [taken] if tf.is_tensor(taken) or taken is None else list(taken)
+        if len(given) != len(self.variables):
+            raise ValueError(
+                f"gradient returned {len(given)} for {len(self.variables)} variables; one for each was expected, "
+                "None included"
+            )
+        rows = []
+        for name, variable, one in zip(self.names, self.variables, given, strict=True):
+            dense = np.zeros(variable.shape) if one is None else tf.convert_to_tensor(one).numpy().astype(np.float64)
+            if dense.shape != tuple(variable.shape):
+                raise ValueError(
+                    f"the gradient of {name} has the shape {dense.shape}; that of the variable was expected, "
+                    f"{tuple(variable.shape)}"
+                )
+            rows.append(dense.ravel())
+        return np.concatenate(rows)
+
+    def _scalar(self) -> float:
+        value = tf.convert_to_tensor(self.loss())
+        if value.shape.rank != 0 or not value.dtype.is_floating:
+            raise TypeError(
+                f"loss returned {value.dtype.name}{tuple(value.shape)}; a scalar of a floating type was expected: "
+                "return the mean or the sum over the batch"
+            )
+        return float(value)
+
+    def _compared(self, losses: _Losses, gradient: Array, directions: int) -> SpotCheck:
+        rng, looks = np.random.default_rng(0), []
+        for number in range(directions):
+            signed = 2 * rng.random(gradient.size, np.float32) - 1
+            sign = np.where(gradient == 0, signed, gradient) if number == 0 else signed
+            line = np.copysign(LEAST + (1 - LEAST) * np.abs(signed), sign) * losses.sizes
+            looks.append(_Look.of(losses, line, gradient))
+        seen = [look for look in looks if look.conclusive]
+        verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
+        if any(look.wrong for look in seen) or not np.isfinite(gradient).all():
+            verdict = Verdict.MISMATCH
+        order = OrderResult(
+            order=1,
+            verdict=verdict,
+            reasons=() if seen else (Reason.ILL_CONDITIONED,),
+            notes=(
+                f"{gradient.size} derivatives were compared together, along {len(seen)} of {directions} directions",
+            ),
+            resolution=max((look.allowed for look in seen), default=float("nan")),
+            relative_resolution=max((look.allowed / look.size for look in seen), default=float("nan")),
+            compared=gradient.size if seen else 0,
+            inconclusive=directions - len(seen),
+        )
+        error = max((look.error / look.size for look in seen), default=float("nan"))
+        return SpotCheck(error, order.relative_resolution, Result({1: order}))
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """The losses around the start, where each coordinate has its own of `sizes` (n,), a loss is `centre`.
+
+    What a loss changes besides the variables, `held`, is put back before each; they scatter by `noise`.
+    """
+
+    walk: SpotWalk
+    held: ChangedState
+    start: Sequence[Any]
+    sizes: Array
+    centre: float = 0.0
+    noise: float = 0.0
+
+    @staticmethod
+    def around(walk: SpotWalk, held: ChangedState, start: Sequence[Any]) -> _Losses | None:
+        """The same, measured; None where not even the loss at the start is the same twice."""
+        point = np.concatenate([np.ravel(value.numpy()).astype(np.float64) for value in start])
+        losses = _Losses(walk, held, start, magnitudes(point))
+        ulp = 2.0 * losses.roundoff
+        signed = np.copysign(point, np.random.default_rng(0).random(point.size, np.float32) - 0.5)
+        first, low, high, last = losses.along(signed, np.array([0.0, -ulp, ulp, 0.0]))
+        if abs(last - first) > EXCLUSION * losses.roundoff * abs(first):
+            return None
+        return replace(losses, centre=first, noise=max(abs(low - first), abs(high - first)))
+
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the coarsest variable."""
+        return max(ROUNDOFF[variable.dtype.name] for variable in self.walk.variables)
+
+    def along(self, line: Array, offsets: Array) -> Array:
+        """The losses at the start plus each offset times the line (n,)."""
+        moves, first = [], 0
+        for value in self.start:
+            part = line[first : first + int(np.prod(value.shape))]
+            moves.append(tf.constant(part.reshape(value.shape).astype(value.dtype.as_numpy_dtype)))
+            first += part.size
+        return self.walk.swept(self.start, moves, offsets, self.held)
+
+    def sample(self, line: Array, step: float) -> Sample:
+        """The losses on a line whose coordinates move by at least LEAST of their sizes."""
+        values = np.array([self.centre, *self.along(line, step * QUICK.offsets[1:])])
+        one = np.ones(1)
+        return Sample(QUICK, step * one, values[None, :, None], one / LEAST, self.roundoff, floor=self.noise)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The derivative along one direction by autodiff, and its finite-difference estimate within a bound.
+
+    `size` is the sum of |gradient * move|, `allowed` the error that would not be noticed.
+    """
+
+    derivative: float
+    estimate: float
+    bound: float
+    allowed: float
+    size: float
+    conclusive: bool
+
+    @property
+    def error(self) -> float:
+        """How far autodiff is from the estimate."""
+        return abs(self.derivative - self.estimate)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether autodiff misses the estimate by more than is allowed."""
+        return not self.error <= self.allowed
+
+    @staticmethod
+    def of(losses: _Losses, line: Array, gradient: Array) -> _Look:
+        """The look with the usual row of steps, or with a finer one that shows the usual one to be in doubt."""
+        wide = _Look._with(losses, line, gradient, STEP)
+        if wide.conclusive and not wide.wrong:
+            return wide
+        fine = _Look._with(losses, line, gradient, STEP * FINER)
+        apart = not abs(wide.estimate - fine.estimate) <= wide.bound + fine.bound
+        return fine if fine.conclusive and (not wide.conclusive or apart or fine.wrong) else wide
+
+    @staticmethod
+    def _with(losses: _Losses, line: Array, gradient: Array, step: float) -> _Look:
+        found = slope_estimate(losses.sample(line, step))
+        value, bound = float(found.value[0, 0]), float(found.bound[0, 0])
+        with np.errstate(invalid="ignore", over="ignore"):
+            products = gradient * line
+            derivative, size = float(products.sum()), float(np.abs(products).sum())
+        allowed = EXCLUSION * (bound + float(ulp_rounding(np.array(size), losses.roundoff)))
+        size = size if size > 0 and np.isfinite(size) else abs(value) or 1.0
+        return _Look(derivative, value, bound, allowed, size, bool(found.conclusive[0, 0]))

@@ -1,0 +1,149 @@
+"""The callback that watches a training: what it finds, what it says, and that the training is the same with it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers as kl
+
+import gradcheck
+from gradcheck import GradientWrongValue, MismatchWarning
+from gradcheck.keras import GradientMonitor
+
+
+@tf.custom_gradient
+def scaled_slope(x: tf.Tensor) -> Any:
+    """The hyperbolic tangent, with a gradient that is 2 % too large."""
+    y = tf.tanh(x)
+    return y, lambda upstream: upstream * (1 - y * y) * 1.02
+
+
+def dense(activation: Any = "tanh") -> Any:
+    return keras.Sequential([kl.Dense(8, "relu"), kl.Dropout(0.3), kl.Dense(8, activation), kl.Dense(1)])
+
+
+def convolutional() -> Any:
+    return keras.Sequential(
+        [kl.Reshape((4, 4, 1)), kl.Conv2D(3, 2), kl.BatchNormalization(), kl.GlobalAveragePooling2D(), kl.Dense(1)]
+    )
+
+
+class TwoLosses(keras.Model):
+    """Trains two halves with a tape each, the second with a penalty of its own gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = kl.Dense(1), kl.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.first(x) + self.second(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        for half in (self.first, self.second):
+            with tf.GradientTape() as tape:
+                with tf.GradientTape() as inner:
+                    inner.watch(x)
+                    error = half(x) - y
+                loss = tf.reduce_mean(error**2) + tf.reduce_mean(inner.gradient(error, x) ** 2)
+            gradients = tape.gradient(loss, half.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, half.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def fitted(make: Any, *callbacks: Any, **options: Any) -> tuple[Any, dict[str, list[float]]]:
+    keras.utils.set_random_seed(1)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 16)).astype(np.float32), rng.normal(size=(64, 1)).astype(np.float32)
+    model = make()
+    model.compile(keras.optimizers.SGD(1e-3), "mse", **options)
+    model(x)
+    model.optimizer.build(model.trainable_variables)
+    return model, model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=list(callbacks)).history
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_execution": 3}, {"run_eagerly": True}])
+@pytest.mark.parametrize("make", [dense, convolutional, TwoLosses])
+def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any]) -> None:
+    monitor = GradientMonitor(every=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MismatchWarning)
+        watched, history = fitted(make, monitor, **options)
+    alone, plain = fitted(make, **options)
+    for one, other in zip(watched.variables, alone.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert history["loss"] == plain["loss"]
+    assert all(check.verdict == "agree" for check in monitor.checks)
+    # The first of 16 batches and each fifth after it, or, where three run at a time, the calls that these are in.
+    assert len(monitor.checks) == (2 if make is TwoLosses else 1) * 4
+    assert np.less(history["gradient_error"], history["gradient_resolution"]).all()
+    assert len(history["gradient_error"]) == 2
+
+
+def test_a_wrong_gradient_is_told_once_with_its_cause() -> None:
+    monitor = GradientMonitor(every=1)
+    with pytest.warns(MismatchWarning, match="at batch 0 of the training the gradient differs from the loss") as caught:
+        fitted(lambda: dense(scaled_slope), monitor)
+    (told,) = [one for one in caught if one.category is MismatchWarning]
+    assert "wrong custom gradient" in str(told.message)
+    assert "test_gradient_monitor.py" in str(told.message)
+    assert len(monitor.checks) == 16
+
+
+def test_or_raised() -> None:
+    with pytest.raises(GradientWrongValue, match="wrong custom gradient"):
+        fitted(lambda: dense(scaled_slope), GradientMonitor(action="raise"))
+
+
+def test_a_gradient_that_is_not_finite_is_told() -> None:
+    def rooted(x: Any) -> Any:
+        return tf.sqrt(tf.nn.relu(x))
+
+    with pytest.warns(MismatchWarning, match="not a number|non-finite|NaN"):
+        fitted(lambda: dense(rooted), GradientMonitor())
+
+
+def test_a_missing_gradient_is_told() -> None:
+    def stopped(x: Any) -> Any:
+        return tf.stop_gradient(x) * x
+
+    with pytest.warns(MismatchWarning, match="stop_gradient"):
+        fitted(lambda: dense(stopped), GradientMonitor())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 0}, "every was 0; a number of batches, at least 1, was expected"),
+        ({"action": "stop"}, "action was 'stop'; expected one of 'warn', 'raise'"),
+        ({"directions": 0}, "directions was 0; an integer of at least 1 was expected"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GradientMonitor(**arguments)
+
+
+def test_a_model_without_a_tape_is_refused() -> None:
+    class Constant(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.add_weight(shape=(1,), initializer="zeros")
+
+        def call(self, x: Any) -> Any:
+            return x[:, :1] + self.weight
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            return {"loss": tf.reduce_mean(self(data[0]))}
+
+    with pytest.raises(ValueError, match=r"takes no gradient of a loss with respect to variables by a tf\.Grad"):
+        fitted(Constant, GradientMonitor())
+
+
+def test_it_is_found_under_its_name() -> None:
+    assert gradcheck.keras.GradientMonitor is GradientMonitor
