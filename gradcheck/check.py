@@ -26,7 +26,8 @@ from gradcheck.autodiff.state import (
     variables_restored,
 )
 from gradcheck.comparison.failure import FAILURES, GradientInconclusive, InconclusiveWarning, doubt, failure
-from gradcheck.comparison.probes import first_order, second_order
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis

@@ -112,7 +112,7 @@ class Retraced:
             return self._operation(op, inputs)
         placeholders, gradients = backward
 
-        @tf.custom_gradient
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
         def redefined(*values: Any) -> Any:
             def gradient(*cotangents: Any) -> list[Any]:
                 given = {

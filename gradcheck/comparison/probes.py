@@ -24,11 +24,21 @@ from gradcheck.comparison.lines import (
     ulp_rounding,
 )
 from gradcheck.comparison.own_rounding import slope_rounding
-from gradcheck.comparison.second_order import SHARE, compare_second
+from gradcheck.comparison.second_order import SHARE
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
-from gradcheck.numerics.probing import axes, cotangents, locate_entry, magnitudes, probe_directions, probe_tests
+from gradcheck.numerics.probing import (
+    FEW_INPUTS,
+    FEW_OUTPUTS,
+    PAIR,
+    axes,
+    cotangents,
+    locate_entry,
+    magnitudes,
+    probe_directions,
+    probe_tests,
+)
 from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
@@ -36,22 +46,6 @@ Array = np.ndarray[Any, Any]
 
 SMALL = 24
 """Up to so many coordinates (outputs) a close look takes them one by one."""
-
-FEW_INPUTS = 6
-FEW_OUTPUTS = 4
-"""A first look at first derivatives, and second derivatives, are taken along all axes, of all outputs, up to these
-numbers."""
-
-PAIR = 8
-"""For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).
-
-That is what a first look at first derivatives takes, which compares w . J v where both sides are more than a few, and
-all that second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong
-by e is wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most
-r with a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2
-and the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
-happens once in 1e8 times. More pairs would add little but their cost.
-"""
 
 FAINT = 1e-6
 """A first look at up to `SMALL` coordinates (outputs) together is enough where each shows to this share of itself.
@@ -61,10 +55,6 @@ In less than float64, whose roundings add up in a sum, to the square root of its
 
 GLANCES = 4
 """What does not show beside the others is taken together without them so many times at most."""
-
-WIDE = 4096
-LEFT = 8
-"""Beyond so many coordinates a column is compared by its products with so many random left vectors."""
 
 ROWS = 64
 SPLITS, SPLIT_VALUES = 256, 2**26
@@ -95,69 +85,6 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     if not finite.any():
         return apart
     return apart + probing.where(finite).tables()
-
-
-def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
-    """The comparisons of second derivatives, a line a coordinate.
-
-    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes. Of
-    few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
-    """
-    rng = np.random.default_rng(0)
-    n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
-    few = n <= FEW_INPUTS
-    # The first that are drawn, as at first order, whose values serve again.
-    directions = np.eye(n) if few else probe_directions(rng, pairs, magnitudes(problem.point))
-
-    def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
-        if n <= WIDE:
-            return compare_second(problem, lines, weight, tolerance, output)
-        left = probe_directions(rng, LEFT, magnitudes(problem.point))
-        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
-
-    def one_by_one() -> list[Comparison]:
-        return [table for output, weight in enumerate(np.eye(m)) for table in compared(directions, weight, output)]
-
-    if m == 1:
-        return compared(directions, np.ones(1))
-    if few and m <= FEW_OUTPUTS:
-        return one_by_one()
-    lines = [directions] * pairs if few else directions[:, None]
-    weights = cotangents(rng, pairs, np.ones(m))
-    tables = _until_wrong(compared(line, weight) for line, weight in zip(lines, weights, strict=True))
-    if m <= FEW_OUTPUTS and _wrong(tables) and _wrong(named := one_by_one()):
-        return named
-    return tables
-
-
-def _until_wrong(columns: Iterable[list[Comparison]]) -> list[Comparison]:
-    """The comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
-    tables: list[Comparison] = []
-    for column in columns:
-        tables += column
-        if _wrong(column):
-            break
-    return tables
-
-
-def _wrong(tables: Iterable[Comparison]) -> bool:
-    return any(table.any(Verdict.MISMATCH) for table in tables)
-
-
-def _projected(
-    problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
-) -> list[Comparison]:
-    """The second derivative along a line (1, n) by its products with left vectors, and what is wrong behind them."""
-    tables = compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
-    found = []
-    for table in tables:
-        alone = np.array([[column is not None] for column in table.columns])
-        if (table.where(Verdict.MISMATCH) & alone).any():
-            table = replace(table, searched=True)
-        else:
-            alone[-1] = True  # the direction itself
-        found.append(table.excused(~alone, Reason.ILL_CONDITIONED))
-    return found
 
 
 def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Comparison]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,11 +31,15 @@ from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, resi
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
-from gradcheck.numerics.probing import axes
+from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, axes, cotangents, magnitudes, probe_directions
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
+
+WIDE = 4096
+LEFT = 8
+"""Beyond so many coordinates a column is compared by its products with so many random left vectors."""
 
 CHUNK = 4096
 """The estimates of so many coordinates are made at a time."""
@@ -52,6 +57,69 @@ UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CU
 """What a function that is not twice differentiable looks like along a line."""
 
 TINY = float(np.finfo(np.float64).tiny)
+
+
+def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
+    """The comparisons of second derivatives, a line a coordinate.
+
+    All axes and outputs while they are few, else random pairs of a direction and a cotangent, one for `PAIR` probes. Of
+    few outputs, the wrong one is named. Raises DerivativeRaisedError and WrongShapeError.
+    """
+    rng = np.random.default_rng(0)
+    n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
+    few = n <= FEW_INPUTS
+    # The first that are drawn, as at first order, whose values serve again.
+    directions = np.eye(n) if few else probe_directions(rng, pairs, magnitudes(problem.point))
+
+    def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
+        if n <= WIDE:
+            return compare_second(problem, lines, weight, tolerance, output)
+        left = probe_directions(rng, LEFT, magnitudes(problem.point))
+        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
+
+    def one_by_one() -> list[Comparison]:
+        return [table for output, weight in enumerate(np.eye(m)) for table in compared(directions, weight, output)]
+
+    if m == 1:
+        return compared(directions, np.ones(1))
+    if few and m <= FEW_OUTPUTS:
+        return one_by_one()
+    lines = [directions] * pairs if few else directions[:, None]
+    weights = cotangents(rng, pairs, np.ones(m))
+    tables = _until_wrong(compared(line, weight) for line, weight in zip(lines, weights, strict=True))
+    if m <= FEW_OUTPUTS and _wrong(tables) and _wrong(named := one_by_one()):
+        return named
+    return tables
+
+
+def _until_wrong(columns: Iterable[list[Comparison]]) -> list[Comparison]:
+    """The comparisons of random pairs up to the first one that is wrong: each of them shows whole columns."""
+    tables: list[Comparison] = []
+    for column in columns:
+        tables += column
+        if _wrong(column):
+            break
+    return tables
+
+
+def _wrong(tables: Iterable[Comparison]) -> bool:
+    return any(table.any(Verdict.MISMATCH) for table in tables)
+
+
+def _projected(
+    problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
+) -> list[Comparison]:
+    """The second derivative along a line (1, n) by its products with left vectors, and what is wrong behind them."""
+    tables = compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
+    found = []
+    for table in tables:
+        alone = np.array([[column is not None] for column in table.columns])
+        if (table.where(Verdict.MISMATCH) & alone).any():
+            table = replace(table, searched=True)
+        else:
+            alone[-1] = True  # the direction itself
+        found.append(table.excused(~alone, Reason.ILL_CONDITIONED))
+    return found
 
 
 def compare_second(

@@ -12,6 +12,22 @@ from gradcheck.numerics.sampling import typical_magnitude
 
 Array = np.ndarray[Any, Any]
 
+FEW_INPUTS = 6
+FEW_OUTPUTS = 4
+"""A first look at first derivatives, and second derivatives, are taken along all axes, of all outputs, up to these
+numbers."""
+
+PAIR = 8
+"""For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).
+
+That is what a first look at first derivatives takes, which compares w . J v where both sides are more than a few, and
+all that second derivatives take, for the whole column H_w v, of every output's Hessian at once. An entry that is wrong
+by e is wrong there by e |w_o v_j|, at least e / 4, whatever is drawn. Two wrong entries that would cancel leave at most
+r with a probability of at most 3 r / e, since the product of two magnitudes in [1/2, 1] has a density of at most 4 ln 2
+and the signs are alike in half of the cases; with the resolution r of a column, 1e-9 of its entries and better, that
+happens once in 1e8 times. More pairs would add little but their cost.
+"""
+
 
 def axes(places: Iterable[int], n: int) -> Array:
     """The unit vectors of some of n coordinates, shape (number of places, n).

@@ -24,7 +24,8 @@ import tensorflow as tf
 import gradcheck
 from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
-from gradcheck.comparison.probes import first_order, second_order
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.second_order import second_order
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.result import Verdict
 

@@ -257,6 +257,12 @@ def scaled_slope(x: tf.Tensor) -> Any:
     return y, lambda upstream: upstream * (1 - y * y) * tf.cast(1.02, x.dtype)
 
 
+@tf.custom_gradient
+def weighted(x: tf.Tensor, y: tf.Tensor) -> Any:
+    """A product, whose gradient forgets the second factor."""
+    return x * y, lambda upstream: (upstream * y, None)
+
+
 CUSTOM = {
     "called": (scaled_slope, False),
     "twice": (lambda x: scaled_slope(2.0 * scaled_slope(x)), False),
@@ -264,12 +270,6 @@ CUSTOM = {
     "between casts": (lambda x: tf.cast(scaled_slope(tf.cast(x, tf.float64)), tf.float32), False),
     "in a function that was traced before": (tf.function(scaled_slope), True),
 }
-
-
-@tf.custom_gradient
-def weighted(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A product, whose gradient forgets the second factor."""
-    return x * y, lambda upstream: (upstream * y, None)
 
 
 @pytest.mark.parametrize("name", CUSTOM)

@@ -220,7 +220,7 @@ def test_a_residue_of_large_terms_is_rounding(residue: float, verdict: Verdict) 
 )
 def test_what_a_low_precision_loses_is_not_wrong(scatter: float, verdict: Verdict) -> None:
     """The float64 form moves by `scatter` with its inner values; the derivative is off by 0.05 of 1."""
-    form = SimpleNamespace(point=np.zeros(1), perturbed=lambda draw: draw)
+    form = SimpleNamespace(point=np.zeros(1), perturbed=lambda draw: draw, same_gradients=True)
     problem: Any = SimpleNamespace(in_float64=form, point=np.zeros(1), rounded=lambda point: point, precision=2.0**-24)
     values = sample(lambda p: p, np.zeros(1), np.eye(1))
 

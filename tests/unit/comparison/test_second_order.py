@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.autodiff.function import Function
-from gradcheck.comparison import probes
+from gradcheck.comparison import second_order
 from gradcheck.numerics.sampling import QUICK
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +80,7 @@ def test_of_few_outputs_the_wrong_one_is_named() -> None:
 
 
 def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "WIDE", 100)
+    monkeypatch.setattr(second_order, "WIDE", 100)
     for seed in range(4):
         rng, matrix, x = drawn(seed, inputs=300)
         first, second = (int(place) for place in rng.integers(300, size=2))
@@ -93,7 +93,7 @@ def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest
 
 
 def test_what_is_not_connected_or_not_finite_among_thousands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "WIDE", 100)
+    monkeypatch.setattr(second_order, "WIDE", 100)
     _, matrix, x = drawn(0, inputs=300)
     (finding,) = check(planted(matrix, (3, 7, 9, np.nan)), x, order=2).findings
     assert (finding.kind, finding.element) == ("non-finite", "x[9]")
