@@ -15,7 +15,7 @@ import tensorflow as tf
 from gradcheck.autodiff.interception import derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import ChangedState, state_restored
-from gradcheck.comparison.failure import FAILURES, GradientMismatch, MismatchWarning
+from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
 from gradcheck.explain import explain
 from gradcheck.result import Result, Verdict
 from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
@@ -124,7 +124,8 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
                 tf.summary.scalar(RESOLUTION, found.resolution, step=position)
             if found.verdict == Verdict.MISMATCH and not self._told:
                 explained = explain(self.model.train_step, data)
-                if explained.verdict == Verdict.MISMATCH:
+                endless = any(source.origin is not None for source in explained.sources)
+                if explained.verdict == Verdict.MISMATCH or endless:
                     self._tell(position, found, explained)
 
     def _tell(self, position: int, found: SpotCheck, explained: Result) -> None:
@@ -133,9 +134,11 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
             f"at batch {position} of the training the gradient differs from the loss by {found.error:.1e}, where an "
             f"error of {found.resolution:.1e} would have been noticed\n{explained}"
         )
+        if not np.isfinite(found.error):
+            message = f"at batch {position} of the training the gradient is not finite\n{explained}"
         if self.action == "raise":
             kinds = [source.finding.kind for source in explained.sources if source.finding is not None]
-            failure = FAILURES[kinds[0]] if kinds else GradientMismatch
+            failure = FAILURES[kinds[0]] if kinds else GradientNonFinite
             raise failure(message, explained)
         warnings.warn(message, MismatchWarning, stacklevel=2)
 
