@@ -132,17 +132,28 @@ def literal(draw: Draw, shape: Shape, dtype: str, interval: Interval, number_typ
     held_by = "float32" if dtype == "float32" and number_type == "float64" else number_type
     values = table(interval, choice(draw, STYLES), held_by)
     # Fewer draws are simpler to Hypothesis; padded, an empty tensor or a scalar is no simpler than two elements.
-    count = max(size, FEWEST)
     if dtype != "complex128":
-        return _input(shape, dtype, [choice(draw, values) for _ in range(count)][:size], [])
-    plane = choice(draw, PLANES) if interval.contains(np.array(POINTS)) else "whole"
-    if plane == "points":
-        return Input(shape, tuple([choice(draw, POINTS) for _ in range(count)][:size]), dtype)
-    drawn = [choice(draw, values) for _ in range(count)][:size]
+        return _input(shape, dtype, elements(draw, size, values, fewest=FEWEST), [])
+    return Input(shape, tuple(elements(draw, size, values, plane_of(draw, interval), fewest=FEWEST)), dtype)
+
+
+def plane_of(draw: Draw, interval: Interval) -> str:
+    """Where the complex numbers of one tensor lie, one of `PLANES`."""
+    return str(choice(draw, PLANES)) if interval.contains(np.array(POINTS)) else "whole"
+
+
+def elements(draw: Draw, size: int, values: Table, plane: str | None = None, fewest: int = 0) -> list[Any]:
+    """So many elements, one draw each: floats from a table, or complex numbers in a plane.
+
+    At least `fewest` are drawn; what is more than `size` is dropped.
+    """
+    options = POINTS if plane == "points" else values
+    drawn = [choice(draw, options) for _ in range(max(size, fewest))][:size]
     if plane == "whole":
-        return _input(shape, dtype, drawn, [choice(draw, values) for _ in drawn])
-    nothing = [0.0] * size
-    return _input(shape, dtype, *((drawn, nothing) if plane == "real" else (nothing, drawn)))
+        return [complex(real, choice(draw, values)) for real in drawn]
+    if plane in ("real", "imaginary"):
+        return [complex(one, 0.0) if plane == "real" else complex(0.0, one) for one in drawn]
+    return drawn
 
 
 def smooth(shape: Shape, dtype: str, interval: Interval, offset: int = 0, number_type: str = "float64") -> Input:
