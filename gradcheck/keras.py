@@ -12,14 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.interception import derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import ChangedState, state_restored
 from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
 from gradcheck.explain import explain
 from gradcheck.result import Result, Verdict
 from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
-from gradcheck.training.optimizers import optimizer_methods
+from gradcheck.training.step_recorder import StepRecorder, TapeGradient
 
 Array = np.ndarray[Any, Any]
 
@@ -143,15 +142,6 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
         warnings.warn(message, MismatchWarning, stacklevel=2)
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """A derivative that a train_step takes with a tape: of a loss, with respect to variables, by position."""
-
-    loss: Any
-    variables: tuple[Any, ...]
-    gradients: tuple[Any, ...]
-
-
 class _StepGraphs:
     """A model's train_step without its updates, as graphs: its losses, their gradients, and losses along a line."""
 
@@ -206,22 +196,13 @@ class _StepGraphs:
         self._sweeps[key] = _graph(swept)
         return self._sweeps[key]
 
-    def _taken(self, data: Any) -> list[_Taken]:
-        taken: list[_Taken] = []
-
-        def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
-            result = compute()
-            sources = tuple(tf.nest.flatten(arguments["sources" if "sources" in arguments else "source"]))
-            target = arguments["target"]
-            if method == "gradient" and tf.is_tensor(target) and all(variable_of(one) is not None for one in sources):
-                dense = (None if one is None else tf.convert_to_tensor(one) for one in tf.nest.flatten(result))
-                taken.append(_Taken(tf.reduce_sum(target), sources, tuple(dense)))
-            return result
-
-        untouched = [(owner, method, lambda *_, **__: None) for owner, method in optimizer_methods()]
-        with functions_run_eagerly(), patched(*untouched), derivatives_observed(keep):
+    def _taken(self, data: Any) -> list[TapeGradient]:
+        """The derivatives that the step takes with respect to variables alone."""
+        with StepRecorder().without_updates() as recording:
             self._step(data)
-        self.variables = [one.variables for one in taken]
+        every = recording.tape_gradients
+        taken = [one for one in every if all(variable_of(source) is not None for source in one.sources)]
+        self.variables = [one.sources for one in taken]
         return taken
 
 

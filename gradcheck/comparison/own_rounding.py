@@ -71,8 +71,10 @@ class Surroundings:
             return None
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                gaps = gaps_to_float64(self.problem, self.derivative, NEIGHBOURS)
                 moved = np.stack([self.derivative(form.perturbed(draw), form.point) for draw in range(DRAWS)])
+                # The distance to other formulas is no rounding.
+                same = form.same_gradients
+                gaps = gaps_to_float64(self.problem, self.derivative, NEIGHBOURS) if same else np.zeros_like(moved[:1])
         except (DerivativeRaisedError, WrongShapeError):
             return None
         return gaps, moved
@@ -110,8 +112,7 @@ class OwnRounding:
     def moved(self) -> Array:
         """How far the values move when everything moves by one unit in the last place."""
         with np.errstate(invalid="ignore", over="ignore"):
-            change = np.abs(self._of(self.around.ulps) - self.autodiff)
-        return np.asarray(np.max(np.where(np.isfinite(change), change, 0.0), axis=0))
+            return _largest(np.abs(self._of(self.around.ulps) - self.autodiff))
 
     @cached_property
     def lost(self) -> Array:
@@ -127,8 +128,7 @@ class OwnRounding:
         gaps, moved = map(self._of, self.around.beside_float64)
         with np.errstate(invalid="ignore", over="ignore"):
             # Perturbed forms beside one another: they know no custom gradient, which the form itself may have.
-            changes = np.abs([*(gaps - gaps[0]), *(moved - moved[0])])
-        return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
+            return _largest(np.abs([*(gaps - gaps[0]), *(moved - moved[0])]))
 
     @cached_property
     def neighbours(self) -> Array:
@@ -186,6 +186,11 @@ class OwnRounding:
         return rows if self.seen is None else np.stack([self.seen(row) for row in rows])
 
 
+def _largest(changes: Array) -> Array:
+    """The largest finite change of each value, of a draw or point a row."""
+    return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
+
+
 def _outside(values: Array, low: Array, high: Array) -> Array:
     """By how much values lie outside of an interval; infinitely if they are not finite."""
     beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
@@ -193,14 +198,9 @@ def _outside(values: Array, low: Array, high: Array) -> Array:
 
 
 def gaps_to_float64(problem: Problem, derivative: Derivative, neighbours: int) -> Array:
-    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each.
-
-    Zeros where that form has other formulas, whose distance is no rounding.
-    """
+    """A low-precision derivative less that of the float64 form, at the point and at so many neighbours, a row each."""
     form = problem.in_float64
     assert form is not None
-    if not form.same_gradients:
-        return np.zeros((1, *derivative(problem, problem.point).shape))
     rng, size = np.random.default_rng(0), problem.point.size
     shifts = [np.zeros(size), *(NEAR * rng.uniform(-1, 1, size) for _ in range(neighbours))]
     points = [problem.rounded(problem.point * (1 + shift)) for shift in shifts]
@@ -214,10 +214,9 @@ def lost_at_least(problem: Problem, derivative: Derivative) -> Array | None:
     try:
         with np.errstate(invalid="ignore", over="ignore"):
             gaps = gaps_to_float64(problem, derivative, FEW)
+            return _largest(np.abs(gaps - gaps[0]))
     except (DerivativeRaisedError, WrongShapeError):
         return None
-    changes = np.abs(gaps[1:] - gaps[0])
-    return np.asarray(np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0))
 
 
 def slopes(cotangents: Array, directions: Array) -> Derivative:

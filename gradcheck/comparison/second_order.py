@@ -26,7 +26,7 @@ from gradcheck.comparison.lines import (
     with_constants,
     with_inner_rounding,
 )
-from gradcheck.comparison.own_rounding import OwnRounding, Surroundings, lost_at_least
+from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
 from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
@@ -210,16 +210,18 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     return combined(lambda array: array[agrees], entries), agrees
 
 
+def _products(lines: Lines) -> Derivative:
+    """Autodiff's second derivatives along the lines, as they are seen."""
+    (cotangent,) = lines.cotangents
+    return lambda problem, point: lines.seen(problem.products(cotangent, lines.directions, point).values)
+
+
 def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Comparison:
     """Autodiff beside a tight estimate, with what a low precision is seen to lose of it, if that leaves enough."""
-    problem, (cotangent,) = lines.problem, lines.cotangents
-
-    def derivative(other: Problem, point: Array) -> Array:
-        return lines.seen(other.products(cotangent, lines.directions, point).values)
-
+    problem = lines.problem
     rounding = ulp_rounding(autodiff, problem.precision)
     entries = compare(autodiff, estimate, lines.tolerance, rounding, factor=EXCLUSION)
-    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_least(problem, derivative)) is None:
+    if not entries.any(Verdict.MISMATCH) or (lost := lost_at_least(problem, _products(lines))) is None:
         return entries
     sizes = np.abs(estimate.value)
     little = np.maximum(VACUOUS * sizes, problem.precision**0.5 * np.max(sizes, axis=1, keepdims=True))
@@ -302,16 +304,12 @@ def _second_closely(
     of_gradients = replace(lines, gradients=True)
     both_values = with_inner_rounding(lines, values, lines.sample(CONFIRM))
     both_gradients = with_inner_rounding(of_gradients, gradients, of_gradients.sample(CONFIRM))
-
-    def derivative(other: Problem, point: Array) -> Array:
-        return lines.seen(other.products(cotangent, directions, point).values)
-
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), reach(lines, both_values[1])
     beside_gradients = Evidence(
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        own=OwnRounding(Surroundings(problem, derivative), autodiff, ulp_rounding(autodiff, problem.precision)),
+        own=OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision)),
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),

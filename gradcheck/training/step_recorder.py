@@ -77,20 +77,21 @@ class StepRecorder:
 
     @contextmanager
     def without_updates(self) -> Iterator[StepRecording]:
-        """Optimizers change nothing inside the block and functions are plain Python; the tapes' losses are kept."""
+        """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept."""
         recording = StepRecording()
 
-        def keep_loss(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+            result = compute()
             if method == "gradient" and tf.is_tensor(arguments["target"]):
-                sources = tuple(tf.nest.flatten(arguments["sources"]))
-                recording.tape_gradients.append(TapeGradient(tf.reduce_sum(arguments["target"]), sources, ()))
-            return compute()
+                loss, sources = tf.reduce_sum(arguments["target"]), tuple(tf.nest.flatten(arguments["sources"]))
+                recording.tape_gradients.append(TapeGradient(loss, sources, tuple(tf.nest.flatten(result))))
+            return result
 
         def change_nothing(*_: Any, **__: Any) -> None:
             pass
 
         patches = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
-        with functions_run_eagerly(), patched(*patches), derivatives_observed(keep_loss):
+        with functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
             yield recording
 
     def add_derivatives(self, result: Any) -> None:
