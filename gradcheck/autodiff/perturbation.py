@@ -43,8 +43,8 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) ->
     """A tensor with elements that are at random one `unit` larger or smaller, relatively; others than floating stay."""
     if not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
-    signs = generator.choice([-1.0, 1.0], size=value.shape[-1:])
-    return value * tf.constant(1 + unit * signs, value.dtype)
+    factors = np.array([1 - unit, 1 + unit])[generator.integers(0, 2, size=value.shape[-1:])]
+    return tf.multiply(value, tf.constant(factors, value.dtype))  # half the time of the operator
 
 
 _active: list[int] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,12 +45,14 @@ class BlamedOperation:
 class Blame:
     """What came of looking at the factors of the chain rule: the one that is wrong, if any.
 
-    `looked_at` counts the operations that were compared, `unclear` are those that could not be.
+    `looked_at` counts the operations that were compared, `unclear` are those that could not be. An operation that is
+    wrong behind another source, too, is compared before the others: `again`.
     """
 
     culprit: BlamedOperation | None
     looked_at: int
     unclear: tuple[RecordedOperation, ...] = ()
+    again: bool = False
 
 
 NOTHING = Blame(None, 0)
@@ -64,11 +66,18 @@ def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequen
     """
     looked_at = 0
     unclear: list[RecordedOperation] = []
-    for factor in factors(record, call, source, weights):
+    path: Iterable[Factor] = factors(record, call, source, weights)
+    if record.wrong:
+        path = list(path)
+        for factor in path:
+            if factor.function_of in record.wrong and (found := _blame_alone(record, factor)).culprit is not None:
+                return replace(found, again=True)
+    for factor in path:
         found = _blame_alone(record, factor)
         looked_at += found.looked_at
         unclear += found.unclear
         if found.culprit is not None:
+            record.wrong.add(factor.function_of)
             return Blame(found.culprit, looked_at, tuple(unclear))
     return Blame(None, looked_at, tuple(unclear))
 
@@ -126,10 +135,10 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         return None
     gives, right = told_apart(one.given or 0.0, one.estimate)
     gives = "None" if one.given is None else gives
-    operation, counted = one.operation, looked_at_text(found)
+    operation, counted = one.operation, f"{looked_at_text(found)}, from the target back to this one"
     numbers = (
         f"the derivative {gives} with respect to {_argument(one)} where the finite-difference estimate is {right} "
-        f"(error at most {one.bound:.1e}); {counted}, from the target back to this one"
+        f"(error at most {one.bound:.1e}); {'as for another input' if found.again else counted}"
     )
     call = operation.custom_gradient
     if call is not None and file_owner(call.func.__code__.co_filename) == "user":

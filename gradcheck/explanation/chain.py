@@ -41,11 +41,15 @@ class Factor:
         return [names[position] for position in self.moved]
 
     @property
+    def function_of(self) -> tuple[int, int]:
+        """The number of the operation, and the order: which function this is, whatever is moved of it."""
+        return self.operation.number, self.order
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What tells it from the other factors of a record."""
         return (
-            self.operation.number,
-            self.order,
+            *self.function_of,
             self.moved,
             *(one if one is None else key(one) for one in self.cotangents),
         )

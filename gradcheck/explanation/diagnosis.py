@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ CLOSE = 1e-3
 """How near, relatively, a covering tape has to come to the finite-difference estimate to count as the remedy."""
 STEP = 2.0**-10
 """The relative step by which the element with the largest derivative is found."""
+AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
@@ -50,15 +52,27 @@ def diagnose(
         if origin is not None:
             return origin
     lost, restored = _lost_part(source, finding, place)
+
+    @cache
+    def wrong() -> WrongGradient:
+        return _wrong_gradient(source, lost, restored, moved or influence(source))
+
+    causes = source.record.causes
+    cause = rules.first_diagnosis(wrong()) if causes else None
+    if cause is not None and (cause.cause, cause.place) in causes:
+        return replace(cause, evidence=cause.evidence + AS_BEFORE)
     found = NOTHING if restored else blamed(source, row)
     if found.culprit is not None:
         return blame_diagnosis(found, lost.size)
-    wrong = _wrong_gradient(source, lost, restored, moved or influence(source))
-    cause = rules.first_diagnosis(wrong)
+    cause = rules.first_diagnosis(wrong())
     if cause is None and restored:
         found = blamed(source, row)
         cause = blame_diagnosis(found, lost.size)
-    return cause if wrong.wider_tape_helps else composed(found, cause, wrong, finding.kind)
+    if wrong().wider_tape_helps:
+        return cause
+    if cause is not None and found.looked_at:
+        causes.add((cause.cause, cause.place))
+    return composed(found, cause, wrong(), finding.kind)
 
 
 def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | None:

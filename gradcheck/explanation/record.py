@@ -12,7 +12,7 @@ from tensorflow.python.eager import execute, record
 
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.explanation.user_code import Line, place_of
-from gradcheck.result import OrderResult, Place
+from gradcheck.result import Cause, OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 """Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
@@ -164,8 +164,8 @@ class CodeRecord:
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `accessed` is
-    the state that it read or used, as it was before, and `changed` what of it was another one after. `compared` and
-    `cotangents` keep what came of looking at its operations.
+    the state that it read or used, as it was before, and `changed` what of it was another one after. `compared`,
+    `wrong`, `causes` and `cotangents` keep what came of looking at its operations.
     """
 
     events: Sequence[Event]
@@ -179,6 +179,8 @@ class CodeRecord:
     accessed: ChangedState = UNCHANGED
     changed: ChangedState = UNCHANGED
     compared: dict[Any, OrderResult] = field(default_factory=dict, compare=False, repr=False)
+    wrong: set[tuple[int, int]] = field(default_factory=set, compare=False, repr=False)
+    causes: set[tuple[Cause, Place | None]] = field(default_factory=set, compare=False, repr=False)
     cotangents: dict[Any, dict[int, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

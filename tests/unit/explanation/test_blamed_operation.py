@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, Kind, OrderResult
-from gradcheck.explanation import blamed_operation, factor_check
+from gradcheck import Cause, Kind, OrderResult, check
+from gradcheck.explanation import blamed_operation, diagnosis, factor_check
 from gradcheck.explanation.blamed_operation import Blame, blame, blame_diagnosis
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.record import CodeRecord
@@ -82,17 +82,47 @@ def test_what_is_right_is_counted() -> None:
     assert blame_diagnosis(result) is None
 
 
-def test_each_operation_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, seen = record_of(lambda x: tf.exp(doubled(tf.sin(x))), 0.5), []
+def test_what_is_wrong_for_one_input_comes_first_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, seen = record_of(lambda x, y: tf.exp(doubled(tf.sin(x) * y)), 0.5, 2.0), []
 
     def noted(one: Factor) -> OrderResult:
         seen.append(one.operation.name)
         return factor_check.compared(one)
 
     monkeypatch.setattr(blamed_operation, "compared", noted)
-    first, again = found(record), found(record)
+    first, again = (blame(record, record.derivatives[-1], source) for source in record.inputs)
     assert seen == ["Exp", "doubled"]
-    assert first.looked_at == again.looked_at == 2
+    assert first.culprit == again.culprit
+    assert [one is not None and one.evidence.split("; ")[-1] for one in map(blame_diagnosis, (first, again))] == [
+        "2 operations looked at, from the target back to this one",
+        "as for another input",
+    ]
+
+
+def test_a_wrong_operation_beside_the_path_is_not_blamed() -> None:
+    record = record_of(lambda x, y: tf.exp(tf.sin(x) * doubled(y)), 0.5, 2.0)
+    ahead, behind = (blame(record, record.derivatives[-1], source) for source in record.inputs[::-1])
+    assert ahead.culprit is not None
+    assert (behind.culprit, behind.looked_at) == (None, 3)
+
+
+def test_a_cut_that_was_found_for_one_input_is_told_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks = []
+
+    def counted(*arguments: Any) -> Blame:
+        walks.append(arguments)
+        return blame(*arguments)
+
+    monkeypatch.setattr(diagnosis, "blame", counted)
+    result = check(lambda x, y: tf.sin(tf.stop_gradient(x * y) * x * y), 0.5, 2.0)
+    first, second = (finding.diagnosis for finding in result.findings)
+    assert first is not None
+    assert second is not None
+    assert (first.cause, first.place) == (second.cause, second.place)
+    assert first.cause is Cause.STOP_GRADIENT
+    assert "no other operation is wrong by itself (3 operations looked at)" in first.evidence
+    assert second.evidence.endswith(diagnosis.AS_BEFORE)
+    assert len(walks) == 1
 
 
 def test_what_is_too_dear_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +159,6 @@ def test_variables_of_a_custom_gradient_are_left_as_they_were() -> None:
     result = blame(record, record.derivatives[-1], kernel)
     assert result.culprit is not None
     assert (result.culprit.argument, result.culprit.given, float(kernel)) == ("Variable", 1.5, 2.0)
-    diagnosis = blame_diagnosis(result)
-    assert diagnosis is not None
-    assert diagnosis.cause is Cause.CUSTOM_GRADIENT
+    told = blame_diagnosis(result)
+    assert told is not None
+    assert told.cause is Cause.CUSTOM_GRADIENT
