@@ -50,8 +50,8 @@ class Function(Problem):
     What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
     arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
     with its inner values perturbed, for a number that chooses how. `plain` is a float64 form that left custom gradients
-    behind. `seconds`, where it is known, is the processor time
-    of a call, and `opened` what the very first one gave, (m,).
+    behind. `seconds`, where it is known, is the processor time of a call, and `opened` what the very first one gave,
+    (m,).
     """
 
     f: Callable[..., Any]
@@ -163,7 +163,7 @@ class Function(Problem):
     @cached_property
     def _mapped_results(self) -> Mapped:
         expected = VALUES * (self.point.size if self.point.size <= LINES else ROWS)
-        known = None if self.seconds is None else (self.seconds, self.results)
+        known = self.seconds, self.results
         return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, known)
 
     @cached_property
@@ -172,7 +172,8 @@ class Function(Problem):
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
             return connected(row, tensors)
 
-        return Mapped(gradient, self.precision)
+        specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.sources]
+        return Mapped(gradient, self.precision, known=(None, specs), function=self._mapped_results)
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""

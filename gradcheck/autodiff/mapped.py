@@ -40,6 +40,10 @@ what a run costs, but to make the loop costs about as much as so many (measured)
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
 
+COMPARED, DEARER = 3, 2.0
+"""A graph is compared with so many eager calls. The trace of a gradient takes about so many times as many of its own
+calls as that of its function does (measured: 1.0 to 2.5)."""
+
 ULPS = 64.0
 """A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
 
@@ -53,11 +57,12 @@ RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured, unless `known` says what they take (seconds) and give (specs). Where those
-    to be made, at least `expected` in all, cost more than a trace, or those made as well more than two, `compute` is
-    traced (without autograph), if it can be, and if its values at the first, middle and last point are those of eager
-    calls. Python code that looks at values, NumPy, hidden state and variables that are made inside therefore mean eager
-    calls, as does an exception at any point.
+    Eager calls come first and are measured, unless `known` says what they take (seconds) and give (specs), or what the
+    trace of its `function` took tells what that of a gradient will take. Where those to be made, at least `expected` in
+    all, cost more than a trace, or those made as well more than two, `compute` is traced (without autograph), if it can
+    be, and if its values at the first, middle and last point are those of eager calls. Python code that looks at
+    values, NumPy, hidden state and variables that are made inside therefore mean eager calls, as does an exception at
+    any point.
     """
 
     def __init__(
@@ -65,12 +70,14 @@ class Mapped:
         compute: Callable[..., list[Any]],
         precision: float,
         expected: int = 0,
-        known: tuple[float, Sequence[tf.TensorSpec]] | None = None,
+        known: tuple[float | None, Sequence[tf.TensorSpec] | None] = (None, None),
+        function: Mapped | None = None,
     ) -> None:
-        self._compute, self._precision, self._expected = compute, precision, expected
-        self._calls = 0 if known is None else MEASURED
-        self._seconds = float("inf") if known is None else known[0]
-        self._outputs: Sequence[tf.TensorSpec] | None = None if known is None else known[1]
+        self._compute, self._precision, self._expected, self._function = compute, precision, expected, function
+        self._trace_calls: float | None = None
+        seconds, self._outputs = known
+        self._calls = 0 if seconds is None else MEASURED
+        self._seconds = float("inf") if seconds is None else seconds
         self._graph: Graph | None = None
         self._loop: Graph | None = None
         self._tried = self._trusted = False
@@ -81,7 +88,7 @@ class Mapped:
         if perturbing():
             return self._eagerly(points, shared)
         early: list[Values] = []
-        if self._calls < MEASURED:
+        if self._calls < MEASURED and self._trace_expected is None:
             early = self._eagerly([array[:MEASURED] for array in points], shared)
         if not self._tried and len(points[0]) > len(early) and self._pays(len(points[0]) - len(early)):
             self._tried = True
@@ -94,9 +101,17 @@ class Mapped:
                 self._trusted = False
         return early + self._eagerly([array[len(early) :] for array in points], shared)
 
+    @property
+    def _trace_expected(self) -> float | None:
+        """How many eager calls a trace will take, where that of the function is known."""
+        of_function = None if self._function is None else self._function._trace_calls
+        return of_function and DEARER * of_function
+
     def _pays(self, count: int) -> bool:
-        coming = max(count, self._expected - self._calls)
-        saved = max(coming, (self._calls + count) / 2) * (self._seconds - GRAPH_SECONDS)
+        runs = max(count, self._expected - self._calls, (self._calls + count) / 2)
+        if self._trace_expected is not None:
+            return runs > COMPARED + self._trace_expected
+        saved = runs * (self._seconds - GRAPH_SECONDS)
         return saved > TRACE_SECONDS + min(TRACE_CALLS * self._seconds, TRACE_MOST)
 
     def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
@@ -119,11 +134,14 @@ class Mapped:
         if self._outputs is None:
             return
         few = [array[[0, len(array) // 2, -1]] for array in points]
+        began = time.process_time()
         try:
             values = self._traced(few, shared, max(len(points[0]), self._expected))
         except Exception:  # what cannot be traced is called
             values = []
+        seconds = time.process_time() - began
         self._trusted = self._same(values, few, shared)
+        self._trace_calls = seconds / self._seconds if self._trusted else None
 
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
         """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""

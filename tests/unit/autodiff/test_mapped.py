@@ -244,3 +244,27 @@ def test_a_function_that_is_known_is_traced_at_once(monkeypatch: pytest.MonkeyPa
         calls.clear()
         Mapped(f, 2.0**-53, expected, (seconds, [spec]))([POINTS[:4]])
         assert sum(calls) == eager, (expected, seconds)
+
+
+def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    spec = tf.TensorSpec(POINTS.shape[1:], tf.float64)
+    function = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53, 10**6, (1.0, [spec]))
+    function([POINTS])
+    assert function._trusted
+    assert function._trace_calls is not None
+    assert function._trace_calls > 0
+    for calls, traced in ((1.0, True), ((len(POINTS) - 3) / 2, False)):
+        function._trace_calls = calls
+        eager: list[bool] = []
+
+        def gradient(tensors: list[Any], eager: list[bool] = eager) -> list[Any]:
+            eager.append(tf.executing_eagerly())
+            return [tf.cos(tensors[0])]
+
+        whole = Mapped(gradient, 2.0**-53, known=(None, [spec]), function=function)
+        np.testing.assert_array_equal([one[0] for one in whole([POINTS]) if one is not None], np.cos(POINTS))
+        assert whole._trusted == traced
+        assert sum(eager) == (3 if traced else len(POINTS))
