@@ -18,7 +18,7 @@ from gradcheck.comparison.lines import slope_estimate, ulp_rounding
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.sampling import MANTISSA, QUICK, Sample
+from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
 from gradcheck.result import OrderResult, Reason, Result, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -28,6 +28,9 @@ FINER = 2.0**-4
 
 STEP = MANTISSA / 2
 """The largest step on a line, which moves no coordinate by more of its size than any check does."""
+
+COARSE = replace(QUICK, count=7)
+"""The row of steps in less than float64, which resolves no finer ones."""
 
 LEAST = 0.5
 """A line moves each coordinate by at least this part of what it moves the others by, in their sizes."""
@@ -252,9 +255,10 @@ class _Losses:
 
     def sample(self, line: Array, step: float) -> Sample:
         """The losses on a line whose coordinates move by at least LEAST of their sizes."""
-        values = np.array([self.centre, *self.along(line, step * QUICK.offsets[1:])])
+        stencil = QUICK if self.roundoff <= EPS64 else COARSE
+        values = np.array([self.centre, *self.along(line, step * stencil.offsets[1:])])
         one = np.ones(1)
-        return Sample(QUICK, step * one, values[None, :, None], one / LEAST, self.roundoff, floor=self.noise)
+        return Sample(stencil, step * one, values[None, :, None], one / LEAST, self.roundoff, floor=self.noise)
 
 
 @dataclass(frozen=True)
