@@ -1,33 +1,79 @@
-"""Operations of real tensors that move, add up or multiply elements, as operations of complex ones."""
+"""Operations of real tensors that move, add up or multiply elements, or factor matrices, as those of complex ones."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
 
 from gradcheck.hunt.catalogue.arrays import ARRAYS
 from gradcheck.hunt.catalogue.complex_signal import over_plane
 from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS
+from gradcheck.hunt.catalogue.convolution_forms import CONVOLUTION_FORMS
+from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
+from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
 from gradcheck.hunt.catalogue.images import BLOCKS
-from gradcheck.hunt.catalogue.linalg import DIAGONALS, LINALG
+from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.linalg import DIAGONALS, DOMINANT, LINALG
 from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
+from gradcheck.hunt.catalogue.moments import MOMENTS
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
-from gradcheck.hunt.catalogue.sparse import SPARSE
+from gradcheck.hunt.catalogue.shapes import square
+from gradcheck.hunt.catalogue.sparse import RAGGED, SPARSE
+from gradcheck.hunt.opspec import OpSpec
 
 REAL_FORMS = {
     spec.name: spec
-    for group in (ARRAYS, DIAGONALS, BLOCKS, CONVOLUTIONS, LINALG, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE)
+    for group in (
+        *(ARRAYS, GATHERING, DIAGONALS, BLOCKS, ACTIVATIONS, CONVOLUTIONS, CONVOLUTION_FORMS, SEGMENTS, LINALG),
+        *(MOMENTS, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE, RAGGED),
+    )
     for spec in group
 }
 
-NAMES = (
+SMOOTH = (
     *("expand_dims", "reshape", "transpose", "concat", "legacy_concat", "stack", "unstack", "split", "split_v"),
     *("squeeze", "slice", "slice_from", "strided_slice", "strided_slice_shrink", "pad", "pad_constant"),
-    *("pad_symmetric", "pad_reflect", "broadcast_to", "broadcast_to_rank", "reverse", "reverse_sequence"),
+    *("pad_symmetric", "pad_reflect", "broadcast_to", "broadcast_to_rank", "reverse", "reverse_sequence", "tile"),
+    *("roll", "gather", "gather_rows", "gather_each_row", "legacy_gather", "gather_nd", "scatter_nd"),
+    *("tensor_scatter_nd_add", "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "scatter_nd_non_aliasing_add"),
+    *("tensor_strided_slice_update", "dynamic_partition", "dynamic_stitch", "parallel_dynamic_stitch"),
     *("legacy_reverse", "matrix_diag", "matrix_diag_offset", "matrix_diag_part", "matrix_set_diag"),
-    *("matrix_set_diag_below", "matrix_band_part", "legacy_matrix_diag", "legacy_matrix_diag_part"),
-    *("legacy_matrix_set_diag", "tensor_diag", "tensor_diag_part", "tridiagonal_matmul", "einsum", "einsum_trace"),
-    *("einsum_diagonal", "einsum_pair", "space_to_depth", "depth_to_space", "bias_add", "bias_add_grad", "trace"),
-    *("matvec", "matvec_transposed", "repeat", "boolean_mask", "polyval", "sparse_to_dense", "sparse_reduce_sum"),
-    *("sparse_slice", "sparse_fill_empty_rows", "sparse_dense_add"),
+    *("matrix_set_diag_below", "matrix_diag_part_band", "matrix_band_part", "legacy_matrix_diag"),
+    *("legacy_matrix_diag_part", "legacy_matrix_set_diag", "legacy_matrix_diag_offset"),
+    *("legacy_matrix_set_diag_offset", "legacy_matrix_diag_part_band", "legacy_matrix_diag_part_band_tall"),
+    *("legacy_matrix_set_diag_band",),
+    *("tensor_diag", "tensor_diag_part", "space_to_depth", "depth_to_space", "extract_patches", "silu"),
+    *("bias_add", "bias_add_channels_first", "bias_add_v1", "bias_add_grad", "bias_add_grad_channels_first"),
+    *("segment_sum", "segment_mean", "segment_prod", "unsorted_segment_sum", "unsorted_segment_prod"),
+    *("determinant", "log_determinant", "inverse", "cholesky", "solve", "triangular_solve", "matrix_solve_ls"),
+    *("matrix_square_root", "matrix_exponential", "tridiagonal_matmul", "tridiagonal_solve"),
+    *("banded_triangular_solve", "einsum", "einsum_trace", "einsum_diagonal", "einsum_pair"),
+    *("moments", "moments_shifted"),
+    *("trace", "matvec", "matvec_transposed", "tensordot", "logdet", "cholesky_solve", "lu_solve"),
+    *("lu_matrix_inverse", "lu_reconstruct", "repeat", "boolean_mask", "polyval"),
+    *("sparse_to_dense", "sparse_reduce_sum", "sparse_slice", "sparse_fill_empty_rows", "sparse_dense_add"),
+    *("sparse_dense_matmul", "sparse_reorder", "sparse_transpose", "sparse_add", "csr_matrix_matmul"),
+    *("ragged_to_tensor", "ragged_gather", "ragged_to_sparse", "ragged_fill_empty_rows"),
 )
-"""Those that have a kernel, and a gradient, of complex numbers, and that no record of the real ones is about."""
+"""Those that have a kernel, and a gradient, of complex numbers, and are smooth in the whole plane."""
 
-COMPLEX_FORMS = tuple(over_plane(REAL_FORMS[name]) for name in NAMES)
+SPECTRA = ("singular_values", "singular_vectors", "eigenvalues", "eigenvectors")
+"""Those that are singular at equal values, as of real matrices."""
+REAL_RESULTS = ("logdet", "singular_values", "singular_vectors", "eigenvectors")
+
+
+def _form(name: str) -> OpSpec:
+    spec = REAL_FORMS[name]
+    form = over_plane(spec, (spec.kinks or spec.singular) if name in SPECTRA else None)
+    return replace(form, result="float64") if name in REAL_RESULTS else form
+
+
+_square = partial(
+    operation, "linalg", dtypes=("complex128",), shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2))
+)
+
+COMPLEX_FORMS = (
+    *map(_form, (*SMOOTH, *SPECTRA)),
+    _square("real_log_determinant", f"tf.math.real(tf.linalg.slogdet({DOMINANT})[1])", "LogMatrixDeterminant Real"),
+    _square("determinant_phase", f"tf.linalg.slogdet({DOMINANT})[0]", "LogMatrixDeterminant", result="complex128"),
+)

@@ -23,7 +23,6 @@ _real_row = partial(_real, shapes=vector, starts=((2,), (1,), (2, 2)))
 
 
 PLANE: dict[str, Distances | None] = {
-    **dict.fromkeys(("cumprod", "reduce_prod")),
     **dict.fromkeys(("sin", "negative", "cos", "sigmoid", "expm1", "sinh", "cosh", "power", "add_n")),
     **dict.fromkeys(("reciprocal", "inv"), at_zero),
     "rsqrt": from_negative_reals,
@@ -39,7 +38,8 @@ PLANE: dict[str, Distances | None] = {
     "xlogy": lambda x, y: from_negative_reals(y),
     "xlog1py": lambda x, y: from_negative_reals(1 + y),
     "xdivy": second_at_zero,
-    **dict.fromkeys(("sum_over_axis", "reduce_mean", "cumsum_over_axis", "cumprod_over_axis")),
+    **dict.fromkeys(("sum_over_axis", "reduce_mean", "reduce_prod")),
+    **dict.fromkeys(("cumsum_over_axis", "cumprod", "cumprod_over_axis")),
     "reduce_euclidean_norm": norms,
     **dict.fromkeys(("matmul_transposed", "batch_matmul")),
 }

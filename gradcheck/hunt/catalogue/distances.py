@@ -105,8 +105,8 @@ def ties_within(pick: Distances) -> Distances:
 
 
 def gaps_of_eigenvalues(x: Array, *_: Array, **_attributes: Any) -> Array:
-    """No two eigenvalues of the symmetric part of the first argument are to be equal."""
-    return ties(np.linalg.eigvalsh((x + np.swapaxes(x, -1, -2)) / 2))
+    """No two eigenvalues of the Hermitian part of the first argument are to be equal."""
+    return ties(np.linalg.eigvalsh((x + np.conj(np.swapaxes(x, -1, -2))) / 2))
 
 
 def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:

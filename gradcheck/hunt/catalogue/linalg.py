@@ -14,10 +14,10 @@ from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_ma
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
-SYMMETRIC = "({0} + tf.linalg.matrix_transpose({0})) / 2.0"
-POSITIVE_DEFINITE = "{0} @ tf.linalg.matrix_transpose({0}) + 2.0 * tf.eye({0}.shape[-1], dtype=tf.float64)"
-DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
-REGULAR = "0.5 * tf.sin({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype=tf.float64)"
+SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
+POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
+DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
+REGULAR = "0.5 * tf.sin({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
@@ -28,6 +28,11 @@ def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
     q, r = tf.linalg.qr(x)
     sign = tf.sign(tf.linalg.diag_part(r))
     return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
+
+
+def squares(x: tf.Tensor) -> tf.Tensor:
+    """The squared magnitudes of elements of unit vectors, whose signs and phases are arbitrary."""
+    return tf.math.real(x * tf.math.conj(x))
 
 
 def right_sides(shape: Shape) -> Shapes:
@@ -93,14 +98,14 @@ LINALG = (
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
-        "tf.square(tf.linalg.svd({0})[{which}])",
+        "squares(tf.linalg.svd({0})[{which}])",
         "Svd",
         which=(1, 2),
         singular=_from_vectors_that_are_not_unique,
     ),
     _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
     _square(
-        "eigenvectors", f"tf.square(tf.linalg.eigh({SYMMETRIC})[1])", "SelfAdjointEigV2", singular=gaps_of_eigenvalues
+        "eigenvectors", f"squares(tf.linalg.eigh({SYMMETRIC})[1])", "SelfAdjointEigV2", singular=gaps_of_eigenvalues
     ),
     _square(
         "spectral_abscissa",
