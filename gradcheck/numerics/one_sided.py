@@ -90,8 +90,11 @@ def classify(sample: Sample) -> OneSided:
         gap, unsure_gap = _gap(sample, seen)
         kink, doubt = slope[1] - slope[0], bound[1] + bound[0]
         kinked = np.abs(kink) > CERTAIN * doubt
-        lasting_kink = _lasting(seen.slopes, seen.slope_rounding, kink)
         curvature, curvature_bound = seen.curvature
+        middles = (seen.shift[:-1] + seen.shift[1:]) / 2
+        straight = seen.slopes - curvature * middles, seen.slope_rounding + curvature_bound * np.abs(middles)
+        # What bends more than it kinks shows a small kink only once the bend is taken away.
+        lasting_kink = _lasting(seen.slopes, seen.slope_rounding, kink) | _lasting(*straight, kink)
         jump = curvature[1] - curvature[0]
         curved = np.abs(jump) > CERTAIN * (curvature_bound[1] + curvature_bound[0])
         curved &= _lasting(seen.seconds, seen.second_rounding, jump)

@@ -60,6 +60,22 @@ def test_a_composed_kink_is_a_convention(name: str) -> None:
         assert checked.result.orders[order].reasons == (Reason.COMPOSED_KINK,)
 
 
+def test_a_kink_that_is_small_beside_the_bend_is_one() -> None:
+    """6 - 1e-5 r - 6 r**2 of r = relu(x) at 0: autodiff's 0 is the slope on the left, differences see the mean."""
+    bent = graph(
+        [[0.0], [-1e-5], [6.0]],
+        Node.of("relu", 0),
+        Node.of("mul", 3, 1),
+        Node.of("square", 3),
+        Node.of("mul", 5, 2),
+        Node.of("subtract", 4, 6),
+        Node.of("add", 7, 2),
+    )
+    checked = trial.run(bent, (1,))
+    assert checked.result.verdict == Verdict.AGREE
+    assert checked.tables[1][0].at_kink[0, 0]
+
+
 def test_near_a_kink_is_no_kink() -> None:
     checked = trial.run(graph([[1e-5, -1e-5]], Node.of("relu", 0)))
     assert checked.problem.nonsmooth_nodes.kinks == ()

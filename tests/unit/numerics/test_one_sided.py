@@ -40,6 +40,8 @@ NAMED: dict[str, tuple[Function, float, Smoothness]] = {
     "relu at 1e-5 left of its kink": (relu, -1e-5, SMOOTH),
     "relu(x - 1) at 1e-5 from its kink": (lambda x: relu(x - 1.0), 1.0 + 1e-5, SMOOTH),
     "abs at 0": (np.abs, 0.0, KINK),
+    "relu at 0, that bends more than it kinks": (lambda x: 0.6 - 3e-7 * relu(x) - 0.6 * relu(x) ** 2, 0.0, KINK),
+    "a small kink between two bends": (lambda x: 1e-6 * np.abs(x) + np.cos(x), 0.0, KINK),
     "floor at an integer": (np.floor, 3.0, JUMP),
     "floor at a hundred": (np.floor, 100.0, JUMP),
     "floor between integers": (np.floor, 3.3, SMOOTH),
@@ -257,6 +259,17 @@ def test_a_rounded_corner_is_never_a_kink(stencil: Stencil) -> None:
 
         def f(x: Array, radius: float = float(radius)) -> Array:
             return np.asarray(np.hypot(x, radius))
+
+        assert set(np.unique(kinds(f, 0.0, stencil=stencil))) <= {SMOOTH, UNKNOWN}, radius
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-5, 1e-7])
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+def test_a_small_rounded_corner_beside_a_bend_is_never_a_kink(stencil: Stencil, share: float) -> None:
+    for radius in 10.0 ** np.arange(-7.5, -0.9, 0.1):
+
+        def f(x: Array, radius: float = float(radius)) -> Array:
+            return np.asarray(share * np.hypot(x, radius) + x**2)
 
         assert set(np.unique(kinds(f, 0.0, stencil=stencil))) <= {SMOOTH, UNKNOWN}, radius
 
