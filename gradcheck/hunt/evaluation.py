@@ -58,17 +58,28 @@ class RandomPerturbation:
 
     Each moves by one unit in the last place, up or down, as `seed` draws it. Digits that an inner value has lost show
     up, which perturbed inputs do not show (asin(sigmoid(31))), and so do terms that cancel where a value is used twice.
-    What a node does inside stays as it is: a formula that loses digits by itself is under test. Zeros stay zeros; so do
-    the values at `exempt` positions, on which a tie may rest. One unit is `unit`, or that of a coarser kernel.
+    What a node does inside stays as it is: a formula that loses digits by itself is under test. Only values that are
+    known to be what larger terms left move as these are rounded. Zeros stay zeros; so do the values at `exempt`
+    positions, on which a tie may rest. One unit is `unit`, or that of a coarser kernel.
     """
 
     seed: int
     exempt: frozenset[int] = frozenset()
     unit: float = UNIT
 
-    def value(self, position: int, value: Any, unit: float) -> Any:
-        """The value of a node, whose kernel rounds by `unit`; points of a leading dimension all round alike."""
-        return value if position in self.exempt else perturbed(value, self._generator(position), max(self.unit, unit))
+    def value(self, position: int, value: Any, unit: float, terms: float = 0.0) -> Any:
+        """The value of a node, whose kernel rounds by `unit`, of the value itself and of the `terms` that left it.
+
+        Points of a leading dimension all round alike.
+        """
+        if position in self.exempt:
+            return value
+        moved = perturbed(value, self._generator(position), max(self.unit, unit))
+        if not terms:
+            return moved
+        ones = tf.ones_like(value)
+        lost = terms * (perturbed(ones, self._generator(position), max(self.unit, unit)) - ones)
+        return moved + tf.where(value == 0, tf.zeros_like(value), lost)
 
     def arguments(self, position: int, parents: Sequence[int], values: Sequence[Any]) -> list[Any]:
         """The arguments of a node: values as they are, but the cotangents that come back are perturbed."""
@@ -115,7 +126,7 @@ def forward(
         value = operation(*arguments, **node.attributes)
         if perturbation is not None:
             in_float64 = points and reference and spec.reference is not None
-            value = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol)
+            value = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol, spec.terms)
         values.append(value)
     return values
 

@@ -149,6 +149,8 @@ class OpSpec:
 
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
+    `terms` is the size of the terms that cancel inside of a kernel, whose rounding is left in the value however small
+    that is: 1 where it takes the logarithm of 1 + x, which has lost the digits of a small x.
     """
 
     name: str
@@ -171,6 +173,7 @@ class OpSpec:
     result: str = "float64"
     orders: tuple[int, ...] = (1, 2)
     rtol: float = 0.0
+    terms: float = 0.0
 
     def domain(self, argument: int) -> Interval:
         """The domain of an argument."""

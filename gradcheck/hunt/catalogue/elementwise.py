@@ -127,7 +127,7 @@ ACTIVATIONS = (
     _nn("gelu", "tf.nn.gelu({0}, approximate={approximate})", "Erfc Tanh", approximate=BOOL),
     _nn("crelu", "tf.nn.crelu({0})", "Relu ConcatV2", shapes=ranked, kinks=lambda x: np.abs([x, x])),
     _nn("softmax", "tf.nn.softmax({0})", "Softmax", shapes=ranked),
-    _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", shapes=ranked),
+    _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", shapes=ranked, terms=1.0),
     _nn(
         "softmax_axis",
         "tf.nn.softmax({0}, axis=-2)",

@@ -139,6 +139,7 @@ EMBEDDINGS = (
         "two_samples(2), {remove})",
         "GatherV2 MatMul SoftmaxCrossEntropyWithLogits",
         others=_biases_and_inputs,
+        terms=1.0,
     ),
     operation(
         "nn",

@@ -212,6 +212,7 @@ PROBABILITIES = (
         axis=_either,
         from_logits=BOOL,
         smoothing=SMOOTHING,
+        terms=1.0,
     ),
     _classes(
         "keras_categorical_focal_crossentropy",
@@ -237,6 +238,7 @@ PROBABILITIES = (
         labels=_labels,
         from_logits=BOOL,
         ignored=(None, 0, -1),
+        terms=1.0,
     ),
     _classes(
         "keras_generalized_cross_entropy",

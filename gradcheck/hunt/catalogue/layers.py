@@ -56,6 +56,7 @@ LOSSES = (
         "tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax({0}), logits={1})",
         "SoftmaxCrossEntropyWithLogits Softmax",
         others=alike,
+        terms=1.0,
     ),
     _logits(
         "softmax_cross_entropy_of_logits",
@@ -63,6 +64,7 @@ LOSSES = (
         "tf.one_hot({label}, {0}.shape[-1], dtype=tf.float64), {0}.shape), logits={0})",
         "SoftmaxCrossEntropyWithLogits",
         label=lambda shape: range(shape[-1]),
+        terms=1.0,
     ),
     _nn(
         "sigmoid_cross_entropy",

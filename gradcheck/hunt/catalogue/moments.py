@@ -146,5 +146,6 @@ MOMENTS = (
         starts=((2, 2), (2, 3), (2, 1, 2)),
         batching=along_axis,
         axis=lambda shape, *_: (0, len(shape) - 2, -1),
+        terms=1.0,
     ),
 )

@@ -43,7 +43,9 @@ REDUCTIONS = (
         "EuclideanNorm",
         kinks=norms,
     ),
-    _reduction("reduce_logsumexp", "tf.reduce_logsumexp({0}, axis={axis}, keepdims={keepdims})", "Exp Log Sum"),
+    _reduction(
+        "reduce_logsumexp", "tf.reduce_logsumexp({0}, axis={axis}, keepdims={keepdims})", "Exp Log Sum", terms=1.0
+    ),
     _reduction("reduce_variance", "tf.math.reduce_variance({0}, axis={axis}, keepdims={keepdims})", "Mean Square Sub"),
     _accumulation("cumsum", "tf.cumsum({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumsum"),
     _accumulation("cumprod", "tf.math.cumprod({0}, axis=-1, exclusive={exclusive}, reverse={reverse})", "Cumprod"),

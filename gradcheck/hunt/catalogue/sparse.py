@@ -140,6 +140,7 @@ SPARSE = (
         shapes=nonempty_matrix,
         starts=((1, 2), (2, 2), (2, 3), (2, 1, 2)),
         labels=lambda shape: Indices(shape[-2], shape[-1]),
+        terms=1.0,
     ),
     _segments("sum", "SparseSegmentSum"),
     _segments("mean", "SparseSegmentMean"),

@@ -5,17 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import mpmath
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import UNIT
 from gradcheck.hunt import trial
-from gradcheck.hunt.evaluation import RandomPerturbation, forward, values_of
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, values_of
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
 
 DRAWS = 6
+
+GAP = 15.3
+AFTER_LABELS = [[1e3, 0.0]], [[GAP, 0.0]]
+LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "reduce_logsumexp": (([[0.0, -GAP]],), {"axis": -1, "keepdims": False}),
+    "log_softmax": (([[GAP, 0.0]],), {}),
+    "softmax_cross_entropy": (AFTER_LABELS, {}),
+    "softmax_cross_entropy_of_logits": (([[GAP, 0.0]],), {"label": 0}),
+    "softmax_cross_entropy_over_axis": (AFTER_LABELS, {"axis": -1}),
+    "sparse_softmax_cross_entropy": (([[GAP, 0.0]],), {"labels": (0,)}),
+    # The bias of the label makes up for how often it and the sample were expected, 0.5 and 0.75.
+    "sampled_softmax_loss": (
+        ([[0.0], [0.0]], [GAP + np.log(0.5), np.log(0.75)], [[0.0], [0.0]]),
+        {"labels": (0, 0), "remove": True},
+    ),
+    "keras_categorical_crossentropy": (AFTER_LABELS[::-1], {"axis": -1, "from_logits": True, "smoothing": 0.0}),
+    "keras_sparse_categorical_crossentropy": (
+        ([[GAP, 0.0]],),
+        {"labels": (0,), "from_logits": True, "ignored": None},
+    ),
+}
+"""Arguments of which the value, or the first element's, is the logarithm of 1 + exp(-GAP), or minus that."""
 
 
 def graph(values: Any, *nodes: Node) -> Graph:
@@ -41,6 +66,29 @@ def test_values_move_by_a_unit_unless_exempt() -> None:
     np.testing.assert_array_equal(moved[1], plain[1])
     assert abs(float(moved[2][0] / plain[2][0]) - 1) == UNIT
     assert float(moved[2][1]) == 0.0
+
+
+def test_values_move_by_a_unit_of_the_terms_that_left_them() -> None:
+    drawn = graph([[GAP, 0.0], [800.0, 0.0]], Node.of("sparse_softmax_cross_entropy", 0, labels=(0, 0)))
+    inputs = [tf.constant(values_of(drawn)[0])]
+    plain = forward(drawn, inputs)[1].numpy()
+    moved = forward(drawn, inputs, perturbation=RandomPerturbation(1))[1].numpy()
+    assert plain[0] == pytest.approx(2.3e-7, rel=0.1)
+    np.testing.assert_allclose(np.abs(moved - plain), [UNIT, 0.0], rtol=1e-3)
+
+
+def test_operations_that_state_terms_lose_the_digits_of_a_logarithm_next_to_1() -> None:
+    """Up to a unit of 1 is lost, of 2e-7 a part of 1e-10 or more; the logarithm of a sigmoid loses none."""
+    assert set(LOGARITHMS) == {name for name, spec in CATALOGUE.items() if spec.terms}
+    right = float(mpmath.log1p(mpmath.exp(-mpmath.mpf(GAP))))
+    arguments = {**LOGARITHMS, "log_sigmoid": (([GAP],), {})}
+    lost = {}
+    for name, (values, attributes) in arguments.items():
+        tensors = [tf.constant(value, tf.float64) for value in values]
+        value = single(CATALOGUE[name])(*tensors, **attributes).numpy().ravel()[0]
+        lost[name] = abs(abs(value) - right)
+    assert lost.pop("log_sigmoid") < 1e-15 * right
+    assert all(1e-10 * right < one <= UNIT for one in lost.values()), lost
 
 
 def test_digits_lost_between_nodes_show() -> None:

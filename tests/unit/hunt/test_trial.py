@@ -265,6 +265,22 @@ LOST_DIGITS = {
         ),
         (Verdict.AGREE, Verdict.AGREE),
     ),
+    "a loss of 8e-9 that is the logarithm of 1 + 8e-9": (
+        graph(
+            [[[-3.0], [3.0]], [2.5, 1.34], [[3.67], [3.41]]],
+            Node.of("sampled_softmax_loss", 0, 1, 2, labels=(0, 1), remove=True),
+            Node.of("bessel_k0e", 3),
+        ),
+        (Verdict.AGREE, Verdict.AGREE),
+    ),
+    "a loss of 2e-7 in the product of two terms that cancel": (
+        graph(
+            [[[15.3, 0.0]]],
+            Node.of("sparse_softmax_cross_entropy", 0, labels=(0,)),
+            Node.of("bessel_k0e", 1),
+        ),
+        (Verdict.AGREE, Verdict.AGREE),
+    ),
     "tanh that saturates before the finest step": (
         graph([[0.8, 1e5], [1.0, 0.0]], Node.of("rsqrt_grad", 0, 1), Node.of("tanh", 2)),
         (Verdict.AGREE, Verdict.INCONCLUSIVE),
