@@ -39,13 +39,31 @@ def _singular(groups: Array) -> bool:
     return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
 
 
-def _equal_singular_values(groups: Array) -> bool:
-    """Whether two singular values, not 0, differ by rounding at most, in any shape that the elements may have."""
+def _singular_values(groups: Array) -> list[tuple[bool, Array]]:
+    """Those in any shape that the elements may have, the largest first, and whether that is a square."""
     count = groups.shape[-1]
     rows = [size for size in range(2, count // 2 + 1) if count % size == 0]
-    shaped = [groups.reshape(-1, size, count // size) for size in rows]
-    values = [np.linalg.svd(matrices, compute_uv=False) for matrices in shaped]
+    return [
+        (size**2 == count, np.linalg.svd(groups.reshape(-1, size, count // size), compute_uv=False)) for size in rows
+    ]
+
+
+def _equal_singular_values(groups: Array) -> bool:
+    """Whether two singular values, not 0, differ by rounding at most."""
+    values = [v for _, v in _singular_values(groups)]
     return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > 0))) for v in values)
+
+
+def _vanishing_singular_values(groups: Array) -> bool:
+    """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
+
+    Of a matrix that is not square z is the value itself, of two values it is the difference of their squares.
+    """
+    found = []
+    for square, values in _singular_values(groups):
+        gone = (values[:, -2] <= 1e-2) | (not square and values[:, -1] <= 1e-4)
+        found.append(np.any(gone & (values[:, 0] > 1e-2)))
+    return bool(np.any(found))
 
 
 def _whole(groups: Array) -> bool:
@@ -76,6 +94,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
     "singular": _singular,
     "equal singular values": _equal_singular_values,
+    "vanishing singular values": _vanishing_singular_values,
     "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
