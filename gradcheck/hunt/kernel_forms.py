@@ -34,6 +34,8 @@ LARGEST = 64
 """So many elements a setting has at most."""
 SIZES = ("num_segments", "size", "crop_size")
 """What TensorFlow calls the inputs that only say how large the output is."""
+SQUARED = (tf.float32, tf.float64, tf.complex64, tf.complex128)
+"""The types of outputs whose derivatives are checked."""
 SETTING_TYPES = ("int", "bool", "string", "list(int)")
 """The types of a kernel's attributes that say what it computes."""
 RIGHT = frozenset(
@@ -145,7 +147,7 @@ def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
             inputs[place] = tensor
         outputs = run_kernel(kernel, inputs)
         # The square shows what becomes of a gradient that depends on the inputs.
-        return [part for one in outputs if one.dtype in (tf.float32, tf.float64) for part in (one, one**2)]
+        return [part for one in outputs if one.dtype in SQUARED for part in (one, one**2)]
 
     found = check(alone, *(kernel.inputs[place] for place in floating), order=order)
     return found.orders[order].verdict is not Verdict.AGREE
