@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import UnsatisfiedAssumption
 
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_json, to_json
 
@@ -22,7 +23,8 @@ try:
 except ImportError:  # without it, workers draw the graphs at the same time
     fcntl = None  # type: ignore[assignment]
 
-EXAMPLES = 1800
+EXAMPLES = 11 * len(CATALOGUE) // 5
+"""Every operation has as many chances to turn up, however many there are."""
 
 
 @dataclass
