@@ -16,12 +16,13 @@ from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import count_on
 from gradcheck.hunt.known_graphs import ancestry
+from gradcheck.hunt.opspec import MOST_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 Known = Callable[[str, Mapping[str, Any], Sequence[Array], int, Ancestry], str | None]
 
-MOST_ELEMENTS, MOST_OF_LARGE = 64, 4096
-"""A value has at most so many elements; that of a large graph."""
+MOST_OF_LARGE = 4096
+"""A value of a large graph has at most so many elements."""
 LARGEST, SMALLEST = 1e10, 1e-10
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Shape
-from gradcheck.hunt.opspec import Choice, Interval, OpSpec
+from gradcheck.hunt.opspec import MOST_ELEMENTS, Choice, Interval, OpSpec
 
-from .drafts import MOST_ELEMENTS, MOST_OF_LARGE, Draft, Known, Position
+from .drafts import MOST_OF_LARGE, Draft, Known, Position
 from .values import Draw, alternatives, attributes, choice, index, large, literal, offered, smooth, without_zeros
 
 Shapes = tuple[Shape, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,23 +12,15 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from gradcheck.hunt.opspec import NONNEGATIVE, POSITIVE, REALS, SHAPES, Interval
+from gradcheck.hunt.domains import DOMAINS, Domain, interval_of
+from gradcheck.hunt.opspec import MOST_ELEMENTS, REALS, SHAPES, Interval
 
-from .drafts import MOST_ELEMENTS
 from .held_values import DTYPES, PARTS, WHOLE_ENDS, clipped, ends, held_table, numpy_dtype, opened
 from .values import STYLES, Draw, choice, elements, index, large, plane_of
 
 Array = np.ndarray[Any, Any]
 FreeShape = tuple[int | None, ...]
-Domain = str | tuple[float | None, float | None] | range
 
-DOMAINS: Mapping[str, Interval] = {
-    "reals": REALS,
-    "positive": POSITIVE,
-    "nonnegative": NONNEGATIVE,
-    "negative": Interval(high=0.0),
-    "probabilities": Interval(0.0, 1.0, closed=True),
-}
 SHAPE_EXPECTED = "a tuple of sizes, with None for a free one, such as (2, 3) or (None, 3), or a strategy of such tuples"
 DOMAIN_EXPECTED = f"one of {', '.join(DOMAINS)}, or bounds such as (0.0, 1.0) or (2.0, None), or range(10) for integers"
 SIGNATURE_EXPECTED = (
@@ -211,7 +202,7 @@ def _is_size(size: Any) -> bool:
 
 
 def _interval(given: Any, dtype: str, what: str) -> Interval:
-    interval = _named_or_bounds(given)
+    interval = interval_of(given)
     if interval is None:
         raise _refused(what, given, DOMAIN_EXPECTED)
     if isinstance(given, range) and dtype not in WHOLE_ENDS:
@@ -220,22 +211,6 @@ def _interval(given: Any, dtype: str, what: str) -> Interval:
     if low > high:
         raise _refused(what, given, f"bounds between which there is a number of {dtype}; they themselves lie outside")
     return interval
-
-
-def _named_or_bounds(given: Any) -> Interval | None:
-    if isinstance(given, str):
-        return DOMAINS.get(given)
-    if isinstance(given, range):
-        return Interval(given.start, given.stop - 1, closed=True) if given.step == 1 else None
-    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(map(_is_bound, given)):
-        return None
-    low, high = (-math.inf if given[0] is None else given[0]), (math.inf if given[1] is None else given[1])
-    return Interval(float(low), float(high)) if low < high else None
-
-
-def _is_bound(bound: Any) -> bool:
-    numbers = (int, float, np.integer, np.floating)
-    return bound is None or (isinstance(bound, numbers) and not isinstance(bound, bool) and not math.isnan(bound))
 
 
 class _Domains:

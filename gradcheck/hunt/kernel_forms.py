@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,13 @@ from gradcheck.defects.region import ANY, Region, names
 from gradcheck.explanation.record import RecordedOperation
 from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.drawn_arguments import drawn_arguments
 from gradcheck.hunt.evaluation import single, values_of
 from gradcheck.hunt.graph_json import from_document
-from gradcheck.hunt.opspec import Attribute, Choice, OpSpec
+from gradcheck.hunt.opspec import OpSpec
 from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
-SHAPES, SETTINGS = 8, 6
-"""With how many shapes an operation is run, and with how many settings of its attributes for each."""
 LARGEST = 64
 """So many elements a setting has at most."""
 SIZES = ("num_segments", "size", "crop_size")
@@ -214,14 +212,8 @@ def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> boo
 
 def drawn_samples(spec: OpSpec) -> Iterator[KernelSample]:
     """What an operation runs for arguments of some shapes, drawn from its domains, with some of its attributes."""
-    generator = np.random.default_rng(0)
-    shapes = (each for start in spec.starts for each in list(spec.shapes(start))[:2] if all(map(np.prod, each)))
-    for each in islice(shapes, SHAPES):
-        for _ in range(SETTINGS):
-            arguments = [_drawn(generator, spec, place, shape) for place, shape in enumerate(each)]
-            offered = spec.attributes(*each)
-            attributes = {name: _picked(generator, kind) for name, kind in offered.items()}
-            yield from _sample(spec, arguments, attributes)
+    for arguments, attributes in drawn_arguments(spec):
+        yield from _sample(spec, arguments, attributes)
 
 
 def _sample(spec: OpSpec, arguments: Sequence[Array], attributes: Mapping[str, Any]) -> Iterator[KernelSample]:
@@ -270,21 +262,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _drawn(generator: np.random.Generator, spec: OpSpec, place: int, shape: Sequence[int]) -> Array:
-    """An argument in its domain; square matrices are symmetric, as those are that kernels of symmetric ones get."""
-    domain, dtype = spec.domain(place), spec.dtype(place)
-    low, high = max(domain.low, -2.0), min(domain.high, 2.0)
-    low, high = (low, high) if low < high else (domain.low, domain.low + 2.0) if domain.low > 0 else (high - 2.0, high)
-    value = generator.uniform(low, high, shape)
-    if len(shape) >= 2 and shape[-1] == shape[-2]:
-        value = (value + np.swapaxes(value, -1, -2)) / 2
-    return (value + 1j * generator.uniform(low, high, shape) if dtype.startswith("complex") else value).astype(dtype)
-
-
-def _picked(generator: np.random.Generator, kind: Attribute) -> Any:
-    if isinstance(kind, Choice):
-        return kind.values[generator.integers(len(kind.values))]
-    picked = generator.choice(kind.below, kind.count, replace=not kind.distinct).tolist()
-    return tuple(sorted(picked) if kind.sorted else picked)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from gradcheck.autodiff.mode import Mode
+from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
 from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, names
@@ -43,7 +43,7 @@ HANDLES = ("resource variable", "variant containers (TensorList/Map/Optional)")
 
 
 def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
-    """The modes in which an operation has examples, each with an order: no known defect leaves it none."""
+    """The modes that an operation has examples in, each with an order: claimed, and left to it by the known defects."""
     spec = CATALOGUE[op]
     real = all(dtype == "float64" for dtype in spec.dtypes)
     narrowed = set(spec.dtypes) <= {"float64", "complex128"} and spec.family not in HANDLES
@@ -52,6 +52,7 @@ def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
         for mode in modes
         for order in mode.orders
         if order in spec.orders
+        and (spec.modes is None or mode == PLAIN or mode in spec.modes)
         and (mode.number_type is None or (narrowed and (real or mode.number_type == "float32")))
         and known.everywhere(op, order, mode=mode) is None
     )

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt.graph import Shape
 
 Array = np.ndarray[Any, Any]
@@ -111,6 +112,8 @@ class Indices:
 Attribute = Choice | Indices
 BOOL = Choice((False, True))
 
+MOST_ELEMENTS = 64
+"""A value of a drawn graph has at most so many elements, but for those that are about large tensors."""
 SHAPES: tuple[Shape, ...] = ((2,), (1,), (3,), (), (2, 2), (2, 3), (1, 3), (2, 1, 2), (0,))
 
 
@@ -151,6 +154,7 @@ class OpSpec:
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
     `terms` is the size of the terms that cancel inside of a kernel, whose rounding is left in the value however small
     that is: 1 where it takes the logarithm of 1 + x, which has lost the digits of a small x.
+    `modes` are those in which it is drawn besides the plain one, all if None.
     """
 
     name: str
@@ -174,6 +178,7 @@ class OpSpec:
     orders: tuple[int, ...] = (1, 2)
     rtol: float = 0.0
     terms: float = 0.0
+    modes: tuple[Mode, ...] | None = None
 
     def domain(self, argument: int) -> Interval:
         """The domain of an argument."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import MOST_ELEMENTS, is_fit
+from gradcheck.strategies.drafts import is_fit
 from gradcheck.strategies.graphs import graphs
 from gradcheck.strategies.values import is_special
 
@@ -19,6 +19,7 @@ from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_json import from_json, to_json
 from gradcheck.hunt.graph_problem import nonsmooth_nodes
+from gradcheck.hunt.opspec import MOST_ELEMENTS
 
 ORDERS = pytest.mark.parametrize("order", [1, 2])
 

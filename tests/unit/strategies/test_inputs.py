@@ -17,11 +17,11 @@ import pytest
 import tensorflow as tf
 from gradcheck.strategies import arguments_of, tensors
 from gradcheck.strategies.held_values import DTYPES, PARTS, numpy_dtype
-from gradcheck.strategies.inputs import DOMAINS
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 import gradcheck
+from gradcheck.hunt.domains import DOMAINS
 
 README = Path(__file__).resolve().parents[3] / "README.md"
 FLOATING = [dtype for dtype in DTYPES if dtype.startswith(("float", "bfloat"))]

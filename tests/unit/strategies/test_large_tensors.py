@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import MOST_ELEMENTS, MOST_OF_LARGE
+from gradcheck.strategies.drafts import MOST_OF_LARGE
 from gradcheck.strategies.graphs import LARGE, SWARMS, graphs, is_modest, large_signatures, large_starts
 from hypothesis import HealthCheck, find, given, seed, settings
 
@@ -19,6 +19,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.admission import LARGEST
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
+from gradcheck.hunt.opspec import MOST_ELEMENTS
 from gradcheck.result import Verdict
 
 

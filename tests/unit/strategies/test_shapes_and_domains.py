@@ -7,12 +7,11 @@ from math import prod
 import numpy as np
 import pytest
 import tensorflow as tf
-from gradcheck.strategies.drafts import MOST_ELEMENTS
 from gradcheck.strategies.graphs import PROBES, SMOOTH_MAPS, accepts, adapters, signatures, starts
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
-from gradcheck.hunt.opspec import POSITIVE, REALS, Interval
+from gradcheck.hunt.opspec import MOST_ELEMENTS, POSITIVE, REALS, Interval
 
 
 @pytest.mark.parametrize("op", CATALOGUE)
