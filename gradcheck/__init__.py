@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     )
     from gradcheck.defects.audited import AuditedOperation, AuditResult, DefectHere
     from gradcheck.explain import explain
+    from gradcheck.hunt.declaration import operation
+    from gradcheck.hunt.registry import OperationError
     from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
     from gradcheck.spot_check import SpotCheck, spot_check
     from gradcheck.step import assert_step
@@ -56,6 +58,8 @@ _NAMES = {
     ),
     "gradcheck.defects.audited": "AuditResult AuditedOperation DefectHere",
     "gradcheck.explain": "explain",
+    "gradcheck.hunt.declaration": "operation",
+    "gradcheck.hunt.registry": "OperationError",
     "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult",
     "gradcheck.spot_check": "SpotCheck spot_check",
     "gradcheck.step": "assert_step",
@@ -83,6 +87,7 @@ __all__ = [
     "InconclusiveWarning",
     "Kind",
     "MismatchWarning",
+    "OperationError",
     "OrderResult",
     "Place",
     "Reason",
@@ -97,6 +102,7 @@ __all__ = [
     "hermitian",
     "increasing",
     "lower_triangular",
+    "operation",
     "positive_definite",
     "simplex",
     "spot_check",

@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runtime.set_environment()
     options = parser().parse_args(arguments)
     try:
-        output: cli.CommandOutput = options.run(options)
+        cli.load_modules(options.modules)
+        output: cli.CommandOutput = cli.with_modules(options.run(options), options.modules)
     except cli.CommandError as error:
         output = cli.CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
         print(f"{options.prog}: error: {cli.printable(str(error))}", file=sys.stderr)

@@ -19,8 +19,9 @@ import pytest
 
 from gradcheck import runtime
 from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline, selected
-from gradcheck.hunt.running.controller import SENT, Controller, hunts
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline, matching, patterns_of
+from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
+from gradcheck.hunt.running.project_operations import ProjectOperations, origins_sent
 
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
@@ -35,7 +36,7 @@ FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
 MARKER = "gradcheck_operation"
 OPTIONS = (
     ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
-    ("ops", "NAMES", str, None, "operations to hunt in: names or globs, with commas (default: all)"),
+    ("ops", "NAMES", str, None, "operations to hunt in: names or globs, with commas; @gradcheck.operation's, too"),
     ("shard", "K/N", str, "1/1", "take the K-th of N shares of all tests"),
     ("minutes", "M", float, None, "hunt for so many minutes; tests that were not reached come first the next time"),
     ("limit", "SECONDS", float, 120.0, "end a process whose example takes longer (default: 120)"),
@@ -65,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[CONFIGURATION] = configuration(config)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
+    if config.getoption("--gradcheck-ops") is not None:
+        config.pluginmanager.register(ProjectOperations(config, CONFIGURATION), "gradcheck-operations")
     # pytest captures this descriptor later on; a hang has to be reported on the one that the user sees.
     config.stash[STDERR] = os.dup(2)
     if not hasattr(config, "workerinput"):
@@ -90,7 +93,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
     if operations is not None:
         from gradcheck.hunt.catalogue import CATALOGUE
 
-        operations = selected(operations, CATALOGUE)
+        operations = matching(patterns_of(operations), CATALOGUE)  # those of a project are not registered yet
     shared = getattr(config, "workerinput", {}).get(SENT) or {
         "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
         "deadline": draw_deadline(minutes, START),
@@ -180,6 +183,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if call.when == "setup" and report.skipped and _over(item):
         setattr(report, SENT, {})
     if call.when != "call":
+        if call.when == "setup" and hasattr(item.config, "workerinput"):
+            setattr(report, ORIGINS, origins_sent())
         return report
     found = _findings(call.excinfo.value) if call.excinfo is not None else []
     if found or (WORKER in item.config.stash and _hunts(item)):

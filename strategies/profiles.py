@@ -23,20 +23,24 @@ def register(folder: Path) -> None:
     They descend from Hypothesis's own defaults and not from the active profile: where the variable CI is set, that is
     Hypothesis's `ci`, which is derandomised and keeps nothing, and a nightly hunt would find the same every night.
     """
-    _leave_out_local_constants()
     kept = database(folder)
-    for name, examples in EXAMPLES.items():
-        settings.register_profile(
-            name,
-            parent=settings.get_profile("default"),
-            max_examples=examples,
-            deadline=None,
-            phases=PHASES,
-            suppress_health_check=[HealthCheck.too_slow],
-            derandomize=name == TESTS,
-            database=None if name == TESTS else kept,
-            print_blob=True,
-        )
+    for name in EXAMPLES:
+        settings.register_profile(name, made(name, kept))
+
+
+def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:
+    """The settings of one of the three profiles, with so many times its examples."""
+    _leave_out_local_constants()
+    return settings(
+        parent=settings.get_profile("default"),
+        max_examples=times * EXAMPLES[name],
+        deadline=None,
+        phases=PHASES,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=name == TESTS,
+        database=None if name == TESTS else kept,
+        print_blob=True,
+    )
 
 
 def _leave_out_local_constants() -> None:

@@ -88,12 +88,24 @@ def from_json(data: Any) -> Known:
     return found
 
 
+def in_force() -> tuple[Defect, ...]:
+    """The wrong derivatives that a hunt has to know: a project's own, and those that came with the package.
+
+    A file of the project takes the place of one of its name; the folder that GRADCHECK_KNOWN names stands alone.
+    """
+    own, place = load(), home()
+    if runtime.named_known() is not None or place is None or place.resolve() == installed().resolve():
+        return own
+    names = {one.name for one in own}
+    return (*own, *(one for one in load(installed()) if one.name not in names))
+
+
 @lru_cache(maxsize=64)
 def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
     """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
     import tensorflow as tf
 
-    return tuple(one for one in load() if one.covers(tf.__version__) and one.signature.taken in (PLAIN, mode))
+    return tuple(one for one in in_force() if one.covers(tf.__version__) and one.signature.taken in (PLAIN, mode))
 
 
 def excludes(

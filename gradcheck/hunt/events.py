@@ -222,7 +222,7 @@ def from_line(line: str) -> Event:
 
 def _check_operation(name: str, place: str = "operation") -> None:
     if name not in CATALOGUE and not GROUP.fullmatch(name):
-        expected = "an operation of the catalogue, or a group such as (random graphs)"
+        expected = "an operation of the catalogue or of your own, or a group such as (random graphs)"
         raise DocumentError(f"$.{place}", name, expected)
 
 

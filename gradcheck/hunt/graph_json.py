@@ -45,7 +45,7 @@ def to_document(graph: Graph) -> GraphDocument:
     """The graph as a document; raises DocumentError where it is too large or an attribute is no literal."""
     nodes = []
     for place, node in enumerate(graph.nodes):
-        attrs = {name: _literal(value, f"$.nodes[{place}].attrs.{name}") for name, value in node.attrs}
+        attrs = {name: attribute_literal(value, f"$.nodes[{place}].attrs.{name}") for name, value in node.attrs}
         nodes.append(NodeDocument(node.op, tuple(map(int, node.parents)), attrs))
     return GraphDocument(inputs=tuple(map(to_tensor, graph.inputs)), nodes=tuple(nodes))
 
@@ -77,9 +77,10 @@ def to_input(tensor: Tensor | ComputedTensor) -> Input:
 
 
 def check_operation(name: str, place: str) -> None:
-    """Raises DocumentError unless a name is that of an operation of the catalogue."""
+    """Raises DocumentError unless a name is that of an operation of the catalogue, or of one registered here."""
     if name not in CATALOGUE:
-        raise DocumentError(place, name, "the name of an operation of the catalogue")
+        expected = "the name of an operation of the catalogue, or of one of your own, whose module --import names"
+        raise DocumentError(place, name, expected)
 
 
 def _elements(value: Input) -> tuple[Any, ...]:
@@ -103,11 +104,11 @@ def _node(node: NodeDocument, place: str) -> Node:
         if name not in node.attrs:
             what = Description(f"an object without {name!r}")
             raise DocumentError(f"{place}.attrs", what, f"all of {', '.join(expected)}")
-    attrs = ((name, _literal(node.attrs[name], f"{place}.attrs.{name}")) for name in sorted(node.attrs))
+    attrs = ((name, attribute_literal(node.attrs[name], f"{place}.attrs.{name}")) for name in sorted(node.attrs))
     return Node(node.op, node.parents, tuple(attrs))
 
 
-def _literal(data: Any, place: str, depth: int = 0) -> Any:
+def attribute_literal(data: Any, place: str, depth: int = 0) -> Any:
     """An attribute's value, with tuples for lists; raises DocumentError for what is no literal."""
     if data is None or type(data) in (bool, float):
         return data
@@ -116,5 +117,5 @@ def _literal(data: Any, place: str, depth: int = 0) -> Any:
     if isinstance(data, str) and WORD.fullmatch(data):
         return data
     if isinstance(data, (list, tuple)) and depth < MAX_DEPTH and len(data) <= MAX_ITEMS:
-        return tuple(_literal(part, f"{place}[{i}]", depth + 1) for i, part in enumerate(data))
+        return tuple(attribute_literal(part, f"{place}[{i}]", depth + 1) for i, part in enumerate(data))
     raise DocumentError(place, data, "null, a bool, a number, a plain word, or a list of these")

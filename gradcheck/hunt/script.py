@@ -1,4 +1,7 @@
-"""Reproduction scripts: a graph and its derivative as straight-line code that needs only TensorFlow and NumPy."""
+"""Reproduction scripts: a graph and its derivative as straight-line code that needs only TensorFlow and NumPy.
+
+Operations of a project of its own are imported from there.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZE
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
+from gradcheck.hunt.registry import REGISTERED
 
 Array = np.ndarray[Any, Any]
 Literal = Input | Array | Sequence[complex] | complex
@@ -77,7 +81,9 @@ def to_python(
     names, first = variables(graph), len(graph.inputs)
     specs = [CATALOGUE[node.op] for node in graph.nodes]
     referred = any(spec.reference for spec in specs)
-    definitions = list(definitions_of(form for spec in specs for form in (spec.source, spec.reference)))
+    own = [REGISTERED[name] for name in dict.fromkeys(spec.name for spec in specs) if name in REGISTERED]
+    printed = (spec for spec in specs if spec.name not in REGISTERED)
+    definitions = list(definitions_of(form for spec in printed for form in (spec.source, spec.reference)))
     result = specs[-1].result if specs else graph.inputs[-1].dtype
     vectors = direction or [np.ones(value.shape) for value in graph.inputs]
     single = any(value.dtype == "float32" for value in graph.inputs)
@@ -90,6 +96,8 @@ def to_python(
         given=", ".join(names[:first]),
         direction=[_array(_fitted(v, x.shape, x.dtype)) for v, x in zip(vectors, graph.inputs, strict=True)],
         definitions=definitions,
+        origins=list(dict.fromkeys(made.origin for made in own)),
+        own=[made.spec.name for made in own],
         nodes=[(names[place], expression(node, names)) for place, node in graph.positions()],
         references=[(names[place], _over_rows(node, names)) for place, node in graph.positions()] if referred else [],
         output=names[-1],

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -78,8 +82,25 @@ def subcommand(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output, for machines")
+    own = "a module with operations of your own (@gradcheck.operation) that the files name; may be given again"
+    parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=own)
     parser.set_defaults(run=run, prog=parser.prog)
     return parser
+
+
+def load_modules(names: Sequence[str]) -> None:
+    """Imports the modules that --import names, as from the working directory; raises CommandError."""
+    for name in names:
+        sys.path.insert(0, os.getcwd())
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise CommandError(
+                f"--import {name}: {type(error).__name__}: {error}; expected a module that can be imported from here, "
+                "such as project.layers"
+            ) from None
+        finally:
+            sys.path.pop(0)
 
 
 def add_paths(parser: argparse.ArgumentParser, name: str, metavar: str, what: str) -> None:
@@ -91,6 +112,12 @@ def add_paths(parser: argparse.ArgumentParser, name: str, metavar: str, what: st
 def folder_option(parser: argparse.ArgumentParser) -> None:
     """Adds the option that names the folder of known defects."""
     parser.add_argument("--folder", type=Path, metavar="DIR", help="the folder of known defects (reports/known)")
+
+
+def with_modules(output: CommandOutput, names: Sequence[str]) -> CommandOutput:
+    """The same, with --import in the next step if that is a command of this command line."""
+    given = "".join(f" --import {shlex.quote(name)}" for name in names)
+    return replace(output, next=output.next + given) if output.next.startswith("python -m gradcheck") else output
 
 
 PACKAGES = ("tensorflow", "tf-nightly", "tensorflow-cpu", "tf-nightly-cpu", "tensorflow-macos", "tensorflow-intel")

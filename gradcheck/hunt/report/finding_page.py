@@ -13,6 +13,7 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
 from gradcheck.hunt.graph import Graph, Input
+from gradcheck.hunt.registry import REGISTERED
 from gradcheck.hunt.report.drawing import drawing
 from gradcheck.hunt.report.issue_text import issue_text
 from gradcheck.hunt.report.rendering import number, render
@@ -52,6 +53,8 @@ def sentence(found: GraphFinding) -> Sentence:
     'In TensorFlow, the first derivative of sin has a wrong '
     """
     release = f"TensorFlow {found.environment.tensorflow}" if found.environment else "TensorFlow"
+    if found.culprit in REGISTERED:
+        release = f"{REGISTERED[found.culprit].place} ({release})"
     taken = "" if found.taken == PLAIN else f", taken as {found.taken},"
     functions = CATALOGUE[found.culprit].gradients if found.culprit in CATALOGUE else ()
     parts = [(f"In {release}, the {ORDINAL[found.order]} derivative of ", False), (found.culprit, True)]

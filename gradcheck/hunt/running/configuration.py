@@ -41,6 +41,14 @@ class Shard:
         return f"{self.number}/{self.count}"
 
 
+def patterns_of(text: str) -> tuple[str, ...]:
+    """The patterns that commas or spaces separate; raises ValueError where there are none."""
+    wanted = tuple(text.replace(",", " ").split())
+    if not wanted:
+        raise ValueError(f"operations were {text!r}; expected names or globs, such as sin,reduce_*")
+    return wanted
+
+
 def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names, in their order, that match one of the patterns, which commas or spaces separate.
 
@@ -50,15 +58,21 @@ def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
     ('exp', 'sin', 'sinh')
     """
     known = tuple(names)
-    wanted = patterns.replace(",", " ").split()
-    if not wanted:
-        raise ValueError(f"operations were {patterns!r}; expected names or globs, such as sin,reduce_*")
-    for pattern in wanted:
-        if not any(fnmatchcase(name, pattern) for name in known):
+    for pattern in patterns_of(patterns):
+        if not matching((pattern,), known):
             near = get_close_matches(pattern, known, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint}")
-    return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in wanted))
+            raise ValueError(
+                f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint} One of your own has to "
+                "be registered by @gradcheck.operation, in a module that conftest.py or a collected test imports"
+            )
+    return matching(patterns_of(patterns), known)
+
+
+def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """The names, in their order, that match one of the patterns."""
+    wanted = tuple(patterns)
+    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted))
 
 
 EVENTS, RUNNING, GRADIENTS = "events", "running", "gradients"

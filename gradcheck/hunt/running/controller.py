@@ -14,8 +14,9 @@ import pytest
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.running.aggregate import Aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration
+from gradcheck.hunt.running.project_operations import REFUSED, load
 
-SENT = "gradcheck"
+SENT, ORIGINS = "gradcheck", "gradcheck_origins"
 EVERY = 0.2
 
 
@@ -27,7 +28,7 @@ class Controller:
         self.aggregate = Aggregate(configuration)
         self._hunts = hunts
         self._shown = 0.0
-        self._interrupted = False
+        self._interrupted = self._refused = False
 
     def pytest_sessionstart(self) -> None:
         """Looks into what killed runs left behind."""
@@ -44,7 +45,8 @@ class Controller:
         self.aggregate.progress.total = len(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Adds up what a test sent."""
+        """Adds up what a test sent; knows the project's operations from then on, as the workers do."""
+        load(getattr(report, ORIGINS, ()))
         sent = getattr(report, SENT, None)
         if sent is not None:
             self.aggregate.add(report.nodeid, sent, skipped=report.skipped)
@@ -58,7 +60,11 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """A worker that died has left what it was running."""
+        """A worker that died has left what it was running; one that refused to begin has said why."""
+        refusal = getattr(node, "workeroutput", {}).get(REFUSED)
+        if refusal:
+            self.aggregate.remarks[refusal] = None
+            self._refused = True
         if error:
             record = self.aggregate.configuration.record(node.gateway.id)
             self.aggregate.report_crashes([record], _returncode(node))
@@ -68,8 +74,10 @@ class Controller:
         self._interrupted = True
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The run is over."""
+        if self._refused:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
         self.aggregate.close(interrupted=self._interrupted)
 
     @pytest.hookimpl(tryfirst=True)

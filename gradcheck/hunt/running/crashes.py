@@ -1,6 +1,7 @@
 """What becomes of a recorded graph in a fresh process, before anybody is told of a crash or a hang.
 
-`python -m gradcheck.hunt.running.crashes RECORD LIMIT` runs it and says on standard output where it is.
+`python -m gradcheck.hunt.running.crashes RECORD LIMIT [MODULE FOLDER]...` runs it and says on standard output where it
+is; a project's own operations are registered in these modules.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
+from gradcheck.hunt.registry import Origin, origins
 from gradcheck.hunt.running.process_recorder import SLACK, Watchdog, read
 
 ENDED = "ended"
@@ -25,7 +27,8 @@ def rerun(path: Path, limit: float) -> tuple[str, str]:
 
     What became of it ("crash", "hang", "ended" or "not run"), and what there is to say of that.
     """
-    command = [sys.executable, "-m", "gradcheck.hunt.running.crashes", str(path), str(limit)]
+    own = (part for one in origins() for part in (one.module, one.folder))
+    command = [sys.executable, "-m", "gradcheck.hunt.running.crashes", str(path), str(limit), *own]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=STARTING + limit)
     except subprocess.TimeoutExpired:
@@ -83,7 +86,9 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Ha
 
 def main() -> int:
     """The fresh process: runs each node, then the check at the recorded order and mode, and prints where it is."""
-    path, limit = Path(sys.argv[1]), float(sys.argv[2])
+    path, limit, own = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    for module, folder in zip(own[::2], own[1::2], strict=True):
+        Origin(module, folder).load()
     example = read(path)
     if example is None:
         print(f"{path}: holds no recorded graph", file=sys.stderr)

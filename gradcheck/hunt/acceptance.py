@@ -1,0 +1,136 @@
+"""Whether a registered operation is what it was registered as, on arguments from its own shapes and domains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gradcheck.hunt.drawn_arguments import drawn_arguments
+from gradcheck.hunt.registry import OperationError, Registration
+
+Array = np.ndarray[Any, Any]
+NOISE = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
+"""What TensorFlow writes around its own words."""
+NEAR = 1e-9
+"""Kernels may round differently, by a few units in the last place, in a batch and alone."""
+
+
+@cache
+def accept(made: Registration) -> None:
+    """Raises OperationError, with an example, for what no hunt could make sense of.
+
+    The function raises, gives no floating tensor or one that is not finite; two calls differ; it was registered without
+    shapes and is not elementwise; no example has a first derivative.
+    """
+    cases = [TriedCase(made, arguments, attributes) for arguments, attributes in drawn_arguments(made.spec)]
+    if not cases:
+        raise OperationError(f"gradcheck.operation {made.spec.name!r}: shapes have no elements; expected one with some")
+    for case in cases:
+        case.refuse_value()
+    if all(case.lost_derivative() for case in cases):
+        case = cases[0]
+        raise case.refused(
+            f"is not differentiable: {case.lost_derivative()}",
+            "a gradient for at least one argument; compute it with TensorFlow's operations, or give it a gradient with "
+            "tf.custom_gradient or tf.RegisterGradient",
+        )
+
+
+@dataclass(frozen=True)
+class TriedCase:
+    """A registered operation at some arguments."""
+
+    made: Registration
+    arguments: list[Array]
+    attributes: Mapping[str, Any]
+
+    @property
+    def call(self) -> str:
+        """The call in words."""
+        given = [_short(one) for one in self.arguments]
+        return ", ".join([*given, *(f"{name}={value!r}" for name, value in self.attributes.items())])
+
+    def refused(self, what: str, expected: str) -> OperationError:
+        """The error of something that the function does here."""
+        name = self.made.spec.name
+        return OperationError(
+            f"gradcheck.operation {name!r} at {self.made.place}: {name}({self.call}) {what}; expected {expected}"
+        )
+
+    def run(self, *tensors: Any) -> Any:
+        """The result at tensors."""
+        source = self.made.spec.source
+        assert not isinstance(source, str)
+        return source(*tensors, **self.attributes)
+
+    def value(self) -> Array:
+        """The result here; refused unless it is one tensor of float64."""
+        try:
+            value = self.run(*map(tf.constant, self.arguments))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {NOISE.sub('', str(error))}".splitlines()[0]
+            hint = "" if self.made.spec.rtol else "; what computes in float32 only is registered with dtype='float32'"
+            raise self.refused(
+                f"raised {reason}", f"a result; say with shapes= and domain= what it takes{hint}"
+            ) from error
+        if not isinstance(value, (tf.Tensor, tf.Variable)) or value.dtype != tf.float64:
+            given = f"a tensor of {value.dtype.name}" if isinstance(value, tf.Tensor) else f"{type(value).__name__}"
+            expected = "one tensor of float64, as its arguments are; what computes in float32 has dtype='float32'"
+            raise self.refused(f"gave {given}", expected)
+        array: Array = value.numpy()
+        return array
+
+    def refuse_value(self) -> None:
+        """Raises OperationError for what is no result to take differences of."""
+        value = self.value()
+        if not np.all(np.isfinite(value)):
+            raise self.refused(f"gave {_short(value)}", "finite numbers; say where it has them with domain=")
+        again = self.value()
+        if not np.array_equal(value, again):
+            raise self.refused(
+                f"gave {_short(value)}, then {_short(again)}",
+                "the same for the same arguments; fix the seed, as with tf.random.stateless_uniform",
+            )
+        if self.made.elementwise:
+            self._refuse_unless_elementwise(value)
+
+    def _refuse_unless_elementwise(self, value: Array) -> None:
+        others = [np.flip(one).reshape(one.shape) for one in self.arguments]
+        stacked = [tf.constant(np.stack([one, other])) for one, other in zip(self.arguments, others, strict=True)]
+        advice = "an elementwise function where no shapes are given; give them, such as shapes=[(3,), (2, 3)]"
+        if value.shape != self.arguments[0].shape:
+            raise self.refused(f"gave a result of shape {value.shape}", advice)
+        try:
+            rows: Array = self.run(*stacked).numpy()
+            flipped: Array = self.run(*map(tf.constant, others)).numpy()
+        except Exception as error:
+            raise self.refused(f"raised {type(error).__name__} for two of these at once", advice) from error
+        near = NEAR + self.made.spec.rtol
+        if rows.shape != (2, *value.shape) or not np.allclose(rows, np.stack([value, flipped]), rtol=near, atol=near):
+            raise self.refused("changed where it was one of two rows", advice)
+        if not np.allclose(np.flip(flipped), value, rtol=near, atol=near):
+            raise self.refused("gave other elements where the arguments were reversed", advice)
+
+    def lost_derivative(self) -> str:
+        """Why there is no first derivative here; nothing if there is one."""
+        tensors = [tf.constant(one) for one in self.arguments]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = self.run(*tensors)
+        try:
+            parts = tape.gradient(value, tensors)
+        except Exception as error:
+            return f"its gradient raised {type(error).__name__}: {error}".splitlines()[0]
+        return "its gradient is None" if all(part is None for part in parts) else ""
+
+
+def _short(value: Array) -> str:
+    text = np.array2string(value, precision=3, separator=", ", threshold=6, edgeitems=2)
+    text = re.sub(r"(?<=\[) | (?=\])| (?= )", "", text.replace("\n", ""))
+    return text if len(text) <= 80 else f"{text[:76]} ..."

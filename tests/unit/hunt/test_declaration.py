@@ -1,0 +1,238 @@
+"""`gradcheck.operation`: what it makes of a function, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gradcheck.strategies.graphs import signatures, starts
+
+import gradcheck
+from gradcheck.autodiff.mode import Mode
+from gradcheck.hunt.acceptance import accept
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.evaluation import over_points, single
+from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.graph_json import from_json, to_json
+from gradcheck.hunt.opspec import POSITIVE, REALS, SHAPES, Interval, OpSpec
+from gradcheck.hunt.registry import REGISTERED, OperationError, Origin, forget, origins, registered
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Tests that draw from the whole catalogue run in the same process."""
+    before = dict(CATALOGUE)
+    yield
+    forget(list(REGISTERED))
+    assert before == CATALOGUE
+
+
+def made(function: Any, **fields: Any) -> OpSpec:
+    """The entry that a function gets."""
+    name = fields.get("name", function.__name__)
+    gradcheck.operation(**fields)(function)
+    return CATALOGUE[name]
+
+
+def own_identity(x: Any) -> Any:
+    return tf.identity(x)
+
+
+def own_product(x: Any, y: Any, scale: float = 1.0) -> Any:
+    return scale * x * y
+
+
+def test_without_arguments_a_function_is_elementwise_on_all_reals_and_stays_what_it_was() -> None:
+    assert gradcheck.operation(own_identity) is own_identity
+    spec = CATALOGUE["own_identity"]
+    assert (spec.arity, spec.domains, spec.starts, spec.orders, spec.looped) == (1, (REALS,), SHAPES, (1, 2), False)
+    assert spec.kinks is None
+    assert starts("own_identity") == SHAPES
+    accept(REGISTERED["own_identity"])
+
+
+def test_everything_that_can_be_said_is_what_the_catalogue_says() -> None:
+    spec = made(
+        own_product,
+        shapes=[((2,), (2,)), ((None, 3), (3,))],
+        domain={"y": "positive", 0: (-1, 1)},
+        kinks=lambda x, y, scale: np.abs(x - scale * y),
+        attributes={"scale": (0.5, 2.0)},
+        orders=(1,),
+        modes=["tf.function", "forward", "XLA"],
+    )
+    assert spec.domains == (Interval(-1.0, 1.0), POSITIVE)
+    assert spec.attributes((2,), (2,))["scale"].offers(0.5)
+    assert signatures("own_product", (1, 3)) == (((1, 3), (3,)),)
+    assert starts("own_product") == ((2,), (2, 3), (1, 3), (3, 3))
+    assert (spec.orders, spec.looped) == ((1,), True)
+    assert spec.modes == (Mode("reverse", "tf.function"), Mode("forward"), Mode("reverse", "XLA"))
+    assert spec.kinks is not None
+    assert spec.kinks(np.ones(2), np.array([2.0, 1.0]), scale=0.5).tolist() == [0.0, 0.5]
+    graph = Graph((literal([1.0, 2.0]), literal([3.0, 4.0])), (Node.of("own_product", 0, 1, scale=2.0),))
+    assert from_json(to_json(graph)) == graph
+    rows = over_points(spec)(tf.ones((3, 2), tf.float64), tf.ones((3, 2), tf.float64), scale=2.0)
+    assert rows.shape == (3, 2)
+
+
+def test_numbers_are_distances_from_points() -> None:
+    spec = made(own_identity, kinks=(0.0, 6.0), singular=1, curvature_jumps=(2,))
+    x = np.array([0.5, 6.0])
+    assert spec.kinks is not None
+    assert spec.kinks(x).min(axis=0).tolist() == [0.5, 0.0]
+    assert spec.singular is not None
+    assert spec.singular(x).tolist() == [[0.5, 5.0]]
+    assert spec.curvature_jumps is not None
+
+
+def test_a_layer_with_fixed_weights_in_float32() -> None:
+    layer = tf.keras.layers.Dense(2, name="own_dense")
+    layer.build((None, 3))
+    gradcheck.operation(shapes=[(None, 3)], dtype="float32")(layer)
+    spec = CATALOGUE["own_dense"]
+    value = single(spec)(tf.ones((1, 3), tf.float64))
+    assert (value.dtype, value.shape) == (tf.float64, (1, 2))
+    assert spec.rtol > 0
+    accept(REGISTERED["own_dense"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"domain": (2, 1)}, r"domain was \(2, 1\); expected .* bounds with the lower first"),
+        ({"domain": (1.0, 1.0)}, r"domain was \(1.0, 1.0\); expected"),
+        ({"domain": "real"}, r"domain was 'real'; expected one of 'reals'"),
+        ({"domain": {"z": "reals"}}, r"names of arguments, x; 'z' is none"),
+        ({"domain": {"x": range(3)}}, r"domain\['x'\] was range\(0, 3\)"),
+        ({"modes": ["turbo"]}, r"modes was \['turbo'\]; expected a list of .*'tf.function'.*; 'turbo' is none"),
+        ({"shapes": (3,)}, r"expected a list of shapes, such as \[\(3,\), \(2, 3\)\]"),
+        ({"shapes": []}, r"shapes was \[\]"),
+        ({"shapes": [((2,), (3,))]}, r"one shape for each.*; it takes 1"),
+        ({"shapes": [(100,)]}, r"at most 64 elements"),
+        ({"kinks": "zero"}, r"kinks was 'zero'; expected numbers, such as"),
+        ({"orders": 3}, r"orders was 3; expected \(1, 2\)"),
+        ({"dtype": "int32"}, r"dtype was 'int32'; expected 'float64'"),
+        ({"attributes": {"beta": (1,)}}, r"names of parameters, of which 'beta' is none"),
+        ({"attributes": {"x": ()}}, r"attributes\['x'\] was \(\); expected a few literals"),
+        ({"name": "Bad Name"}, r"name was 'Bad Name'; expected a lower-case name"),
+        ({"name": "x1"}, r"name was 'x1'; expected a lower-case name"),
+        ({"name": "lambda"}, r"name was 'lambda'; expected a lower-case name"),
+        ({"name": "softplus"}, r"'softplus' at test_declaration.py:\d+: the name is taken by .*TensorFlow's catalogue"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OperationError, match=complaint):
+        gradcheck.operation(**fields)(own_identity)
+    assert REGISTERED == {}
+
+
+def test_numbers_cannot_tell_of_which_of_two_arguments_they_are_kinks() -> None:
+    with pytest.raises(OperationError, match=r"kinks was 0\.0; expected a function of the arguments"):
+        gradcheck.operation(kinks=0.0)(own_product)
+
+
+def test_a_name_that_another_has_is_taken_and_a_module_may_be_loaded_twice() -> None:
+    gradcheck.operation(name="own_taken")(own_identity)
+    with pytest.raises(OperationError, match=r"taken by the operation at test_declaration.py:\d+; give another"):
+        gradcheck.operation(name="own_taken")(own_product)
+    for _ in range(2):
+        gradcheck.operation(name="own_loaded_twice")(own_identity)
+
+
+def test_something_without_a_name_or_without_a_tensor() -> None:
+    with pytest.raises(OperationError, match="name was '<lambda>'"):
+        gradcheck.operation(lambda x: x)
+    with pytest.raises(OperationError, match="expected a parameter without a default"):
+        gradcheck.operation(name="own_constant")(lambda: 1.0)
+
+
+def raising(x: Any) -> Any:
+    return tf.matmul(x, x)
+
+
+def as_list(x: Any) -> Any:
+    return [x]
+
+
+def as_array(x: Any) -> Any:
+    return np.sin(x)
+
+
+def in_single(x: Any) -> Any:
+    return tf.cast(x, tf.float32)
+
+
+def at_random(x: Any) -> Any:
+    return x + tf.random.normal(x.shape, dtype=x.dtype)
+
+
+def rounded(x: Any) -> Any:
+    return tf.round(x)
+
+
+def softmax(x: Any) -> Any:
+    return tf.nn.softmax(x) if x.shape.rank else x
+
+
+def reversed_sum(x: Any) -> Any:
+    return x + tf.range(tf.size(x), dtype=x.dtype) if x.shape.rank == 1 else x
+
+
+@tf.custom_gradient
+def throwing(x: Any) -> Any:
+    def gradient(_: Any) -> Any:
+        raise RuntimeError("no gradient here")
+
+    return tf.identity(x), gradient
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (
+            raising,
+            r"raised InvalidArgumentError: In\[0\].*; expected a result; say with shapes= and domain= what it takes",
+        ),
+        (as_list, r"gave list; expected one tensor of float64"),
+        (as_array, r"gave ndarray; expected one tensor of float64"),
+        (in_single, r"gave a tensor of float32; expected .*dtype='float32'"),
+        (at_random, r"gave \[.*\], then \[.*\]; expected the same for the same arguments"),
+        (rounded, r"is not differentiable: its gradient is None; expected"),
+        (throwing, r"is not differentiable: its gradient raised .*no gradient here"),
+        (softmax, r".*expected an elementwise function where no shapes are given"),
+        (reversed_sum, r".*expected an elementwise function where no shapes are given"),
+        (tf.math.log, r"gave \[.*nan\]; expected finite numbers; say where it has them with domain="),
+    ],
+)
+def test_what_is_not_what_it_was_registered_as_is_refused_with_an_example(function: Any, complaint: str) -> None:
+    gradcheck.operation(name="own_refused")(function)
+    with pytest.raises(
+        OperationError, match=r"'own_refused' at test_declaration.py:\d+: own_refused\(.*\) " + complaint
+    ):
+        accept(REGISTERED["own_refused"])
+
+
+def test_what_has_no_elements_is_refused() -> None:
+    gradcheck.operation(name="own_empty", shapes=[(0,)])(own_identity)
+    with pytest.raises(OperationError, match="shapes have no elements"):
+        accept(REGISTERED["own_empty"])
+
+
+def test_a_softmax_with_shapes_is_accepted_and_a_domain_helps_the_logarithm() -> None:
+    gradcheck.operation(name="own_softmax", shapes=[(3,), (2, 3)])(softmax)
+    gradcheck.operation(name="own_log", domain="positive")(tf.math.log)
+    for made in list(REGISTERED.values()):
+        accept(made)
+
+
+def test_a_registered_function_is_found_by_name_and_where_it_was_registered() -> None:
+    gradcheck.operation(own_identity)
+    assert registered("own_identity")(tf.constant(2.0)).numpy() == 2.0
+    (origin,) = origins()
+    assert origin == Origin(__name__, origin.folder)
+    assert __file__.startswith(origin.folder)
+    with pytest.raises(OperationError, match="no operation 'sin' is registered in this process; import the module"):
+        registered("sin")
