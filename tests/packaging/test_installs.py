@@ -11,6 +11,7 @@ import gradcheck
 
 from .conftest import ROOT, Distributions, Environment, copy_sources, run, succeed
 
+TESTS = "test_gradients.py"
 # Fails by design: what the author of a wrong gradient gets to see.
 FAILS = "test_wrong_gradient_fails"
 PROBE = """
@@ -60,14 +61,14 @@ def test_the_wheel_installs_and_a_project_checks_its_own_gradients_with_it(
     environment.install(distributions.wheel)
     probe(environment, elsewhere, environment.prefix, environment.prefix)
     project = shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
-    done = run(environment.python, "-m", "pytest", "-rA", "-p", "no:cacheprovider", cwd=project)
+    done = run(environment.python, "-m", "pytest", "-rA", "-p", "no:cacheprovider", TESTS, cwd=project)
     outcomes = {
         name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", done.stdout, re.MULTILINE)
     }
     assert done.returncode == 1, done.stdout + done.stderr
     assert "GradientWrongValue: the gradient of loss is wrong" in done.stdout
     assert "gradcheck/check.py" not in done.stdout.replace("\\", "/"), "the traceback ends at the author's own line"
-    defined = re.findall(r"^def (test_\w+)", (project / "test_gradients.py").read_text(), re.MULTILINE)
+    defined = re.findall(r"^def (test_\w+)", (project / TESTS).read_text(), re.MULTILINE)
     assert outcomes == {name: "FAILED" if name == FAILS else "PASSED" for name in defined}, done.stdout
 
 

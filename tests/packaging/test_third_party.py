@@ -1,0 +1,82 @@
+"""A project of its own hunts with its own operations, by its own CI script and with the installed wheel alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import ROOT, Distributions, Environment, run
+
+VERBOSE = ("-v", "-p", "no:cacheprovider")
+MENDED = (
+    ("x * gate)  # forgets the factor 1 - gate", "x * gate * (1 - gate))"),
+    ("tf.stop_gradient(gate)  # right, but a part of its own derivative is lost", "gate"),
+)
+
+
+@pytest.fixture
+def project(distributions: Distributions, environment: Environment, tmp_path: Path) -> Path:
+    """The project, in an environment with the wheel."""
+    environment.install(distributions.wheel)
+    return shutil.copytree(ROOT / "tests/thirdparty", tmp_path / "project", ignore=shutil.ignore_patterns("__py*"))
+
+
+def checked(project: Path, environment: Environment, *options: str) -> subprocess.CompletedProcess[str]:
+    """Its CI script."""
+    path = f"{environment.python.parent}{os.pathsep}{os.environ['PATH']}"
+    return run("env", f"PATH={path}", "bash", project / "ci.sh", *VERBOSE, *options, cwd=project)
+
+
+def reports(project: Path) -> dict[tuple[str, int], Any]:
+    """The findings that were written, by operation and order."""
+    read = [json.loads(path.read_text()) for path in project.glob("reports/*.json")]
+    return {(one["signature"]["operation"], one["signature"]["order"]): one for one in read}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the script is for a POSIX shell")
+def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, environment: Environment) -> None:
+    done = checked(project, environment)
+    told = done.stdout + done.stderr
+    assert done.returncode == 1, told
+    found = reports(project)
+    assert set(found) == {("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}, told
+    for one in found.values():
+        assert one["signature"]["kind"] == "wrong value"
+        assert one["confirmation"]["returncode"] == 1, one["confirmation"]["output"]
+        assert len(one["graph"]["nodes"]) == 1, one["graph"]
+    passed = set(re.findall(r"^gradcheck::test_(\S+) PASSED", done.stdout, re.MULTILINE))
+    assert {"operation[fused_swish-order1]", "operation[fused_swish-order2]", "operation[fused_silu-order1]"} <= passed
+    assert {"operation[fused_ramp-order2]", "known[fused_ramp-order1]"} <= passed
+    assert "test_operation[fused_ramp-order1]" not in done.stdout, "the accepted finding is left out"
+    page = (project / "reports/index.html").read_text()
+    assert "fused_ramp-order1" in page
+    _replayed(project, environment)
+
+
+def _replayed(project: Path, environment: Environment) -> None:
+    """The findings are still wrong, and fixed once the terms are there; without the module they cannot be read."""
+    paths = sorted(project.glob("reports/fused_*.json"))
+    replay: tuple[str | Path, ...] = (environment.python, "-m", "gradcheck", "replay", *paths)
+    without = run(*replay, cwd=project)
+    assert without.returncode == 2
+    assert (
+        "expected the name of an operation of the catalogue, or of one of your own, whose module --import"
+        in without.stderr
+    )
+    wrong = run(*replay, "--import", "activations", cwd=project)
+    assert (wrong.returncode, wrong.stdout.count("still wrong  fused_")) == (1, len(paths)), wrong.stdout + wrong.stderr
+    module = project / "activations.py"
+    source = module.read_text()
+    for before, after in MENDED:
+        assert before in source
+        source = source.replace(before, after)
+    module.write_text(source)
+    mended = run(*replay, "--import", "activations", cwd=project)
+    assert (mended.returncode, mended.stdout.count("fixed  ")) == (0, len(paths)), mended.stdout + mended.stderr
