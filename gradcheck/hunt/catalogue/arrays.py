@@ -52,6 +52,11 @@ def _permutations(shape: Shape) -> Iterable[Shape]:
     return dict.fromkeys([straight[::-1], straight[1:] + straight[:1], straight])
 
 
+def _moving_permutations(shape: Shape) -> Iterable[Shape]:
+    """Without the identity, which Grappler takes away: conjugated, with a gather behind it in a loop, it aborts."""
+    return [perm for perm in _permutations(shape) if perm != tuple(range(len(shape)))]
+
+
 def _paddings(*options: tuple[int, int]) -> Callable[[Shape], Iterable[Any]]:
     """Behind or around the last dimension, and the first option for all."""
 
@@ -101,7 +106,8 @@ ARRAYS = (
         "conjugate_transpose",
         "tf.transpose({0}, {perm}, conjugate=True)",
         "ConjugateTranspose",
-        perm=_permutations,
+        when=lambda shape: len(shape) > 1,
+        perm=_moving_permutations,
         dtypes=("complex128",),
         result="complex128",
     ),

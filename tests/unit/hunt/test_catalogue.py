@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -31,7 +33,7 @@ from gradcheck.hunt.catalogue.language import traced
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.opspec import Distances, OpSpec
+from gradcheck.hunt.opspec import Choice, Distances, OpSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -362,6 +364,29 @@ def test_functions_of_two_modules_have_two_names() -> None:
 def test_reading_the_catalogue_loads_no_tensorflow() -> None:
     code = "import sys, gradcheck.hunt.catalogue; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the exit code is that of a signal")
+def test_a_conjugated_transposition_that_moves_nothing_aborts_in_a_loop() -> None:
+    """Why none is drawn; Grappler makes a node of the same name twice. Others come to their end."""
+    assert CATALOGUE["conjugate_transpose"].attributes((2, 2))["perm"] == Choice(((1, 0),))
+    code = """if True:
+        import sys
+        from gradcheck.autodiff.mode import WHILE, Mode
+        from gradcheck.hunt import trial
+        from gradcheck.hunt.graph import Graph, Input, Node
+
+        moved = Node.of("conjugate_transpose", 0, perm=tuple(map(int, sys.argv[1])))
+        gathered = Node.of("complex_gather", 1, indices=(1, 0, 1))
+        graph = Graph((Input((2, 2), (1, 2, 3, 4), "complex128"),), (moved, gathered))
+        sys.exit(trial.run(graph, (2,), mode=Mode("reverse", WHILE)).result.verdict != "agree")
+    """
+    identity, swap = (
+        subprocess.run([sys.executable, "-c", code, perm], capture_output=True, text=True, check=False)
+        for perm in ("01", "10")
+    )
+    assert (identity.returncode, swap.returncode) == (-signal.SIGABRT, 0), identity.stderr + swap.stderr
+    assert "RemoveIdentityTranspose" in identity.stderr
 
 
 def test_an_operation_that_is_a_function_has_a_traceback() -> None:
