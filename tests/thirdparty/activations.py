@@ -27,7 +27,7 @@ def fused_silu(x):
     return x * gate, lambda upstream: upstream * (gate + x * gate * slope)
 
 
-@gradcheck.operation(domain=(-5, 5), kinks=(0.0, 1.0), attributes={"leak": (0.5, 0.0)}, modes=())
+@gradcheck.operation(domain=(-5, 5), kinks=(0.0, 1.0), attributes={"leak": (0.5, 0.0)}, orders=(1,), modes=())
 def fused_ramp(x, leak):
     @tf.custom_gradient
     def ramp(x):

@@ -132,7 +132,14 @@ def _view(found: GraphFinding) -> dict[str, Any]:
         "elements": [(places[element.coordinate], element) for element in found.elements],
         "named": lambda place: element_name(found.graph, place),
         "nodes": [(node, names[node.position], expression(nodes[node.position], names)) for node in found.nodes],
+        "needed": needed(found.graph),
     }
+
+
+def needed(graph: Graph) -> str:
+    """What the reproduction script of a graph imports."""
+    own = sorted({REGISTERED[node.op].origin.module for node in graph.nodes if node.op in REGISTERED})
+    return f"TensorFlow, NumPy, gradcheck and {', '.join(own)}" if own else "TensorFlow and NumPy only"
 
 
 def graph_lines(found: GraphFinding) -> list[str]:
@@ -188,7 +195,7 @@ def finding_page(found: GraphFinding) -> str:
         graph=drawing(found),
         maps=list(heat_maps(found)),
         curve=curve,
-        issue=issue_form(found),
+        issue=None if found.culprit in REGISTERED else issue_form(found),
         colours=COLOURS,
     )
 
