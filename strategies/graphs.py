@@ -148,10 +148,10 @@ def graphs(
     """Graphs of 1 to `max_nodes` nodes, all of whose values are finite and have at most 64 elements.
 
     `containing` names an operation that every graph has; it is what a graph shrinks to. One graph in 64 is this
-    operation alone on up to 4,096 elements. `operations` are those that may
-    be drawn (all of the catalogue that have a derivative of this `order`, if None). `known` is asked of every node, as
-    `known(op, attributes, argument values, order, the Ancestry before them)`; a node for which it returns a name is
-    not generated. `number_type` is one that holds all literals exactly.
+    operation alone on up to 4,096 elements. `operations` are those that may be drawn (all of the catalogue that have a
+    derivative of this `order`, if None). `known` is asked of every node, as `known(op, attributes, argument values,
+    order, the Ancestry before them)`; a node for which it returns a name is not generated. `number_type` is one that
+    holds all literals exactly.
 
     Raises ValueError for names that the catalogue does not have, and for `max_nodes` below 1.
 
@@ -272,7 +272,8 @@ class Growth:
         """More nodes after the newest one; the last of them is returned."""
         while (room := max_nodes - self.draft.nodes_of(newest)) > 0 and index(self.draw, MORE) > 0:
             node = self.step(newest.value.shape, str(newest.value.dtype), newest, adapting=room > 1)
-            if node is None:
+            # Another argument may be a value that was made and left aside before, with the nodes behind it.
+            if node is None or self.draft.nodes_of(node) > max_nodes:
                 break
             newest = node
         return newest
