@@ -103,6 +103,11 @@ def registered(name: str) -> Callable[..., Any]:
     return source
 
 
+def own_among(names: Iterable[str]) -> list[Registration]:
+    """The registrations of those of some operations that are registered, each once."""
+    return [REGISTERED[name] for name in dict.fromkeys(names) if name in REGISTERED]
+
+
 def origins() -> tuple[Origin, ...]:
     """From where this process has its registered operations."""
     return tuple(dict.fromkeys(made.origin for made in REGISTERED.values()))

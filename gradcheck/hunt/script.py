@@ -21,7 +21,7 @@ from gradcheck.autodiff.mode import COND, NESTED, NUMBER_TYPES, PLAIN, VECTORIZE
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.opspec import FIELD, Form
-from gradcheck.hunt.registry import REGISTERED
+from gradcheck.hunt.registry import REGISTERED, own_among
 
 Array = np.ndarray[Any, Any]
 Literal = Input | Array | Sequence[complex] | complex
@@ -81,7 +81,7 @@ def to_python(
     names, first = variables(graph), len(graph.inputs)
     specs = [CATALOGUE[node.op] for node in graph.nodes]
     referred = any(spec.reference for spec in specs)
-    own = [REGISTERED[name] for name in dict.fromkeys(spec.name for spec in specs) if name in REGISTERED]
+    own = own_among(spec.name for spec in specs)
     printed = (spec for spec in specs if spec.name not in REGISTERED)
     definitions = list(definitions_of(form for spec in printed for form in (spec.source, spec.reference)))
     result = specs[-1].result if specs else graph.inputs[-1].dtype

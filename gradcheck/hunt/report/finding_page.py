@@ -13,7 +13,7 @@ from gradcheck.autodiff.mode import PLAIN
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, excess
 from gradcheck.hunt.graph import Graph, Input
-from gradcheck.hunt.registry import REGISTERED
+from gradcheck.hunt.registry import REGISTERED, own_among
 from gradcheck.hunt.report.drawing import drawing
 from gradcheck.hunt.report.issue_text import issue_text
 from gradcheck.hunt.report.rendering import number, render
@@ -138,7 +138,7 @@ def _view(found: GraphFinding) -> dict[str, Any]:
 
 def needed(graph: Graph) -> str:
     """What the reproduction script of a graph imports."""
-    own = sorted({REGISTERED[node.op].origin.module for node in graph.nodes if node.op in REGISTERED})
+    own = sorted({made.origin.module for made in own_among(node.op for node in graph.nodes)})
     return f"TensorFlow, NumPy, gradcheck and {', '.join(own)}" if own else "TensorFlow and NumPy only"
 
 

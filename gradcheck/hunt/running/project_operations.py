@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,4 +67,4 @@ def load(sent: Iterable[Sequence[str]]) -> None:
     for module, folder in sent:
         from gradcheck.hunt.registry import Origin
 
-        Origin(module, str(Path(folder))).load()
+        Origin(module, folder).load()
