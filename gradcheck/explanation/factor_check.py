@@ -17,19 +17,24 @@ from gradcheck.autodiff.reverse import Gradients
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import Lines, first_look, ulp_rounding
+from gradcheck.comparison.lines import Lines, first_look, sample_values, ulp_rounding
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.explanation.chain import Factor
 from gradcheck.explanation.rerun import widened
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.sampling import QUICK
+from gradcheck.numerics.sampling import EPS64, QUICK, Stencil
 from gradcheck.result import OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
 PROBES = 8
+GLANCE, NEARBY = Stencil(ratio=2.0, count=3, noise_spacings=(), noise_points=0), 2.0**-3
+RICHARDSON = np.array([1.0, -20.0, 64.0]) / 45.0
+"""The weights of central differences whose steps are halved twice, without the errors of second and fourth order."""
+RIGHT = 1e6
+"""So many roundings of the products that are summed are no suspicion at a glance."""
 ONE = np.ones((1, 1))
 DRAWS = 4
 SELF_ADJOINT = ("Cholesky",)
@@ -149,14 +154,26 @@ def suspicious(problem: FactorProblem) -> bool:
     if not np.isfinite(gradient).all():
         return True
     directions = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
+    products = gradient * directions[0]
+    if _right_at_a_glance(problem, directions, products):
+        return False
     lines = Lines(problem, directions, ONE, Tolerance())
     estimate = first_look(partial(lines.sampled, QUICK), 1)
-    products = gradient * directions[0]
     error = abs(float(products.sum()) - float(estimate.value[0, 0]))
     if estimate.conclusive.all():
         rounding = ulp_rounding(np.abs(products).sum(), problem.precision)
         return bool(error > EXCLUSION * (float(estimate.bound[0, 0]) + float(rounding)))
     return not error <= problem.precision**0.5 * problem.terms
+
+
+def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Array) -> bool:
+    """Whether few values near the point show a sum of products to be the derivative along a direction, in float64."""
+    if problem.precision > EPS64:
+        return False
+    sample = sample_values(problem, directions, stencil=GLANCE, shrink=NEARBY)
+    slopes = (sample.right - sample.left)[0, :, 0] / (2 * sample.step[0] * GLANCE.steps)
+    error = abs(float(products.sum()) - float(RICHARDSON @ slopes))
+    return bool(error <= RIGHT * problem.precision * np.abs(products).sum())
 
 
 def _problem(factor: Factor) -> tuple[FactorProblem, list[Source]]:

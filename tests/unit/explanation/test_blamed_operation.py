@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Kind, OrderResult, check
+from gradcheck.comparison.lines import first_look
 from gradcheck.explanation import blamed_operation, diagnosis, factor_check
 from gradcheck.explanation.blamed_operation import Blame, blame, blame_diagnosis
 from gradcheck.explanation.chain import Factor, factors
@@ -125,8 +126,27 @@ def test_a_cut_that_was_found_for_one_input_is_told_of_the_next(monkeypatch: pyt
     assert len(walks) == 1
 
 
+@pytest.mark.parametrize(("factor", "looked_at_closely"), [(1.0, False), (1 + 1e-9, True)])
+def test_a_glance_passes_over_what_is_right(
+    factor: float, looked_at_closely: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tf.custom_gradient
+    def scaled(x: Any) -> Any:
+        return tf.exp(x), lambda dy: factor * dy * tf.exp(x)
+
+    asked = []
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return first_look(*arguments)
+
+    monkeypatch.setattr(factor_check, "first_look", noted)
+    result = found(record_of(scaled, [0.5, -0.25]))
+    assert bool(asked) == (result.culprit is not None) == looked_at_closely
+
+
 def test_what_is_too_dear_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factor_check, "MOST", 10)
+    monkeypatch.setattr(factor_check, "MOST", 5)
     result = found(record_of(lambda x: doubled(tf.sin(x)), 0.5))
     assert result.culprit is None
     assert [operation.name for operation in result.unclear] == ["doubled", "Sin"]
