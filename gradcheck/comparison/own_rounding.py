@@ -20,8 +20,11 @@ Array = np.ndarray[Any, Any]
 Derivative = Callable[[Problem, Array], Array]
 """Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
 
-POINTS = 4
-"""So many perturbed points are tried."""
+POINTS, FIRST_POINTS = 4, 2
+"""So many perturbed points are tried; after the first ones no more where every value that is off"""
+
+FAR = 1e3
+"""is off by so many times as much as they moved it."""
 
 NEXT = 64.0
 """Neighbours lie within so many units in the last place."""
@@ -44,15 +47,20 @@ class Surroundings:
     derivative: Derivative
 
     @cached_property
+    def first_ulps(self) -> Array:
+        """The values when everything moves by one unit in the last place, a few draws of them."""
+        return self._perturbed(range(FIRST_POINTS), np.ones)
+
+    @cached_property
     def ulps(self) -> Array:
-        """The values when everything moves by one unit in the last place."""
-        return self._perturbed(POINTS, np.ones)
+        """The same with more draws."""
+        return np.concatenate([self.first_ulps, self._perturbed(range(FIRST_POINTS, POINTS), np.ones)])
 
     @cached_property
     def neighbours(self) -> Array:
         """The values a little farther off, where no two coordinates move alike, so that ties break."""
         rng = np.random.default_rng(1)
-        return self._perturbed(DRAWS, lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
+        return self._perturbed(range(DRAWS), lambda shape: NEXT * rng.uniform(0.1, 1.0, shape))
 
     @cached_property
     def sides(self) -> Array:
@@ -79,7 +87,7 @@ class Surroundings:
             return None
         return gaps, moved
 
-    def _perturbed(self, count: int, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
+    def _perturbed(self, draws: range, ulps: Callable[[tuple[int, ...]], Array]) -> Array:
         """The values at inputs that all move by so many units in the last place, up or down.
 
         Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
@@ -87,8 +95,10 @@ class Surroundings:
         all points near. What a formula loses by itself is its own fault.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
-        for draw in range(count):
+        for draw in range(draws.stop):
             signs = rng.choice([-1.0, 1.0], size=problem.point.shape)
+            if draw not in draws:
+                continue
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
             with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=False):
                 rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
@@ -108,11 +118,19 @@ class OwnRounding:
     granted: Array
     seen: Callable[[Array], Array] | None = None
 
-    @cached_property
-    def moved(self) -> Array:
-        """How far the values move when everything moves by one unit in the last place."""
+    def moved(self, outside: Array) -> Array:
+        """How far the values move when everything moves by one unit in the last place, by few draws if that is little.
+
+        It is little beside what every value that is `outside` of where it should be is off by.
+        """
+        few, off = self._change(self.around.first_ulps), outside > EXCLUSION * self.granted
+        far = (few > 0) & (outside > FAR * EXCLUSION * np.maximum(few, self.granted))
+        enough = self.around.problem.in_float64 is None and (far | ~off).all()
+        return few if enough else self._change(self.around.ulps)
+
+    def _change(self, rows: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            return _largest(np.abs(self._of(self.around.ulps) - self.autodiff))
+            return _largest(np.abs(self._of(rows) - self.autodiff))
 
     @cached_property
     def lost(self) -> Array:
@@ -149,10 +167,11 @@ class OwnRounding:
         """
         with np.errstate(invalid="ignore"):
             outside = _outside(self.autodiff, low, high)
-            rounding = np.maximum(self.granted, self.moved)
+            moved = self.moved(outside)
+            rounding = np.maximum(self.granted, moved)
             # What is too far off for any excuse needs no neighbours; beside a float64 form more is added to it.
             within = (self.around.problem.in_float64 is not None) | (outside <= EXCLUSION * (rounding + (high - low)))
-            excused = within & (outside > EXCLUSION * self.granted) & (self.moved > self.granted)
+            excused = within & (outside > EXCLUSION * self.granted) & (moved > self.granted)
             if not excused.any():
                 return np.asarray(rounding)
             missed = np.max(_outside(self.neighbours, low, high), axis=0)

@@ -18,6 +18,8 @@ SWINGS = 5
 """Of neighbours at so many distances, so many miss the parabola through the next ones by this part of the gap. Where a
 value changes on both sides, up to four do.
 """
+STILL = 4
+"""What swings misses one of the first so many, which are the farthest."""
 
 
 def swings(
@@ -48,6 +50,9 @@ def swings(
             wide, middle, fine = square[len(means) - 3 : len(means)]
             share = (middle - fine) / (wide - fine)
             missed += np.abs(means[-2] - (share * means[-3] + (1 - share) * means[-1])) > APART * gap
-        if not (suspects & (missed < SWINGS) & (missed + left >= SWINGS)).any():
+        unsettled = suspects & (missed < SWINGS) & (missed + left >= SWINGS)
+        if len(means) - 2 >= STILL:
+            unsettled &= missed > 0
+        if not unsettled.any():
             break
     return np.asarray(suspects & (missed >= SWINGS))

@@ -232,6 +232,20 @@ def test_what_a_low_precision_loses_is_not_wrong(scatter: float, verdict: Verdic
     assert filters.low_precision(wrong(1.05, 1.0, 1e-12), seen).any(verdict)
 
 
+@pytest.mark.parametrize(("off", "draws"), [(1.0, 2), (1e-9, 4), (0.0, 2)], ids=["far", "near", "inside"])
+def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> None:
+    taken = []
+
+    def derivative(*_: Any) -> Any:
+        taken.append(1)
+        return (1.0 + 1e-12 * len(taken)) * ONE
+
+    problem: Any = SimpleNamespace(in_float64=None, point=np.zeros(1), precision=2.0**-53, perturbed=lambda _: problem)
+    own = OwnRounding(Surroundings(problem, derivative), ONE, 1e-16 * ONE)
+    assert own.moved(off * ONE) == pytest.approx(draws * 1e-12, rel=1e-3)
+    assert len(taken) == draws
+
+
 def test_what_is_not_finite_is_no_residue() -> None:
     assert filters.cancelled_terms(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE)).any(MISMATCH)
 
