@@ -40,7 +40,7 @@ def to_coordinates(value: Array) -> Array:
     """A tensor's coordinates, float64, shape (count,)."""
     if is_complex(value.dtype):
         return np.ascontiguousarray(value.reshape(-1), dtype=np.complex128).view(np.float64)
-    return value.reshape(-1).astype(np.float64)
+    return value.reshape(-1).astype(np.float64, copy=False)
 
 
 def from_coordinates(flat: Array, shape: Sequence[int], dtype: Any) -> Array:

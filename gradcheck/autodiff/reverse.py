@@ -199,15 +199,17 @@ class Gradients:
 
 def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) -> Gradients:
     """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""
-    values = [[_coordinates(part, source) for part, source in zip(row, sources, strict=True)] for row in rows]
     seen = np.array([[part is not None for part in row] for row in rows])
     counts = [source.count for source in sources]
-    return Gradients(np.stack([np.concatenate(parts) for parts in values]), np.repeat(seen, counts, axis=1))
+    values = np.zeros((len(rows), sum(counts)))
+    for gradient, row in zip(values, rows, strict=True):
+        for start, part, source in zip(np.cumsum([0, *counts]), row, sources, strict=False):
+            if part is not None:
+                gradient[start : start + source.count] = _coordinates(part, source)
+    return Gradients(values, np.repeat(seen, counts, axis=1))
 
 
 def _coordinates(part: Any, source: Source) -> Array:
-    if part is None:
-        return np.zeros(source.count)
     tensor = tf.convert_to_tensor(part)
     if tuple(tensor.shape) != source.shape:
         raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")

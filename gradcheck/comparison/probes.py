@@ -269,7 +269,8 @@ class _Probing:
         return cotangents(self.rng, self.probes, sizes)
 
     def _pulled(self, weights: Array) -> Array:
-        return np.where(self.finite, self.problem.gradients(weights).values, 0.0)
+        values = self.problem.gradients(weights).values
+        return values if self.finite.all() else np.where(self.finite, values, 0.0)
 
     def _test(
         self, estimate: Estimate, weights: Array, pulled: Array, rounding: Array | float
