@@ -57,7 +57,7 @@ def rows_of(name: str) -> Iterator[list[str]]:
     return (line.split("\t") for line in text.splitlines()[1:])
 
 
-def registered() -> dict[str, Any]:
+def gradient_functions() -> dict[str, Any]:
     """The gradient functions of the installed TensorFlow by operation; None for those without a gradient by decree."""
     # Gradients of some operations are registered when the module that makes them is first used.
     from tensorflow.python.framework import ops

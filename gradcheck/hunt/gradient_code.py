@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gradcheck.hunt.census import census, registered
+from gradcheck.hunt.census import census, gradient_functions
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -70,7 +70,8 @@ def registered_code(registry: Mapping[str, Any]) -> dict[str, FunctionCode]:
 def reachable_code() -> dict[str, FunctionCode]:
     """The code of the registered gradients of the census that a CPU can reach, by operation."""
     rows = census()
-    return registered_code({name: one for name, one in registered().items() if name in rows and rows[name].reachable})
+    functions = gradient_functions().items()
+    return registered_code({name: one for name, one in functions if name in rows and rows[name].reachable})
 
 
 def syntax_of(code: FunctionCode) -> Function:

@@ -39,7 +39,7 @@ from gradcheck.autodiff.mode import LIGHT, PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.census import Judgement, census, registered
+from gradcheck.hunt.census import Judgement, census, gradient_functions
 from gradcheck.hunt.evidence import finding_of, node_trials
 from gradcheck.hunt.gradient_code import FunctionCode, registered_code, syntax_of
 from gradcheck.hunt.graph import Graph
@@ -151,7 +151,7 @@ def changes() -> list[Change]:
     claimed = {name for spec in CATALOGUE.values() for name in spec.gradients}
     functions = {
         name: function
-        for name, function in registered().items()
+        for name, function in gradient_functions().items()
         if name in claimed and census()[name].judgement is Judgement.DIFFERENCES and not function.__code__.co_freevars
     }
     owners: dict[FunctionCode, list[str]] = {}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.census import registered
+from gradcheck.hunt.census import gradient_functions
 from gradcheck.hunt.surface import NAMESPACES, Line, Why, covered, lines, resolved, walk
 
 LINES = tuple(lines().values())
@@ -92,7 +92,7 @@ def test_what_is_said_to_have_no_derivative_has_none(line: Line) -> None:
 def test_what_is_said_to_have_no_gradient_is_not_registered(line: Line) -> None:
     operation = re.search(r"no gradient is registered for (\w+)", line.note)
     assert operation is not None
-    assert registered().get(operation[1]) is None
+    assert gradient_functions().get(operation[1]) is None
 
 
 def test_how_many_lines_no_run_shows() -> None:
