@@ -97,7 +97,7 @@ class Lines:
     def lengths(self) -> Array:
         """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
         sizes = magnitudes(self.problem.point)
-        return sizes if self.left is None else 1.0 / np.max(np.abs(self.left) / sizes, axis=1)
+        return sizes if self.left is None else np.array([1.0 / np.max(np.abs(vector) / sizes) for vector in self.left])
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
@@ -115,8 +115,9 @@ class Lines:
         Their roundings are taken to be as independent as their number makes them look.
         """
         assert self.left is not None
-        gradient = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        return np.asarray(ULPS * self.roundoff * np.sqrt(self.left**2 @ np.nan_to_num(gradient[0]) ** 2))
+        (gradient,) = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
+        squares = np.nan_to_num(gradient) ** 2
+        return np.asarray(ULPS * self.roundoff * np.sqrt([vector**2 @ squares for vector in self.left]))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """A sample of the lines at some places with steps that are so much smaller than usual."""

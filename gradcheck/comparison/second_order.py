@@ -29,7 +29,7 @@ from gradcheck.comparison.lines import (
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
 from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
+from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, axes, cotangents, magnitudes, probe_directions
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
@@ -41,8 +41,8 @@ WIDE = 4096
 LEFT = 8
 """Beyond so many coordinates a column is compared by its products with so many random left vectors."""
 
-CHUNK = 4096
-"""The estimates of so many coordinates are made at a time."""
+ESTIMATED, AT_A_TIME = 4096, 65536
+"""The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
 
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
@@ -157,16 +157,30 @@ def compare_second(
 
 
 def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
-    """The coordinates where second derivatives (n,) along a single line miss their estimates most."""
+    """The coordinates where second derivatives (n,) along a single line miss their estimates most.
+
+    Of very many, those whose crude differences they miss most are estimated.
+    """
     sample = replace(line, gradients=True, left=None).sample(QUICK)
-    excess = np.empty(autodiff.size)
-    for start in range(0, autodiff.size, CHUNK):
-        part = slice(start, start + CHUNK)
-        estimate = first_difference(replace(sample, values=sample.values[:, :, part]))
-        error = np.abs(autodiff[part] - estimate.value[0])
-        excess[part] = error / (estimate.bound[0] + ulp_rounding(autodiff[part], line.problem.precision) + TINY)
-    excess[~np.isfinite(autodiff)] = np.inf
-    return np.argsort(-np.nan_to_num(excess, nan=0.0, posinf=np.inf))[:SUSPECTS]
+    granted = ulp_rounding(autodiff, line.problem.precision) + TINY
+    coordinates = np.arange(autodiff.size)
+    if autodiff.size > ESTIMATED:
+        excess = np.empty(autodiff.size)
+        for start in range(0, autodiff.size, AT_A_TIME):
+            part = slice(start, start + AT_A_TIME)
+            value, error = crude_difference(replace(sample, values=sample.values[:, :, part]))
+            excess[part] = _excess(autodiff[part] - value[0], error[0] + granted[part])
+        coordinates = np.sort(np.argpartition(-excess, ESTIMATED)[:ESTIMATED])
+    estimate = first_difference(replace(sample, values=sample.values[:, :, coordinates]))
+    excess = _excess(autodiff[coordinates] - estimate.value[0], estimate.bound[0] + granted[coordinates])
+    excess[~np.isfinite(autodiff[coordinates])] = np.inf
+    return np.asarray(coordinates[np.argsort(-excess)[:SUSPECTS]])
+
+
+def _excess(error: Array, allowed: Array) -> Array:
+    """Errors in units of what is allowed; zero where there is nothing to compare with."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.abs(error) / allowed, nan=0.0, posinf=np.inf)
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
