@@ -69,7 +69,7 @@ class CallProblem(Problem):
 
     def values(self, points: Array) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
-        moves = [np.stack(deltas) for deltas in zip(*map(self._deltas, points), strict=True)]
+        moves = self._deltas(points)
         table = np.full((len(points), self.outputs), np.nan)
         with state_restored():
             for row, targets in enumerate(self._replays(moves)):
@@ -116,11 +116,12 @@ class CallProblem(Problem):
         pairs = zip(self.taken, self._deltas(point), strict=True)
         return [(one, tf.constant(delta)) for one, delta in pairs if np.any(delta != 0)]
 
-    def _deltas(self, point: Array) -> list[Array]:
+    def _deltas(self, points: Array) -> list[Array]:
+        """How far each source is moved at a point (n,), or at points (p, n)."""
         ends = np.cumsum([source.count for source in self.sources])[:-1]
         return [
             from_coordinates(delta, source.shape, tf.as_dtype(source.dtype).as_numpy_dtype)
-            for source, delta in zip(self.sources, np.split(point - self.point, ends), strict=True)
+            for source, delta in zip(self.sources, np.split(points - self.point, ends, axis=-1), strict=True)
         ]
 
     def _matrix(self, result: Any, source: Source) -> Array:

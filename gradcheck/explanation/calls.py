@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.interception import derivatives_observed
-from gradcheck.autodiff.reverse import WrongShapeError
 from gradcheck.autodiff.state import state_restored
-from gradcheck.comparison.probes import first_order
-from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.summary import broken, undecided
 from gradcheck.comparison.tables import Tolerance
-from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import (
-    diagnose,
     diagnose_error,
     diagnose_not_finite,
     diagnose_unconnected,
-    diagnosed,
 )
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, call_source
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
+from gradcheck.explanation.source_comparison import compared
 from gradcheck.explanation.user_code import call_user_code, place_of
-from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
+from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
-ROWS = (
-    "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
-    "where that is not so, use jacobian"
-)
 SHOWN = 12
 """Gradients of so many elements are printed as numbers."""
 TRACED = "the code with its tf.function traced"
@@ -63,10 +54,10 @@ def explained_call(
     sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
     sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
     connected = [one for one in sources if differentiable(one) and one.given is not None]
-    compared = _compared(connected, tolerance, probes)
-    compared += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
-    verdicts = {one: order for group, order in compared for one in group}
-    orders, results = [order for _, order in compared], []
+    groups = compared(connected, tolerance, probes)
+    groups += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
+    verdicts = {one: order for group, order in groups for one in group}
+    orders, results = [order for _, order in groups], []
     for one in sources:
         order, note = verdicts[one], ""
         finding = order.findings[0] if order.findings else None
@@ -78,32 +69,6 @@ def explained_call(
         origin = None if finding or finite(one.given) else diagnose_not_finite(one)
         results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
     return merged(orders, results)
-
-
-def _compared(
-    sources: Sequence[CallSource], tolerance: Tolerance, probes: int
-) -> list[tuple[Sequence[CallSource], OrderResult]]:
-    """All sources together if they plainly agree; else each by itself, so that the wrong one is named."""
-    if not sources:
-        return []
-    problem = CallProblem(sources)
-    try:
-        table = plainly_agrees(problem, tolerance, probes)
-        if table is not None or len(sources) == 1:
-            tables = first_order(problem, tolerance, probes) if table is None else [table]
-            return [(sources, summarise(1, tables, problem.sources, explain=partial(_diagnosed, sources[0])))]
-    except WrongShapeError as error:
-        if len(sources) == 1:
-            return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
-    return [pair for one in sources for pair in _compared([one], tolerance, probes)]
-
-
-def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
-    """The finding with its cause."""
-    diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
-    reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
-    output = None if one.call.method == "gradient" else finding.output
-    return diagnosed(replace(finding, output=output, reason=reason), diagnosis)
 
 
 def _failed(

@@ -1,0 +1,136 @@
+"""The sources of a derivative beside differences: together while they agree, a few by themselves, many along a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.reverse import WrongShapeError
+from gradcheck.comparison.first_order import compare_first
+from gradcheck.comparison.lines import Lines, along, quick_estimate, ulp_rounding
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.summary import broken, summarise, undecided
+from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
+from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
+from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
+from gradcheck.explanation.record import CallSource
+from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.sampling import QUICK
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
+
+Array = np.ndarray[Any, Any]
+Compared = list[tuple[Sequence[CallSource], OrderResult]]
+
+CLOSELY = 4
+"""So many sources of a derivative that are not right are searched for the entry that is wrong, each by itself."""
+MOST = 32
+"""So many of the others are compared with all care; what is left is told as too expensive."""
+ONE = np.ones((1, 1))
+ROWS = (
+    "; batch_jacobian takes for granted that a row of the target depends on the same row of the source alone: "
+    "where that is not so, use jacobian"
+)
+TOO_MANY = "{} more sources whose derivatives do not plainly agree were not looked at by themselves"
+ALONG = "along a direction that moves all of its elements, "
+
+
+def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
+    """All sources together if they plainly agree; else the groups of them, and each with its own verdict.
+
+    Of many that do not agree the first few are searched for an entry that is wrong; the others are compared along one
+    direction each, together, so that the time grows no faster than the number of values that this takes.
+    """
+    if not sources:
+        return []
+    problem = CallProblem(sources)
+    try:
+        table = plainly_agrees(problem, tolerance, probes)
+        if table is not None or len(sources) == 1:
+            tables = first_order(problem, tolerance, probes) if table is None else [table]
+            return [(sources, summarise(1, tables, problem.sources, explain=partial(_diagnosed, sources[0])))]
+        if problem.outputs == 1 and len(sources) > CLOSELY:
+            return _many(problem, tolerance, probes)
+    except WrongShapeError as error:
+        if len(sources) == 1:
+            return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
+    return [pair for one in sources for pair in compared([one], tolerance, probes)]
+
+
+def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
+    """Many sources of which at least one is not right. Raises WrongShapeError."""
+    lines = _one_line_each(problem)
+    quick = _quickly(problem, lines, tolerance)
+    agreeing = quick.where(Verdict.AGREE)[:, 0]
+    clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
+    doubtful = np.flatnonzero(~agreeing)
+    found: Compared = []
+    for position in doubtful[:CLOSELY]:
+        found += compared([problem.taken[position]], tolerance, probes)
+    rest = np.ones(len(lines), bool)
+    rest[doubtful[:CLOSELY]] = False
+    behind = np.array([rest[i] and blamed(one).culprit is not None for i, one in enumerate(problem.taken)])
+    # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
+    wrong, right = rest & clear & behind, rest & agreeing & ~behind
+    found += _along_a_line(problem, quick, np.flatnonzero(wrong))
+    found += _right(problem, quick, np.flatnonzero(right), tolerance, probes)
+    unsure = np.flatnonzero(rest & ~wrong & ~right)
+    if len(unsure):
+        closer = compare_first(problem, lines[unsure[:MOST]], ONE, tolerance)
+        found += _along_a_line(problem, closer, unsure[:MOST])
+    left = [problem.taken[position] for position in unsure[MOST:]]
+    return found + ([(left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left))))] if left else [])
+
+
+def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance: Tolerance, probes: int) -> Compared:
+    """The sources that agree along their lines: together with more precision, if they plainly agree."""
+    right = [problem.taken[position] for position in positions]
+    together = CallProblem(right)
+    table = plainly_agrees(together, tolerance, probes) if right else None
+    if table is None:
+        return _along_a_line(problem, quick, positions)
+    return [(right, summarise(1, [table], together.sources))]
+
+
+def _one_line_each(problem: CallProblem) -> Array:
+    """A direction for each source, which moves no other one and has the signs of its gradient, (sources, n).
+
+    With these signs no entries of the gradient cancel.
+    """
+    counts = [source.count for source in problem.sources]
+    belongs = np.repeat(np.arange(len(counts)), counts) == np.arange(len(counts))[:, None]
+    drawn = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
+    gradient = np.nan_to_num(problem.gradients(ONE).values)
+    return np.where(gradient == 0, drawn, np.copysign(drawn, gradient)) * belongs
+
+
+def _quickly(problem: CallProblem, lines: Array, tolerance: Tolerance) -> Comparison:
+    """The lines beside estimates from few values."""
+    autodiff = along(lines, problem.gradients(ONE).values)
+    estimate = quick_estimate(partial(Lines(problem, lines, ONE, tolerance).sampled, QUICK), len(lines))
+    return compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
+
+
+def _along_a_line(problem: CallProblem, table: Comparison, positions: Array) -> Compared:
+    """The verdicts on the sources at some positions, each along its line: a row of the table, of all or of theirs."""
+    found: Compared = []
+    rows = positions if len(table.verdict) == len(problem.taken) else range(len(positions))
+    for row, position in zip(rows, positions, strict=True):
+        one, source = problem.taken[position], problem.sources[position]
+        own = combined(lambda array, row=row: array[[row]], table)
+        own = replace(own, columns=(None,), rows=(None,), behind=source.count)
+        found.append(([one], summarise(1, [own.named()], [source], explain=partial(_diagnosed, one))))
+    return found
+
+
+def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
+    """The finding with its cause."""
+    if coordinate is None:
+        finding = replace(finding, input=one.name, reason=ALONG + finding.reason)
+    diagnosis = diagnose(one, finding, None if coordinate is None else (finding.output or 0, coordinate))
+    reason = finding.reason + (ROWS if diagnosis is None and one.call.method == "batch_jacobian" else "")
+    output = None if one.call.method == "gradient" else finding.output
+    return diagnosed(replace(finding, output=output, reason=reason), diagnosis)

@@ -1,0 +1,110 @@
+"""Many sources of one derivative: which are wrong, and how much is looked at for that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import explain
+from gradcheck.explanation import source_comparison
+from gradcheck.explanation.source_comparison import CLOSELY, first_order
+from gradcheck.result import Cause, Reason, Result, Verdict
+
+LAYERS = 6
+
+
+@tf.custom_gradient
+def half_wrong(x: Any) -> Any:
+    return tf.tanh(x), lambda dy: dy * (1 - 0.5 * tf.tanh(x) ** 2)
+
+
+def explained(wrong: set[int], activation: Any = half_wrong) -> Result:
+    """What explain says of a training step with so many layers, of which some have another activation."""
+    rng = np.random.default_rng(0)
+    kernels = [tf.Variable(np.linalg.qr(rng.normal(size=(3, 3)))[0], name=f"kernel{i}") for i in range(LAYERS)]
+    biases = [tf.Variable(0.1 * rng.normal(size=3), name=f"bias{i}") for i in range(LAYERS)]
+    x = tf.constant(rng.normal(size=(4, 3)))
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            y = x
+            for number, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+                y = (activation if number in wrong else tf.tanh)(tf.matmul(y, kernel) + bias)
+            loss = tf.reduce_sum(y**2)
+        return tape.gradient(loss, [*kernels, *biases])
+
+    return explain(step)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the sources that are searched for a wrong entry."""
+    names: list[str] = []
+
+    def noted(problem: Any, *arguments: Any) -> Any:
+        names.append(problem.sources[0].name)
+        return first_order(problem, *arguments)
+
+    monkeypatch.setattr(source_comparison, "first_order", noted)
+    return names
+
+
+def test_of_many_wrong_sources_a_few_are_searched_and_all_are_told(searched: list[str]) -> None:
+    result = explained(set(range(LAYERS)))
+    assert [source.right for source in result.sources] == [False] * 2 * LAYERS
+    assert {source.diagnosis.cause for source in result.sources if source.diagnosis} == {Cause.CUSTOM_GRADIENT}
+    assert searched == [f"kernel{i}" for i in range(CLOSELY)]
+    findings = {finding.input: finding for finding in result.findings}
+    assert findings["kernel0"].index is not None
+    assert findings["bias5"].index is None
+    assert findings["bias5"].reason.startswith("along a direction that moves all of its elements, autodiff gives")
+
+
+def test_the_sources_behind_one_wrong_layer_are_wrong_and_no_others(searched: list[str]) -> None:
+    result = explained({3})
+    right = {source.name: source.right for source in result.sources}
+    assert right == {f"{kind}{i}": i > 3 for kind in ("kernel", "bias") for i in range(LAYERS)}
+    assert len(searched) == CLOSELY
+    for source in result.sources:
+        assert source.right or (source.diagnosis and source.diagnosis.place and source.diagnosis.place.code) == (
+            "def half_wrong(x: Any) -> Any:"
+        )
+
+
+def test_what_no_operation_explains_is_compared_with_all_care_as_far_as_that_goes(
+    searched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_comparison, "MOST", 2)
+    result = explained({5}, lambda x: tf.tanh(x) + tf.stop_gradient(x**2))
+    told = [source.right for source in result.sources]
+    assert told.count(False) == CLOSELY + 2
+    assert told.count(None) == 2 * LAYERS - CLOSELY - 2
+    assert result.verdict is Verdict.MISMATCH
+    assert Reason.TOO_EXPENSIVE in result.orders[1].reasons
+    assert result.orders[1].notes[-1].startswith(f"{told.count(None)} more sources")
+
+
+def test_what_agrees_behind_a_wrong_operation_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(problem: Any, lines: Any, *arguments: Any) -> Any:
+        seen.append(len(lines))
+        return compare_first(problem, lines, *arguments)
+
+    compare_first = source_comparison.compare_first
+    monkeypatch.setattr(source_comparison, "compare_first", noted)
+    quickly = source_comparison._quickly
+
+    def blind(*arguments: Any) -> Any:
+        table = quickly(*arguments)
+        verdict = table.verdict.copy()
+        verdict[-1] = Verdict.AGREE.value
+        return source_comparison.replace(table, verdict=verdict)
+
+    monkeypatch.setattr(source_comparison, "_quickly", blind)
+    result = explained({5})
+    assert seen == [1]
+    assert [source.right for source in result.sources] == [False] * 2 * LAYERS
