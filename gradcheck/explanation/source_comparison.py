@@ -17,6 +17,8 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
+from gradcheck.explanation.float64_replay import first_order_in_float64
+from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CallSource
 from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import QUICK
@@ -50,14 +52,26 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
     try:
         table = plainly_agrees(problem, tolerance, probes)
         if table is not None or len(sources) == 1:
-            tables = first_order(problem, tolerance, probes) if table is None else [table]
-            return [(sources, summarise(1, tables, problem.sources, explain=partial(_diagnosed, sources[0])))]
+            if table is None:
+                return [(sources, _closely(problem, tolerance, probes))]
+            return [(sources, summarise(1, [table], problem.sources))]
         if problem.outputs == 1 and len(sources) > CLOSELY:
             return _many(problem, tolerance, probes)
     except WrongShapeError as error:
         if len(sources) == 1:
             return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
     return [pair for one in sources for pair in compared([one], tolerance, probes)]
+
+
+def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderResult:
+    """The verdict on a single source, by a float64 form where NaN or infinity is in doubt. Raises WrongShapeError."""
+    (one,) = problem.taken
+    told = partial(summarise, 1, sources=problem.sources, explain=partial(_diagnosed, one))
+    order = told(first_order(problem, tolerance, probes))
+    if order.verdict is Verdict.INCONCLUSIVE and not finite(one.given):
+        tables = first_order_in_float64(one, tolerance, probes)
+        return order if tables is None else told(tables)
+    return order
 
 
 def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:

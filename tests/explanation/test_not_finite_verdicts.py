@@ -1,0 +1,60 @@
+"""In less than float64 as well, explain says of NaN what check says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from gradcheck import check, explain
+from gradcheck.explanation import source_comparison
+from gradcheck.result import Cause, Kind, Result, Verdict
+
+CASES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "log in the unused branch": (lambda x: tf.reduce_sum(tf.where(x > 0.5, tf.math.log(x), 0.0)), [0.0, 1.0, 2.0]),
+    "a power of zero": (lambda x: tf.reduce_sum(x**0.0), [0.0, 1.0]),
+    "a square root of a square": (lambda x: tf.reduce_sum(tf.sqrt(x * x)), [0.0, 1.0, 2.0]),
+}
+
+
+def explained(f: Callable[[Any], Any], x: Any) -> Result:
+    """What explain says of a training step with this loss."""
+    variable = tf.Variable(x, name="x")
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = f(variable)
+        return tape.gradient(loss, variable)
+
+    return explain(step)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("name", CASES)
+def test_explain_and_check_say_the_same(name: str, dtype: str) -> None:
+    f, values = CASES[name]
+    x = tf.constant(values, dtype)
+    told, checked = explained(f, x), check(f, x)
+    assert (told.verdict, checked.verdict) == (Verdict.MISMATCH, Verdict.MISMATCH)
+    (source,), (finding,) = told.sources, checked.findings
+    assert source.finding is not None
+    assert source.finding.kind is finding.kind
+    assert source.diagnosis is not None
+    assert source.diagnosis.cause in (Cause.NOT_FINITE, Cause.KNOWN_DEFECT)
+
+
+def test_where_the_slope_is_endless_nan_is_no_mismatch() -> None:
+    x = tf.constant([0.0, 1.0])
+    told = explained(lambda x: tf.reduce_sum(tf.sqrt(x + 0.0 * tf.math.log(x + 1.0))), x)
+    assert (told.verdict, told.sources[0].right) == (Verdict.INCONCLUSIVE, None)
+
+
+def test_without_a_float64_form_it_stays_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_comparison, "first_order_in_float64", lambda *arguments: None)
+    f, values = CASES["log in the unused branch"]
+    (source,) = explained(f, tf.constant(values)).sources
+    assert source.right is None
+    assert source.origin is not None
+    assert Kind.NON_FINITE not in {source.finding and source.finding.kind}
