@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.factor_check import compared
+from gradcheck.explanation.function_graph import OF_GRAPH
 from gradcheck.explanation.known_defect import recognised
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.rerun import attribute_kinds
-from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of, quoted
+from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Verdict, told_apart
 
@@ -147,11 +148,15 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         evidence = f"{second}{at(operation.line)}, the function {name} under tf.custom_gradient gives {numbers}"
         remedy = f"correct the gradient that {name}{at(defined)} returns"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, place_of(defined, name), lost)
+    if call is not None and call.func.__name__ == OF_GRAPH:
+        evidence = f"{described(operation)} gives {numbers}"
+        remedy = "correct the gradient that it was given under tf.custom_gradient, and save the function again"
+        return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, operation.place, lost)
     product = "the vector-Jacobian product of " if one.order == 2 else ""
     evidence = f"{product}{described(operation)}, taken alone with the cotangent that reached it, gives {numbers}"
     remedy = (
         f"the gradient that is registered for {operation.name} is wrong there, not your code: write "
-        f"{quoted(operation.line)} with other operations, or give it the right gradient with tf.custom_gradient"
+        f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
     )
     found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
     return recognised(found_wrong, operation, one.order)
@@ -199,7 +204,7 @@ def described(operation: RecordedOperation) -> str:
     shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
     texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
     layer = "" if operation.layer is None else f"layer {operation.layer}"
-    inside = ",".join(part for part in (layer, at(operation.library)) if part).strip()
+    inside = ",".join(part for part in (layer, at(operation.library), operation.inside) if part).strip()
     name = _name(operation) + at(operation.line) + (f" ({inside})" if inside else "")
     return name + (f" with {', '.join(texts)}" if texts else "")
 

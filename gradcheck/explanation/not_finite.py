@@ -16,7 +16,7 @@ from gradcheck.explanation.known_defect import recognised
 from gradcheck.explanation.not_finite_remedies import remedy_for
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation, key
 from gradcheck.explanation.rerun import argument_names
-from gradcheck.explanation.user_code import at, quoted
+from gradcheck.explanation.user_code import at
 from gradcheck.result import Cause, Diagnosis
 
 Array = np.ndarray[Any, Any]
@@ -218,7 +218,7 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
             f"; tf.where{at(found.unused.line)} does not select that value and sends back the cotangent 0, but 0 times "
             "infinity is NaN"
         )
-    remedy = remedy_for(operation, found.behind, found.unused, found.value, quoted(operation.line))
+    remedy = remedy_for(operation, found.behind, found.unused, found.value, operation.quoted)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
     # On the way there nothing is differentiated, and what tf.where does not select is mended where it is computed.
     return recognised(diagnosis, operation, found.order) if found.order and found.unused is None else diagnosis

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
-from gradcheck.explanation.user_code import Line, place_of
+from gradcheck.explanation.user_code import Line, place_of, quoted
 from gradcheck.result import Cause, OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
@@ -31,7 +31,8 @@ class RecordedOperation:
     gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
     made it one, if any. `derivative` is the number of the derivative that was being taken. `library` is the line of
     Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did. `variables` are
-    those whose values come last among the inputs of a custom gradient.
+    those whose values come last among the inputs of a custom gradient. `inside` says which node of a graph it is, where
+    a function has no other code.
     """
 
     number: int
@@ -47,11 +48,17 @@ class RecordedOperation:
     library: Line | None = None
     layer: str | None = None
     variables: tuple[Any, ...] = ()
+    inside: str = ""
 
     @property
     def place(self) -> Place | None:
         """The line that ran it."""
         return place_of(self.line, self.name)
+
+    @property
+    def quoted(self) -> str:
+        """The code that runs it, as a sentence refers to it."""
+        return f"{self.inside}," if self.inside else quoted(self.line)
 
     @property
     def states_written(self) -> list[Any]:

@@ -12,12 +12,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import core, execute, record
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
+from gradcheck.explanation.function_graph import EagerGraph, walkable
 from gradcheck.explanation.record import (
     CodeRecord,
     DerivativeCall,
@@ -74,6 +75,7 @@ class CodeRecorder:
         self._custom_gradients: list[partial[Any]] = []
         self._thread = threading.get_ident()
         self._paused = False
+        self._inside = ""
 
     @contextmanager
     def observing(self, *, operations: bool = True) -> Iterator[None]:
@@ -95,6 +97,7 @@ class CodeRecorder:
                 (custom_gradient, "_eager_mode_decorator", self._call_custom_gradient),
                 (resource_variable_ops, "variable_accessed", self._access_variable),
                 (polymorphic_function.Function, "__call__", self._call_function),
+                (concrete_function.ConcreteFunction, "_call_flat", self._call_graph),
                 (script_ops, "_internal_py_func", _call_py_function),
                 *((ops._EagerTensorBase, name, self._reading(name)) for name in HOST_METHODS),
             ]
@@ -200,7 +203,8 @@ class CodeRecorder:
         if frame is not None:
             library, fields["layer"] = running_layer()
             fields["library"] = None if library is frame else line_of(library)
-        fields = {"line": line_of(frame), "tapes": self._recording(), "derivative": self.derivative, **fields}
+        now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside}
+        fields = {"line": line_of(frame), **now, **fields}
         self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
         self.operations += 1
 
@@ -316,6 +320,29 @@ class CodeRecorder:
     def _call_function(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         self.calls_functions = True
         return original(function, *args, **kwargs)
+
+    def _call_graph(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        """A function that is there as a graph alone runs operation by operation, where all of these can."""
+        eager = tf.executing_eagerly() and self.derivative is None and not self.ignores()
+        if not eager or not walkable(function.graph):
+            return original(function, tensor_inputs, captured_inputs)
+        self.calls_functions = True
+        events, operations = len(self.events), self.operations
+        for variable in function.graph.variables:
+            resource_variable_ops.variable_accessed(variable)
+        try:
+            given = [getattr(one, "handle", one) for one in (*tensor_inputs, *captured_inputs)]  # those of variables
+            return EagerGraph(function.graph, self._inside_of).structured_outputs(given)
+        except Exception:  # what it cannot do, the function itself may do, or say why it cannot
+            del self.events[events:]
+            self.operations, self._inside = operations, ""
+            return original(function, tensor_inputs, captured_inputs)
+
+    @contextmanager
+    def _inside_of(self, node: str) -> Iterator[None]:
+        before, self._inside = self._inside, node
+        yield
+        self._inside = before
 
     def _reading(self, method: str) -> Wrapper:
         return lambda original, tensor, *args, **kwargs: original(self.read(tensor, method), *args, **kwargs)
