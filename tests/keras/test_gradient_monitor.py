@@ -95,6 +95,28 @@ def test_a_wrong_gradient_is_told_once_with_its_cause() -> None:
     assert len(monitor.checks) == 16
 
 
+@pytest.mark.parametrize("activation", ["tanh", scaled_slope])
+def test_a_model_with_an_embedding_is_watched(activation: Any) -> None:
+    keras.utils.set_random_seed(1)
+    words = np.random.default_rng(0).integers(0, 50, size=(32, 5))
+    model = keras.Sequential([kl.Embedding(50, 4), kl.GlobalAveragePooling1D(), kl.Dense(8, activation), kl.Dense(1)])
+    model.compile("sgd", "mse")
+    monitor = GradientMonitor(every=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MismatchWarning)
+        model.fit(words, np.ones((32, 1)), batch_size=8, epochs=2, verbose=0, callbacks=[monitor])
+    told = [str(one.message) for one in caught if one.category is MismatchWarning]
+    assert len(monitor.checks) == 3
+    if activation == "tanh":
+        assert {check.verdict for check in monitor.checks} == {"agree"}
+        assert told == []
+    else:
+        assert monitor.checks[0].verdict == "mismatch"
+        (message,) = told
+        assert "embeddings: a gradient of shape (50, 4)" in message
+        assert "wrong custom gradient" in message
+
+
 def test_or_raised() -> None:
     with pytest.raises(GradientWrongValue, match="wrong custom gradient"):
         fitted(lambda: dense(scaled_slope), GradientMonitor(action="raise"))

@@ -62,6 +62,31 @@ def test_operations_are_chosen_by_name_and_glob_and_other_tests_are_left_alone(p
     result.stderr.fnmatch_lines(["*'sinn' matches none of the catalogue; did you mean 'sin'*"])
 
 
+OWN = """
+    import tensorflow as tf
+    import gradcheck
+
+    @gradcheck.operation
+    def cubed(x):
+        return x**3
+
+    def test_of_the_project():
+        pass
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_an_unknown_operation_of_a_project_is_refused_by_name(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(OWN)
+    result = run(pytester, "--gradcheck-ops=cubd", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = "*'cubd' matches none of the catalogue; did you mean 'cubed'*"
+    (result.stderr if not workers else result.stdout).fnmatch_lines([told])
+    assert "passed" not in result.stdout.str()
+
+
 def test_the_shards_together_are_everything_and_merge_into_what_one_run_tells(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
     parts = [ran(run(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
