@@ -21,6 +21,7 @@ from gradcheck.hunt.known_graphs import example_of
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.json_report import Report, read
+from gradcheck.hunt.report.known_page import known_page
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import write, write_run
 
@@ -56,7 +57,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The pages of some known defects, as if they had just been found, and that of a run that found them all."""
+    """The pages of some known defects, as if they had just been found, of a run that found them, and of all known."""
     folder = tmp_path_factory.mktemp("reports")
     pages, found = {}, []
     for defect in known.load(ROOT / "reports" / "known"):
@@ -69,7 +70,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             pages[defect.name] = page
             found.append(read(json))
     pages["index"] = write_run(merge(_events(found)), folder, {("cumprod", 1): "cumprod-zero-order1"})[0]
-    assert sorted(pages) == sorted([*SHOWN, "index"])
+    pages["known"] = folder / "known.html"
+    pages["known"].write_text(
+        known_page(known.load(ROOT / "reports" / "known"), current().tensorflow), encoding="utf-8"
+    )
+    assert sorted(pages) == sorted([*SHOWN, "index", "known"])
     return pages
 
 

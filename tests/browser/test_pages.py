@@ -1,4 +1,4 @@
-"""Both pages in a real browser. Screenshots go to the folder that GRADCHECK_SCREENSHOTS names, if it is set."""
+"""The pages in a real browser. Screenshots go to the folder that GRADCHECK_SCREENSHOTS names, if it is set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PAGES = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv", "index")
+PAGES = ("block_lstm_v2-order1", "xlogy-zero-order1", "bessel_i0-zero-order2", "gather-of-rgb_to_hsv", "index", "known")
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CONTRASTS = """() => {
   const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(x => { x /= 255;
@@ -96,3 +96,11 @@ def test_the_words_of_the_graph_stay_in_their_boxes(
     words = page.locator("svg.graph text").all()
     assert len(words) >= 4
     assert [word.text_content() for word in words if word.evaluate(wide)] == []
+
+
+def test_the_known_defects_are_searched(reports: dict[str, Path], show: Callable[..., Any]) -> None:
+    page = show(reports["known"]).page
+    records = page.locator("details.record:visible")
+    everything = records.count()
+    page.fill("#search", "cumprod")
+    assert 0 < records.count() < everything
