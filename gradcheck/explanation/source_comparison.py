@@ -118,7 +118,7 @@ def _one_line_each(problem: CallProblem) -> Array:
     belongs = np.repeat(np.arange(len(counts)), counts) == np.arange(len(counts))[:, None]
     drawn = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
     gradient = np.nan_to_num(problem.gradients(ONE).values)
-    return np.where(gradient == 0, drawn, np.copysign(drawn, gradient)) * belongs
+    return np.asarray(np.where(gradient == 0, drawn, np.copysign(drawn, gradient)) * belongs)
 
 
 def _quickly(problem: CallProblem, lines: Array, tolerance: Tolerance) -> Comparison:

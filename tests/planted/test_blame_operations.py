@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, Result, check, explain
+from gradcheck.explanation import recorder
 from gradcheck.explanation.blamed_operation import blame
 from gradcheck.explanation.recorder import recorded
 
@@ -309,11 +310,24 @@ class Cumulated(tf.Module):  # type: ignore[misc]
         return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.math.cumprod(y, -1)), [0, tf.sinh(x)])[1]
 
 
-def test_a_saved_function_is_blamed_as_a_whole(tmp_path: Any) -> None:
-    tf.saved_model.save(Cumulated(), str(tmp_path))
-    model = tf.saved_model.load(str(tmp_path))
+def diagnosis_of_saved(folder: Any) -> Diagnosis:
+    """The diagnosis of a function that was saved, whose place is the line that calls it."""
+    tf.saved_model.save(Cumulated(), str(folder))
+    model = tf.saved_model.load(str(folder))
     diagnosis = diagnosis_of(check(lambda x: tf.reduce_sum(tf.tanh(model(x))), WITH_ZEROS))
-    assert diagnosis.cause is Cause.NOT_COMPARED
-    assert "1 could not be compared (the traced function restored_function_body)" in diagnosis.evidence
     assert diagnosis.place is not None
     assert "model(x)" in diagnosis.place.code
+    return diagnosis
+
+
+def test_the_node_of_a_saved_function_is_blamed(tmp_path: Any) -> None:
+    diagnosis = diagnosis_of_saved(tmp_path)
+    assert diagnosis.cause is Cause.KNOWN_DEFECT
+    assert "cumprod-zero-order1" in diagnosis.evidence
+
+
+def test_what_cannot_run_node_by_node_is_blamed_as_a_whole(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "walkable", lambda graph: False)
+    diagnosis = diagnosis_of_saved(tmp_path)
+    assert diagnosis.cause is Cause.NOT_COMPARED
+    assert "1 could not be compared (the traced function restored_function_body)" in diagnosis.evidence

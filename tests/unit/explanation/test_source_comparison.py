@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import explain
+from gradcheck.comparison.first_order import compare_first
+from gradcheck.comparison.probes import first_order
 from gradcheck.explanation import source_comparison
-from gradcheck.explanation.source_comparison import CLOSELY, first_order
+from gradcheck.explanation.source_comparison import CLOSELY
 from gradcheck.result import Cause, Reason, Result, Verdict
 
 LAYERS = 6
@@ -94,7 +97,6 @@ def test_what_agrees_behind_a_wrong_operation_is_looked_at_again(monkeypatch: py
         seen.append(len(lines))
         return compare_first(problem, lines, *arguments)
 
-    compare_first = source_comparison.compare_first
     monkeypatch.setattr(source_comparison, "compare_first", noted)
     quickly = source_comparison._quickly
 
@@ -102,7 +104,7 @@ def test_what_agrees_behind_a_wrong_operation_is_looked_at_again(monkeypatch: py
         table = quickly(*arguments)
         verdict = table.verdict.copy()
         verdict[-1] = Verdict.AGREE.value
-        return source_comparison.replace(table, verdict=verdict)
+        return replace(table, verdict=verdict)
 
     monkeypatch.setattr(source_comparison, "_quickly", blind)
     result = explained({5})
