@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -183,12 +184,18 @@ def _inside(
     anywhere = Region(region.op, "always", region.orders, wanted)
     if not anywhere.contains(op, attrs, [UNKNOWN], order):
         return False
-    bare = structs.replace(region, producers=(), neighbours=(), arriving="", error="")
+    bare = structs.replace(region, producers=(), neighbours=(), apart=False, arriving="", error="")
     if _needs(bare, attrs, arguments):
         return None
     if not bare.contains(op, attrs, [UNKNOWN if each is None else each for each in arguments], order):
         return False
-    return True if bare == region else None
+    apart = not region.apart or all(_differ(*pair) for pair in combinations(arguments, 2))
+    return True if apart and bare == structs.replace(region, apart=False) else None
+
+
+def _differ(one: Array | None, other: Array | None) -> bool:
+    """Whether two arguments cannot be the same tensor."""
+    return one is not None and other is not None and not np.array_equal(one, other)
 
 
 def _needs(region: Region, attrs: Mapping[str, Any], arguments: Sequence[Array | None]) -> bool:

@@ -66,9 +66,30 @@ def _vanishing_singular_values(groups: Array) -> bool:
     return bool(np.any(found))
 
 
-def _whole(groups: Array) -> bool:
-    """Whether one is a whole number, but for four roundings in float32."""
-    return bool(np.any(np.abs(groups - np.round(groups)) <= 2.0**-22 * np.maximum(np.abs(groups), 1.0)))
+def _monotone(groups: Array) -> bool:
+    steps = np.diff(groups, axis=-1)
+    return groups.shape[-1] > 1 and bool(np.any(np.all(steps > 0, axis=-1) | np.all(steps < 0, axis=-1)))
+
+
+def _around_pixels(image: Array, boxes: Array) -> Array:
+    """What an image (rows, columns, channels) is one pixel before, at and behind each corner of boxes, (n, 3).
+
+    Along each edge (top, left, bottom, right, as fractions of the image's sides) that lies on a pixel, but
+    for four roundings in float32, where the second edge is the first plus a difference. Outside there is nothing.
+    """
+    found = [np.empty((0, 3))]
+    for pixels, edges in ((image, boxes), (image.swapaxes(0, 1), boxes[:, [1, 0, 3, 2]])):
+        height, width = pixels.shape[:2]
+        padded = np.pad(pixels, ((1, 2), (1, 2), (0, 0)))
+        for ends in edges * np.resize([height - 1.0, width - 1.0], 4):
+            rows, columns = ends[::2], ends[1::2]
+            on_pixels = np.abs(rows - np.round(rows)) <= 2.0**-22 * np.maximum.accumulate(np.abs(rows))
+            for row in np.round(rows[on_pixels & (rows > -0.5) & (rows < height - 0.5)]).astype(int):
+                for column in columns[(columns >= 0) & (columns <= width - 1)]:
+                    whole, part = int(column), column % 1
+                    left, right = (padded[row : row + 3, whole + place] for place in (1, 2))
+                    found.append(((1 - part) * left + part * right).T)
+    return np.concatenate(found)
 
 
 CONDITIONS: dict[str, Callable[[Array], bool]] = {
@@ -80,8 +101,9 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "2 zeros": lambda groups: bool(np.any(_zeros(groups) == 2)),
     "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
     "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
+    "not zero": lambda groups: bool(np.any(groups != 0)),
     "one": lambda groups: bool(np.any(groups == 1)),
-    "whole in float32": _whole,
+    "monotone": _monotone,
     "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
     "equal": _equal,
     "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
@@ -134,11 +156,13 @@ def names(*ops: str) -> set[str]:
 class Ancestry:
     """The operations before a node: all `producers`, and the `neighbours`, whose results are its arguments.
 
-    What only hands gradients on counts as not being there, so that the operation before it is a neighbour.
+    What only hands gradients on counts as not being there, so that the operation before it is a neighbour. `apart`:
+    no value is two of the node's arguments.
     """
 
     producers: Sequence[str] = ()
     neighbours: Sequence[str] = ()
+    apart: bool = True
 
 
 ALONE = Ancestry()
@@ -170,9 +194,10 @@ class Region(Document, frozen=True, omit_defaults=True):
     values of `indices`, names of attributes, are the one group. Of each group the `elements` count; the `condition`
     holds if it holds for any group ("singular": of the elements of a square matrix). With `minus` or `plus`, the number
     of another argument, the elements are those of the difference or the sum, so that "zero" finds equal or opposite
-    ones; with `pixels`, the number of an image, they are rows and columns by turns, as fractions of its sides, and
-    count in its pixels. With `producers`, one of these operations has to stand somewhere before the arguments, with
-    `neighbours` right before.
+    ones. With `pixels`, the number of an image, the elements are edges of boxes, as fractions of its sides, and the
+    groups are what the image is one pixel before, at and behind each corner, along an edge that lies on a pixel. With
+    `producers`, one of these operations has to stand somewhere before the arguments, with `neighbours` right before;
+    with `apart`, no value may be two of the arguments.
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
     depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
@@ -196,6 +221,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     indices: Annotated[tuple[Text, ...], Meta(max_length=8)] = ()
     producers: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     neighbours: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    apart: bool = False
     arriving: Annotated[str, Meta(extra_json_schema={"enum": ["", *ARRIVING]})] = ""
     drawn: bool = False
     error: Annotated[str, Meta(max_length=200)] = ""
@@ -216,7 +242,14 @@ class Region(Document, frozen=True, omit_defaults=True):
     def everywhere(self) -> bool:
         """Whether every use of the operation lies in the region, at its orders."""
         return self.condition == "always" and not (
-            self.attrs or self.ranks or self.sides or self.producers or self.neighbours or self.arriving or self.error
+            self.attrs
+            or self.ranks
+            or self.sides
+            or self.producers
+            or self.neighbours
+            or self.apart
+            or self.arriving
+            or self.error
         )
 
     @property
@@ -258,6 +291,8 @@ class Region(Document, frozen=True, omit_defaults=True):
             return False
         if self.neighbours and not names(*ancestry.neighbours) & set(self.neighbours):
             return False
+        if self.apart and not ancestry.apart:
+            return False
         if any(name not in attrs or _listed(attrs[name]) != _listed(value) for name, value in self.attrs.items()):
             return False
         array = np.asarray(arguments[self.argument])
@@ -266,7 +301,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         if self.plus is not None:
             array = np.asarray(array + arguments[self.plus])
         if self.pixels is not None:
-            array = np.asarray(array * (np.resize(np.shape(arguments[self.pixels])[:2], array.shape[-1:]) - 1.0))
+            array = _around_pixels(np.asarray(arguments[self.pixels]), array)
         if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
             return False
         holds = CONDITIONS[self.condition]
@@ -274,6 +309,8 @@ class Region(Document, frozen=True, omit_defaults=True):
 
     def _groups(self, array: Array, attrs: Mapping[str, Any]) -> list[Array]:
         """Arrays (groups, members), each with groups of one length."""
+        if self.pixels is not None:
+            return [array]
         if self.indices:
             return [np.concatenate([np.ravel(attrs[name]) for name in self.indices])[np.newaxis]]
         if self.segments is not None:

@@ -172,7 +172,7 @@ def ancestry(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> Anc
         if isinstance(source, Node) and id(source) not in producers:
             producers[id(source)] = source.op
             waiting += source.parents
-    return Ancestry(tuple(producers.values()), tuple(_neighbours(sources, parents)))
+    return Ancestry(tuple(producers.values()), tuple(_neighbours(sources, parents)), len({*parents}) == len(parents))
 
 
 def _neighbours(sources: Mapping[int, Input | Node], parents: Sequence[int]) -> Iterator[str]:

@@ -62,6 +62,7 @@ def then(graph: Graph, op: str, *others: int, **attrs: Any) -> Graph:
 
 IMAGE = np.array([1.0, 2.0, 4.0, 3.0, 1.0, 0.0]).reshape(2, 3, 1)
 SMALL = np.array([[2.0, 1.0], [1.0, 1.5]])
+COMPLEX = np.array([1 + 2j, -1j])
 TIED = np.array([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 0.0]).reshape(2, 2, 2, 1)
 OUTSIDE = {
     "tile with a short side": (then(one("tile", np.ones((2, 2, 1)), multiples=(2, 2, 2)), "square"), 2),
@@ -69,6 +70,15 @@ OUTSIDE = {
     "a complex product of two": (one("complex_reduce_prod", np.array([1 + 1j, 2j]), axis=-1, keepdims=False), 2),
     "a pool with a tie below the largest": (one("max_pool3d", TIED, stride=1), 1),
     "a crop whose edges lie between pixels": (one("crop_and_resize", IMAGE, np.array([[0.25, 0.25, 0.5, 0.75]])), 1),
+    "a crop with an edge on a pixel that is a summit": (
+        one("crop_and_resize", IMAGE[:, [0, 2, 1]], np.array([[0.125, 0.5, 0.25, 0.75]])),
+        1,
+    ),
+    "the complex squared difference of equal values": (one("complex_squared_difference", COMPLEX, COMPLEX), 1),
+    "the complex squared difference of a value and itself": (
+        Graph((literal(COMPLEX),), (Node.of("complex_squared_difference", 0, 0),)),
+        2,
+    ),
     "eigenvalues of one small element": (one("eigenvalues", np.array([[1e-6]])), 2),
     "eigenvalues of a moderate matrix": (one("eigenvalues", 1e-2 * SMALL), 2),
     "pinv of a singular matrix of two rows and columns": (one("pinv", np.diag([2.0, 0.0]), rcond=0.25), 2),

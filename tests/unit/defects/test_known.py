@@ -322,10 +322,27 @@ def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
     assert not square.contains("tile", {}, [np.ones((2, 1))], 2)
 
 
-def test_places_in_an_image_may_count_in_its_pixels() -> None:
-    on_a_pixel = Region("crop_and_resize", "whole in float32", (1,), argument=1, pixels=0)
-    for box, expected in (([0.3, 0.5, 0.7, 0.2], True), ([0.5, 0.3, 0.7, 0.2], False), ([0.3, 0.2, 1.0, 0.7], True)):
-        assert on_a_pixel.contains("crop_and_resize", {}, [np.ones((2, 3, 1)), np.array([box])], 1) is expected
+def test_a_region_may_ask_what_an_image_is_around_the_pixels_that_a_box_s_edge_lies_on() -> None:
+    on_a_slope = Region("crop_and_resize", "monotone", (1,), argument=1, pixels=0)
+    image = np.array([[1.0, 2.0, 4.0], [1.0, 2.0, 0.0]])[..., np.newaxis]
+    for box, expected in (
+        ([0.3, 0.5, 0.7, 0.2], True),
+        ([0.7, 0.5, 0.9, 0.2], False),  # a summit
+        ([0.3, 0.4, 0.7, 0.2], False),  # between pixels
+        ([0.3, 0.4, 0.7, 0.50000001], True),  # on one in float32
+        ([0.3, 0.4, 0.7, 1.5], False),  # outside
+        ([1.0, 0.6, 1.0, 0.7], True),  # beyond the last row there is nothing
+    ):
+        assert on_a_slope.contains("crop_and_resize", {}, [image, np.array([box])], 1) is expected, box
+
+
+def test_a_region_may_ask_for_arguments_that_are_different_values() -> None:
+    apart, graph = Region("mul", "always", (2,), apart=True), Graph((literal([1.0]),), (Node.of("exp", 0),))
+    sources = known_graphs.sources_of(graph)
+    for parents, expected in (((0, 1), True), ((1, 1), False), ((0, 0), False)):
+        before = known_graphs.ancestry(sources, parents)
+        assert apart.contains("mul", {}, [np.ones(1)] * 2, 2, before) is expected
+    assert not apart.everywhere
 
 
 def conditions() -> list[tuple[str, Any, Any]]:
