@@ -119,6 +119,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "vanishing singular values": _vanishing_singular_values,
     "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
+    "over 5000": lambda groups: bool(np.any(np.abs(groups) > 5000)),
     "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
     "small": lambda groups: _below(groups, 1e-2),
     "minute": lambda groups: _below(groups, 1e-4),
@@ -134,7 +135,14 @@ SPECIAL = {
 }
 """The conditions looked for in the arguments of a finding, in this order, and their names in its description."""
 
-ELEMENTS = {"all": slice(None), "all but the first": slice(1, None), "all but the last": slice(None, -1)}
+ELEMENTS: dict[str, Callable[[Array], Array]] = {
+    "all": lambda groups: groups,
+    "all but the first": lambda groups: groups[..., 1:],
+    "all but the last": lambda groups: groups[..., :-1],
+    "running largest": lambda groups: np.maximum.accumulate(groups, axis=-1),
+    "running largest from the last": lambda groups: np.maximum.accumulate(groups[..., ::-1], axis=-1),
+}
+"""Which elements of groups count, or what is made of them."""
 
 ANY = "*"
 """The `op` of a region that lies in every operation's arguments."""
@@ -305,7 +313,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
             return False
         holds = CONDITIONS[self.condition]
-        return any(holds(groups[..., ELEMENTS[self.elements]]) for groups in self._groups(array, attrs))
+        return any(holds(ELEMENTS[self.elements](groups)) for groups in self._groups(array, attrs))
 
     def _groups(self, array: Array, attrs: Mapping[str, Any]) -> list[Array]:
         """Arrays (groups, members), each with groups of one length."""

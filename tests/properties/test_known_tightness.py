@@ -90,6 +90,11 @@ OUTSIDE = {
         then(one("reduce_euclidean_norm", np.array([[3.0, 4.0], [1.0, 2.0]]), axis=-1, keepdims=False), "square"),
         2,
     ),
+    "cumulative_logsumexp of a large negative element behind others": (
+        one("cumulative_logsumexp", np.array([0.5, -1e7, 1.5]), reverse=False),
+        1,
+    ),
+    "igamma of moderate arguments": (one("igamma", np.array([3000.0]), np.array([3000.0])), 1),
     "cumulative_logsumexp, nothing that arrives is zero": (
         then(one("cumulative_logsumexp", np.array([0.3, 0.7]), reverse=False), "square"),
         2,

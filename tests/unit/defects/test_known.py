@@ -322,6 +322,18 @@ def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
     assert not square.contains("tile", {}, [np.ones((2, 1))], 2)
 
 
+def test_the_largest_up_to_each_element_may_count() -> None:
+    for reverse, values, expected in (
+        (False, [-1e5, 1.0], True),
+        (False, [1.0, -1e5], False),
+        (True, [1.0, -1e5], True),
+        (True, [-1e5, 1.0], False),
+    ):
+        elements = "running largest from the last" if reverse else "running largest"
+        region = Region("cumulative_logsumexp", "large", (1,), along=-1, elements=elements)
+        assert region.contains("cumulative_logsumexp", {}, [np.array([values])], 1) is expected
+
+
 def test_a_region_may_ask_what_an_image_is_around_the_pixels_that_a_box_s_edge_lies_on() -> None:
     on_a_slope = Region("crop_and_resize", "monotone", (1,), argument=1, pixels=0)
     image = np.array([[1.0, 2.0, 4.0], [1.0, 2.0, 0.0]])[..., np.newaxis]
