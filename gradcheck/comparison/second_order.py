@@ -163,24 +163,22 @@ def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
     """
     sample = replace(line, gradients=True, left=None).sample(QUICK)
     granted = ulp_rounding(autodiff, line.problem.precision) + TINY
-    coordinates = np.arange(autodiff.size)
-    if autodiff.size > ESTIMATED:
-        excess = np.empty(autodiff.size)
-        for start in range(0, autodiff.size, AT_A_TIME):
-            part = slice(start, start + AT_A_TIME)
-            value, error = crude_difference(replace(sample, values=sample.values[:, :, part]))
-            excess[part] = _excess(autodiff[part] - value[0], error[0] + granted[part])
-        coordinates = np.sort(np.argpartition(-excess, ESTIMATED)[:ESTIMATED])
-    estimate = first_difference(replace(sample, values=sample.values[:, :, coordinates]))
-    excess = _excess(autodiff[coordinates] - estimate.value[0], estimate.bound[0] + granted[coordinates])
-    excess[~np.isfinite(autodiff[coordinates])] = np.inf
-    return np.asarray(coordinates[np.argsort(-excess)[:SUSPECTS]])
 
+    def some(places: Array | slice) -> Sample:
+        return replace(sample, values=sample.values[:, :, places])
 
-def _excess(error: Array, allowed: Array) -> Array:
-    """Errors in units of what is allowed; zero where there is nothing to compare with."""
-    with np.errstate(invalid="ignore"):
-        return np.nan_to_num(np.abs(error) / allowed, nan=0.0, posinf=np.inf)
+    def worst(places: Array, value: Array, error: Array, count: int) -> Array:
+        missed = np.abs(autodiff[places] - value) / (error + granted[places])
+        missed[~np.isfinite(autodiff[places])] = np.inf
+        return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
+
+    places = np.arange(autodiff.size)
+    if places.size > ESTIMATED:
+        parts = [slice(start, start + AT_A_TIME) for start in range(0, places.size, AT_A_TIME)]
+        crude = np.concatenate([crude_difference(some(part)) for part in parts], axis=2)
+        places = worst(places, *crude[:, 0], count=ESTIMATED)
+    estimate = first_difference(some(places))
+    return worst(places, estimate.value[0], estimate.bound[0], count=SUSPECTS)
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
