@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +36,7 @@ HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
 
 CACHED_BYTES = 2**25
-"""Tables of values are kept, with their points, until they take more memory than this."""
+"""Tables of values and gradients are kept, with their points, until they take more memory than this."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
 """The values that a check asks for lie on a line for each of so many coordinates, or in so many rows on one line beyond
@@ -64,7 +64,7 @@ class Function(Problem):
     plain: bool = False
     seconds: float | None = None
     opened: Array | None = field(default=None, compare=False, repr=False)
-    _latest: list[tuple[Array, Array]] = field(default_factory=list, init=False, compare=False, repr=False)
+    _latest: list[tuple[bytes, Array, Array]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -129,16 +129,20 @@ class Function(Problem):
 
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
-        function = self.wide or self
-        if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
-            return function._values(points)
         # Second order asks for the points of first order again, once for every cotangent.
-        for kept, table in self._latest:
-            if kept.shape == points.shape and np.array_equal(kept[-1], points[-1]) and np.array_equal(kept, points):
+        return self._remembered(b"", points, partial((self.wide or self)._values, points))
+
+    def _remembered(self, name: bytes, points: Array, taken: Callable[[], Array]) -> Array:
+        """The table of this name (a cotangent, or none) that was taken at the same points before, or is taken now."""
+        if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
+            return taken()
+        for other, kept, table in self._latest:
+            alike = other == name and kept.shape == points.shape and np.array_equal(kept[-1], points[-1])
+            if alike and np.array_equal(kept, points):
                 return table
-        table = function._values(points)
-        self._latest.append((points.copy(), table))  # the caller fills its array again
-        while sum(kept.nbytes + table.nbytes for kept, table in self._latest) > CACHED_BYTES:
+        table = taken()
+        self._latest.append((name, points.copy(), table))  # the caller fills its array again
+        while sum(kept.nbytes + table.nbytes for _, kept, table in self._latest) > CACHED_BYTES:
             del self._latest[0]
         return table
 
@@ -214,7 +218,11 @@ class Function(Problem):
 
     def gradients_at(self, cotangent: Array, points: Array) -> Array:
         function = self._for_gradients
-        return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
+
+        def taken() -> Array:
+            return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
+
+        return self._remembered(cotangent.tobytes(), points, taken)
 
     def _gradients_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Array:
         table, missing = np.empty(points.shape), np.ones(len(points), bool)

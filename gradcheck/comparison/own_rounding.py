@@ -20,11 +20,11 @@ Array = np.ndarray[Any, Any]
 Derivative = Callable[[Problem, Array], Array]
 """Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
 
-POINTS, FIRST_POINTS = 4, 2
-"""So many perturbed points are tried; after the first ones no more where every value that is off"""
+POINTS, FIRST_POINTS = 4, 1
+"""So many perturbed points are tried; after the first no more where every value that is off"""
 
-FAR = 1e3
-"""is off by so many times as much as they moved it."""
+FAR = 1e6
+"""is off by so many times as much as that moved it: more than chance makes of the roundings of a sum."""
 
 NEXT = 64.0
 """Neighbours lie within so many units in the last place."""
@@ -48,7 +48,7 @@ class Surroundings:
 
     @cached_property
     def first_ulps(self) -> Array:
-        """The values when everything moves by one unit in the last place, a few draws of them."""
+        """The values when everything moves by one unit in the last place, of the first draw."""
         return self._perturbed(range(FIRST_POINTS), np.ones)
 
     @cached_property

@@ -141,33 +141,33 @@ def compare_second(
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    tables, agrees = [], np.zeros(len(directions), bool)
+    tables, agrees, widest = [], np.zeros(len(directions), bool), np.ones(len(directions))
     if not problem.batched:
-        entries, agrees = _second_quickly(lines, products)
+        entries, agrees, widest = _second_quickly(lines, products)
         tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
     if agrees.all():
         return tables
     close = lines.some(~agrees)
     if left is not None:
-        suspects = axes(_worst_coordinates(close, products.values[0]), problem.point.size)
+        suspects = axes(_worst_coordinates(close, products.values[0], widest), problem.point.size)
         close = replace(close, left=np.concatenate([suspects, left]))
     gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
     return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
 
 
-def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
-    """The coordinates where second derivatives (n,) along a single line miss their estimates most.
+def _worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
+    """The coordinates where second derivatives (n,) along a line miss estimates from the quick look's gradients most.
 
-    Of very many, those whose crude differences they miss most are estimated.
+    Of very many, those whose crude differences they miss most are estimated. The quick look's steps `shrink` (1,).
     """
-    sample = replace(line, gradients=True, left=None).sample(QUICK)
+    sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
     granted = ulp_rounding(autodiff, line.problem.precision) + TINY
 
     def some(places: Array | slice) -> Sample:
         return replace(sample, values=sample.values[:, :, places])
 
-    def worst(places: Array, value: Array, error: Array, count: int) -> Array:
+    def worst(count: int, places: Array, value: Array, error: Array) -> Array:
         missed = np.abs(autodiff[places] - value) / (error + granted[places])
         missed[~np.isfinite(autodiff[places])] = np.inf
         return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
@@ -176,17 +176,17 @@ def _worst_coordinates(line: Lines, autodiff: Array) -> Array:
     if places.size > ESTIMATED:
         parts = [slice(start, start + AT_A_TIME) for start in range(0, places.size, AT_A_TIME)]
         crude = np.concatenate([crude_difference(some(part)) for part in parts], axis=2)
-        places = worst(places, *crude[:, 0], count=ESTIMATED)
+        places = worst(ESTIMATED, places, *crude[:, 0])
     estimate = first_difference(some(places))
-    return worst(places, estimate.value[0], estimate.bound[0], count=SUSPECTS)
+    return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])
 
 
-def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array]:
-    """The entries of the directions (k,) along which all agree with tight estimates, and which directions these are.
+def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:
+    """The entries of the directions (k,) along which all agree with tight estimates, these directions, and a shrink.
 
     Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
     misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
-    passed over. Values are cheap, and first order may have them: gradients are sampled well within their radius.
+    passed over. Values are cheap, and first order may have them: gradients' steps shrink (k,) to well within a radius.
     """
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
     radius = first_look(partial(lines.sampled, QUICK), len(lines.directions)).radius[:, 0]
@@ -219,7 +219,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         values = some.sample()
         wrong = _diagonal(some, autodiff[unclear], curvature_estimate(values)).where(Verdict.MISMATCH)
         agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
-    return combined(lambda array: array[agrees], entries), agrees
+    return combined(lambda array: array[agrees], entries), agrees, widest
 
 
 def _products(lines: Lines) -> Derivative:

@@ -82,6 +82,22 @@ def test_the_same_points_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(problem._latest) == 2
 
 
+def test_gradients_at_the_same_points_are_taken_once_for_a_cotangent() -> None:
+    calls = []
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        calls.append(1)
+        return tf.stack([x**2, x**3])
+
+    problem = open_function(f, (3.0,), None)
+    points, first, second = np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    taken = [problem.gradients_at(one, points) for one in (first, second)]
+    calls.clear()
+    for one, before in zip((first, second), taken, strict=True):
+        np.testing.assert_array_equal(problem.gradients_at(one, points), before)
+    assert (len(calls), taken[0][1, 0], taken[1][1, 0]) == (0, 4.0, 12.0)
+
+
 def test_gradients_beside_the_domain_are_nan() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:
         if float(x) > 3.5:

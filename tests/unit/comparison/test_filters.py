@@ -232,7 +232,7 @@ def test_what_a_low_precision_loses_is_not_wrong(scatter: float, verdict: Verdic
     assert filters.low_precision(wrong(1.05, 1.0, 1e-12), seen).any(verdict)
 
 
-@pytest.mark.parametrize(("off", "draws"), [(1.0, 2), (1e-9, 4), (0.0, 2)], ids=["far", "near", "inside"])
+@pytest.mark.parametrize(("off", "draws"), [(1.0, 1), (1e-9, 4), (0.0, 1)], ids=["far", "near", "inside"])
 def test_what_is_far_off_needs_few_perturbed_values(off: float, draws: int) -> None:
     taken = []
 
