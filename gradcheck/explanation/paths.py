@@ -19,7 +19,7 @@ FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "Fl
 """Operations whose registered gradient is None."""
 
 
-def registered(name: str) -> bool | None:
+def has_gradient(name: str) -> bool | None:
     """Whether an operation's type has a gradient; None where nobody registered anything for it."""
     try:
         return ops.gradient_registry.lookup(name) is not None
@@ -39,7 +39,7 @@ def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[in
         return False
     if operation.name in DERIVATIVES:
         return True
-    if operation.backward is None and not registered(operation.name):
+    if operation.backward is None and not has_gradient(operation.name):
         return False
     if not all(hasattr(part, "_numpy") for part in (*operation.inputs, *operation.outputs)):
         return operation.name not in FLAT

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gradcheck.explanation.paths import differentiable, registered
+from gradcheck.explanation.paths import differentiable, has_gradient
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
 from gradcheck.explanation.user_code import Line, at, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient
@@ -94,7 +94,7 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
 
 def no_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """An operation for which nobody registered a gradient."""
-    if step.backward is not None or registered(step.name) is not None:
+    if step.backward is not None or has_gradient(step.name) is not None:
         return None
     if not any(differentiable(tensor) for tensor in step.outputs):
         return None
