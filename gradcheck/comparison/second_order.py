@@ -47,8 +47,8 @@ ESTIMATED, AT_A_TIME = 4096, 65536
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
 
-MOST = 0.5
-"""Where more of a column is in doubt, a row is tried that starts beyond the finest step of the first."""
+MOST, BESIDE = 0.5, 0.6
+"""Where more of a column is in doubt, a row beyond the finest step of the first comes next, else one between them."""
 
 SHARE = 1e-10
 """A bound of this part of the largest entry of its column is as good as a tight one."""
@@ -200,16 +200,16 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=1))
 
     estimate = quick_estimate(sampled, len(lines.directions), enough)
-    # In a network with thousands of kinks some are near, where its gradient jumps: a row before the first is smooth.
-    oblique = np.count_nonzero(lines.directions, axis=1) > 1
-    rough = np.flatnonzero(oblique & (np.mean(~estimate.conclusive, axis=1) > MOST))
-    if len(rough):
-        closer = quick_estimate(
-            lambda places, shrink: sampled(rough[places], BEYOND * shrink),
-            len(rough),
-            lambda estimate: enough(estimate, rough),
+    # Near thousands of kinks a row before the first is smooth; of many entries a few are unlucky in any one row.
+    oblique, doubtful = np.count_nonzero(lines.directions, axis=1) > 1, np.mean(~estimate.conclusive, axis=1)
+    again, closer = np.flatnonzero(oblique & (doubtful > 0)), np.where(doubtful > MOST, BEYOND, BESIDE)
+    if len(again):
+        other = quick_estimate(
+            lambda places, shrink: sampled(again[places], closer[again[places]] * shrink),
+            len(again),
+            lambda estimate: enough(estimate, again),
         )
-        estimate = estimate.replaced(rough, estimate.lines(rough).better(closer))
+        estimate = estimate.replaced(again, estimate.lines(again).better(other))
     entries = _with_what_is_lost(lines, autodiff, estimate)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
     diagonal = _diagonal(lines, autodiff, curvature_estimate(values)).where(Verdict.AGREE)[:, 0]

@@ -29,6 +29,7 @@ import tensorflow as tf
 from keras import layers as kl
 
 import gradcheck
+from gradcheck import runtime
 
 REPEATS, TRACES = 5, 2
 """An eager gradient, and a trace, are taken so many times; the fastest counts."""
@@ -263,6 +264,7 @@ def measure(name: str, row: Row, dtype: str, limit: int) -> str:
 
 def main() -> None:
     """Print the table."""
+    runtime.configure()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="rows to measure; all by default")
     parser.add_argument("--float32", action="store_true", help="layers and inputs in float32 instead of float64")

@@ -11,6 +11,8 @@ import tensorflow as tf
 from gradcheck import check
 from gradcheck.autodiff.function import Function
 from gradcheck.comparison import second_order
+from gradcheck.comparison.lines import quick_estimate
+from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import QUICK
 
 Array = np.ndarray[Any, Any]
@@ -126,6 +128,26 @@ def test_a_column_is_done_with_after_few_gradients(taken: list[int]) -> None:
     taken.clear()
     assert check(planted(matrix), x, order=2, probes=16).verdict == "agree"
     assert len(taken) == 2
+
+
+def test_an_unlucky_entry_costs_another_row_and_no_close_look(
+    taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def unlucky(*arguments: Any) -> Estimate:
+        estimate = quick_estimate(*arguments)
+        if not looks:
+            estimate.conclusive[0, 3], estimate.bound[0, 3] = False, np.inf
+        looks.append(estimate)
+        return estimate
+
+    monkeypatch.setattr(second_order, "quick_estimate", unlucky)
+    _, matrix, x = drawn(0)
+    assert check(planted(matrix), x, order=2).verdict == "agree"
+    assert taken == [len(QUICK.offsets)] * 2
+    looks.clear()
+    assert check(planted(matrix, (2, 3, 4, 0.1)), x, order=2).verdict == "mismatch"
 
 
 def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> None:
