@@ -133,7 +133,7 @@ def test_a_column_is_done_with_after_few_gradients(taken: list[int]) -> None:
 def test_an_unlucky_entry_costs_another_row_and_no_close_look(
     taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
+    looks: list[Estimate] = []
 
     def unlucky(*arguments: Any) -> Estimate:
         estimate = quick_estimate(*arguments)
