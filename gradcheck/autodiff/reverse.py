@@ -202,10 +202,11 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
     seen = np.array([[part is not None for part in row] for row in rows])
     counts = [source.count for source in sources]
     values = np.zeros((len(rows), sum(counts)))
-    for gradient, row in zip(values, rows, strict=True):
-        for start, part, source in zip(np.cumsum([0, *counts]), row, sources, strict=False):
+    columns = np.split(values, np.cumsum(counts)[:-1], axis=1)
+    for number, row in enumerate(rows):
+        for column, part, source in zip(columns, row, sources, strict=True):
             if part is not None:
-                gradient[start : start + source.count] = _coordinates(part, source)
+                column[number] = _coordinates(part, source)
     return Gradients(values, np.repeat(seen, counts, axis=1))
 
 

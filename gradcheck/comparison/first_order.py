@@ -42,11 +42,7 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if problem.batched:
         sample = lines.sample()
         return compare_gradients(lines, gradients, sample, first_difference(sample))
-    with np.errstate(invalid="ignore", over="ignore"):
-        autodiff = along(directions, gradients.values)
-    estimate = quick_estimate(partial(lines.sampled, QUICK), len(directions))
-    rounding = ulp_rounding(autodiff, problem.precision)
-    comparison = compare(autodiff, estimate, tolerance, rounding, factor=1.0)
+    comparison = compare_quickly(lines, gradients)
     doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
     if not doubtful.any():
         return comparison
@@ -54,6 +50,14 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=moves(directions))
     return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+
+
+def compare_quickly(lines: Lines, gradients: Gradients) -> Comparison:
+    """The same beside tight estimates from few values alone."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        autodiff = along(lines.directions, gradients.values)
+    estimate = quick_estimate(partial(lines.sampled, QUICK), len(lines.directions))
+    return compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, lines.problem.precision), factor=1.0)
 
 
 def compare_gradients(

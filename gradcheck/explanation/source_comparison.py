@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.reverse import WrongShapeError
-from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import Lines, along, quick_estimate, ulp_rounding
+from gradcheck.comparison.first_order import compare_first, compare_quickly
+from gradcheck.comparison.lines import Lines
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
-from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare
+from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.explanation.float64_replay import first_order_in_float64
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CallSource
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.sampling import QUICK
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -76,8 +75,9 @@ def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderRe
 
 def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     """Many sources of which at least one is not right. Raises WrongShapeError."""
-    lines = _one_line_each(problem)
-    quick = _quickly(problem, lines, tolerance)
+    gradients = problem.gradients(ONE)
+    lines = _one_line_each(problem, gradients.values)
+    quick = compare_quickly(Lines(problem, lines, ONE, tolerance), gradients)
     agreeing = quick.where(Verdict.AGREE)[:, 0]
     clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
     doubtful = np.flatnonzero(~agreeing)
@@ -89,8 +89,8 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     behind = np.array([rest[i] and blamed(one).culprit is not None for i, one in enumerate(problem.taken)])
     # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
-    found += _along_a_line(problem, quick, np.flatnonzero(wrong))
-    found += _right(problem, quick, np.flatnonzero(right), tolerance, probes)
+    found += _along_a_line(problem, _rows(quick, wrong), np.flatnonzero(wrong))
+    found += _right(problem, _rows(quick, right), np.flatnonzero(right), tolerance, probes)
     unsure = np.flatnonzero(rest & ~wrong & ~right)
     if len(unsure):
         closer = compare_first(problem, lines[unsure[:MOST]], ONE, tolerance)
@@ -109,35 +109,30 @@ def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance:
     return [(right, summarise(1, [table], together.sources))]
 
 
-def _one_line_each(problem: CallProblem) -> Array:
-    """A direction for each source, which moves no other one and has the signs of its gradient, (sources, n).
+def _one_line_each(problem: CallProblem, gradient: Array) -> Array:
+    """A direction for each source, which moves no other one and has the signs of its gradient (1, n), (sources, n).
 
     With these signs no entries of the gradient cancel.
     """
     counts = [source.count for source in problem.sources]
     belongs = np.repeat(np.arange(len(counts)), counts) == np.arange(len(counts))[:, None]
     drawn = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
-    gradient = np.nan_to_num(problem.gradients(ONE).values)
+    gradient = np.nan_to_num(gradient)
     return np.asarray(np.where(gradient == 0, drawn, np.copysign(drawn, gradient)) * belongs)
 
 
-def _quickly(problem: CallProblem, lines: Array, tolerance: Tolerance) -> Comparison:
-    """The lines beside estimates from few values."""
-    autodiff = along(lines, problem.gradients(ONE).values)
-    estimate = quick_estimate(partial(Lines(problem, lines, ONE, tolerance).sampled, QUICK), len(lines))
-    return compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
-
-
 def _along_a_line(problem: CallProblem, table: Comparison, positions: Array) -> Compared:
-    """The verdicts on the sources at some positions, each along its line: a row of the table, of all or of theirs."""
+    """The verdicts on the sources at some positions, each along its line, which is a row of the table."""
     found: Compared = []
-    rows = positions if len(table.verdict) == len(problem.taken) else range(len(positions))
-    for row, position in zip(rows, positions, strict=True):
+    for row, position in enumerate(positions):
         one, source = problem.taken[position], problem.sources[position]
-        own = combined(lambda array, row=row: array[[row]], table)
-        own = replace(own, columns=(None,), rows=(None,), behind=source.count)
+        own = replace(_rows(table, [row]), columns=(None,), rows=(None,), behind=source.count)
         found.append(([one], summarise(1, [own.named()], [source], explain=partial(_diagnosed, one))))
     return found
+
+
+def _rows(table: Comparison, chosen: Array | list[int]) -> Comparison:
+    return combined(lambda array: array[chosen], table)
 
 
 def _diagnosed(one: CallSource, finding: Finding, coordinate: int | None) -> Finding:
