@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import explain
-from gradcheck.comparison.first_order import compare_first
+from gradcheck.comparison.first_order import compare_first, compare_quickly
 from gradcheck.comparison.probes import first_order
 from gradcheck.explanation import source_comparison
 from gradcheck.explanation.source_comparison import CLOSELY
@@ -98,15 +98,14 @@ def test_what_agrees_behind_a_wrong_operation_is_looked_at_again(monkeypatch: py
         return compare_first(problem, lines, *arguments)
 
     monkeypatch.setattr(source_comparison, "compare_first", noted)
-    quickly = source_comparison._quickly
 
     def blind(*arguments: Any) -> Any:
-        table = quickly(*arguments)
+        table = compare_quickly(*arguments)
         verdict = table.verdict.copy()
         verdict[-1] = Verdict.AGREE.value
         return replace(table, verdict=verdict)
 
-    monkeypatch.setattr(source_comparison, "_quickly", blind)
+    monkeypatch.setattr(source_comparison, "compare_quickly", blind)
     result = explained({5})
     assert seen == [1]
     assert [source.right for source in result.sources] == [False] * 2 * LAYERS
