@@ -93,11 +93,10 @@ class Retraced:
         self, graph: Any, targets: Sequence[Any], known: dict[Any, Known], assigning: Sequence[Any] = ()
     ) -> list[Known]:
         """What tensors of the graph are now, from what is known, to which all that lies between is added."""
-        for op in _needed(graph, targets, assigning, known):
-            if op.type != "Placeholder":
-                inputs = [known[tensor.ref()] for tensor in op.inputs]
-                results = self._redefined(op, inputs, known) if _is_custom(op) else self._operation(op, inputs)
-                known |= {tensor.ref(): one for tensor, one in zip(op.outputs, results, strict=True)}
+        for op in needed(graph, targets, known, assigning):
+            inputs = [known[tensor.ref()] for tensor in op.inputs]
+            results = self._redefined(op, inputs, known) if _is_custom(op) else self._operation(op, inputs)
+            known |= {tensor.ref(): one for tensor, one in zip(op.outputs, results, strict=True)}
         return [known[tensor.ref()] for tensor in targets]
 
     def _redefined(self, op: Any, inputs: list[Known], known: dict[Any, Known]) -> list[Known]:
@@ -131,7 +130,7 @@ class Retraced:
         if op.type in READING or op.type in ASSIGNING:
             return self._variable(op, *inputs)
         if op.type in CALLS:
-            return self._called(_function(op, op.get_attr("f")), inputs)
+            return self._called(called_graph(op, op.get_attr("f")), inputs)
         if op.type in LOOPS:
             return self._loop(op, inputs)
         if op.type.removeprefix("Stateless") in BRANCHES:
@@ -206,7 +205,7 @@ class Retraced:
         ]
 
     def _loop(self, op: Any, inputs: list[Known]) -> list[Known]:
-        condition, body = (_function(op, op.get_attr(name)) for name in ("cond", "body"))
+        condition, body = (called_graph(op, op.get_attr(name)) for name in ("cond", "body"))
         shapes = [tensor.shape for tensor in body.inputs if tensor.dtype != tf.resource]
         self._inside += 1
         results = tf.while_loop(
@@ -221,7 +220,7 @@ class Retraced:
     def _branches(self, op: Any, inputs: list[Known]) -> list[Known]:
         chosen, *rest = inputs
         names = BRANCHES[op.type.removeprefix("Stateless")]
-        graphs = [_function(op, one) for name in names for one in tf.nest.flatten(op.get_attr(name))]
+        graphs = [called_graph(op, one) for name in names for one in tf.nest.flatten(op.get_attr(name))]
         branches = [lambda graph=graph: tuple(self._carried(self._called(graph, rest))) for graph in graphs]
         self._inside += 1
         if len(names) > 1:
@@ -272,16 +271,22 @@ def _has_gradient(kind: str) -> bool:
         return False
 
 
-def _needed(graph: Any, targets: Sequence[Any], assigning: Sequence[Any], known: Mapping[Any, Known]) -> list[Any]:
-    """The operations between what is known and the targets, and what assigns variables, in the order of the trace."""
-    waiting = [tensor.op for tensor in targets if tensor.ref() not in known] + list(assigning)
-    needed = set()
+def needed(
+    graph: Any, targets: Sequence[Any], known: Mapping[Any, Any], also: Sequence[Any] = (), *, control: bool = False
+) -> list[Any]:
+    """The operations between what is known and the targets, and others, in the order of the trace.
+
+    With `control`, those that have to run before them as well.
+    """
+    waiting = [tensor.op for tensor in targets if tensor.ref() not in known] + list(also)
+    found = set()
     while waiting:
         op = waiting.pop()
-        if op not in needed:
-            needed.add(op)
+        if op not in found:
+            found.add(op)
             waiting += [tensor.op for tensor in op.inputs if tensor.ref() not in known]
-    return [op for op in graph.get_operations() if op in needed]
+            waiting += op.control_inputs if control else []
+    return [op for op in graph.get_operations() if op in found and op.type != "Placeholder"]
 
 
 def _is_custom(op: Any) -> bool:
@@ -297,18 +302,26 @@ def _backward(op: Any) -> tuple[list[Any], list[Any]] | None:
     """
     if any(tensor.dtype == tf.resource for tensor in op.inputs):
         return None
-    graph, captured = op.graph, len(op.graph.captures)
+    captured = len(op.graph.captures)
     try:
-        with graph.as_default():
-            cotangents = [tf.compat.v1.placeholder(tensor.dtype, tensor.shape) for tensor in op.outputs]
-            taken = ops.gradient_registry.lookup(op.get_attr("_gradient_op_type").decode())(op, *cotangents)
-            gradients = [None if one is None else tf.convert_to_tensor(one) for one in taken]
+        taken = gradient_in_graph(op)
     except Exception:  # whatever it says about a second trace
         return None
-    return (cotangents, gradients) if len(graph.captures) == captured else None
+    return taken if len(op.graph.captures) == captured else None
 
 
-def _function(op: Any, called: Any) -> Any:
+def gradient_in_graph(op: Any) -> tuple[list[Any], list[Any]]:
+    """Placeholders for the cotangents of such an operation, and the gradients (or None) of its inputs.
+
+    Both are added to its graph. Raises what the gradient function raises when it is traced.
+    """
+    with op.graph.as_default():
+        cotangents = [tf.compat.v1.placeholder(tensor.dtype, tensor.shape) for tensor in op.outputs]
+        taken = ops.gradient_registry.lookup(op.get_attr("_gradient_op_type").decode())(op, *cotangents)
+        return cotangents, [None if one is None else tf.convert_to_tensor(one) for one in taken]
+
+
+def called_graph(op: Any, called: Any) -> Any:
     """The graph of a function that an operation calls."""
     return control_flow_util_v2.get_func_graph(op, None, called.name)
 

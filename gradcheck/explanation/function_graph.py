@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry, ops, tensor_util
-from tensorflow.python.ops import control_flow_util_v2
+from tensorflow.python.framework import op_def_registry, tensor_util
 
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-LOOPS = ("While", "StatelessWhile")
+from gradcheck.autodiff.retraced import CALLS, LOOPS, called_graph, gradient_in_graph, needed
+from gradcheck.explanation.rerun import attribute_kinds
+
 BRANCHES = ("If", "StatelessIf")
 GIVEN = ("Placeholder", "NoOp")
 
@@ -60,7 +60,7 @@ class EagerGraph:
         )
 
     def _values(self, targets: Sequence[Any], known: dict[Any, Any], also: Sequence[Any] = ()) -> list[Any]:
-        for op in _needed(self.graph, targets, known, also):
+        for op in needed(self.graph, targets, known, also, control=True):
             values = self._run(op, known)
             known |= {output.ref(): value for output, value in zip(op.outputs, values, strict=False)}
         return [known[target.ref()] for target in targets]
@@ -93,7 +93,7 @@ class EagerGraph:
         placeholders, gradients, captured = _backward(op)
         count = next((number for number, one in enumerate(gradients) if one is not None), len(gradients))
         arguments = op.inputs[count:]
-        between = _needed(self.graph, op.inputs[:count], {one.ref(): None for one in arguments}, ())
+        between = needed(self.graph, op.inputs[:count], {one.ref(): None for one in arguments}, control=True)
         made = {output.ref() for one in between for output in one.outputs}
         outside = {ref: value for ref, value in known.items() if ref not in made}
 
@@ -126,10 +126,7 @@ def _backward(op: Any) -> tuple[list[Any], list[Any], list[tuple[Any, Any]]]:
     Also the pairs of tensors of the graph that the gradient captured from a copy of it, with what stands for them.
     """
     graph, before = op.graph, {id(inner) for _, inner in op.graph.captures}
-    with graph.as_default():
-        cotangents = [tf.compat.v1.placeholder(tensor.dtype, tensor.shape) for tensor in op.outputs]
-        taken = ops.gradient_registry.lookup(op.get_attr("_gradient_op_type").decode())(op, *cotangents)
-        gradients = [None if one is None else tf.convert_to_tensor(one) for one in taken]
+    cotangents, gradients = gradient_in_graph(op)
     found = [(outer, inner) for outer, inner in graph.captures if id(inner) not in before]
     for outer, _ in found:
         graph.function_captures.pop(id(outer), False)
@@ -150,8 +147,9 @@ def _single(op: Any, inputs: list[Any]) -> list[Any]:
         return []
     if op.type == "Const":
         return [tf.constant(tensor_util.MakeNdarray(op.get_attr("value")), op.outputs[0].dtype)]
-    kinds = {one.name: one.type for one in op.op_def.attr}
-    attributes = tuple(part for name, kind in kinds.items() for part in (name, _eager(op.get_attr(name), kind)))
+    attributes = tuple(
+        part for name, kind in attribute_kinds(op.type).items() for part in (name, _eager(op.get_attr(name), kind))
+    )
     outputs = execute.execute(op.type, len(op.outputs), inputs, attributes, context.context())
     if not op.outputs:
         return []
@@ -170,18 +168,6 @@ def _eager(value: Any, kind: str) -> Any:
     return execute.make_shape(value, "shape") if kind == "shape" else value
 
 
-def _needed(graph: Any, targets: Sequence[Any], known: dict[Any, Any], also: Sequence[Any]) -> list[Any]:
-    """The operations between what is known and the targets, and others, in the order of the graph."""
-    waiting, needed = [one.op for one in targets if one.ref() not in known] + list(also), set()
-    while waiting:
-        op = waiting.pop()
-        if op not in needed:
-            needed.add(op)
-            waiting += [tensor.op for tensor in op.inputs if tensor.ref() not in known]
-            waiting += op.control_inputs
-    return [op for op in graph.get_operations() if op in needed and op.type != "Placeholder"]
-
-
 def _called(op: Any) -> list[Any]:
     """The graphs that an operation calls."""
     return [_function(op, name) for name in _attributes(op)]
@@ -197,7 +183,7 @@ def _attributes(op: Any) -> Iterator[str]:
 
 
 def _function(op: Any, attribute: str) -> Any:
-    return control_flow_util_v2.get_func_graph(op, None, op.get_attr(attribute).name)
+    return called_graph(op, op.get_attr(attribute))
 
 
 def _named(op: Any) -> str:
