@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.mapped import Mapped, as_array
+from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import (
@@ -21,13 +21,14 @@ from gradcheck.autodiff.reverse import (
     Gradients,
     Tensors,
     WrongShapeError,
+    along,
     gradient_matrix,
     pullbacks,
     second_pullbacks,
 )
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
-from gradcheck.numerics.sampling import QUICK
+from gradcheck.numerics.sampling import QUICK, LinePoints, same_points
 from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
@@ -35,8 +36,14 @@ Array = np.ndarray[Any, Any]
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
 
+Remembered = tuple[bytes, Array | LinePoints, Array]
+"""A cotangent (or none), points, and the table that was taken there."""
+
 CACHED_BYTES = 2**25
 """Tables of values and gradients are kept, with their points, until they take more memory than this."""
+
+TABLE_BYTES = 2**22
+"""Of gradients that take more memory than this, no more is kept than is asked for: new memory is dear to touch."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
 """The values that a check asks for lie on a line for each of so many coordinates, or in so many rows on one line beyond
@@ -64,7 +71,7 @@ class Function(Problem):
     plain: bool = False
     seconds: float | None = None
     opened: Array | None = field(default=None, compare=False, repr=False)
-    _latest: list[tuple[bytes, Array, Array]] = field(default_factory=list, init=False, compare=False, repr=False)
+    _latest: list[Remembered] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -124,7 +131,7 @@ class Function(Problem):
     def perturbed(self, draw: int) -> Function:
         return (self.noisy and self.noisy(draw)) or self
 
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n), of the float64 form if there is one.
 
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
@@ -132,37 +139,40 @@ class Function(Problem):
         # Second order asks for the points of first order again, once for every cotangent.
         return self._remembered(b"", points, partial((self.wide or self)._values, points))
 
-    def _remembered(self, name: bytes, points: Array, taken: Callable[[], Array]) -> Array:
+    def _remembered(self, name: bytes, points: Array | LinePoints, taken: Callable[[], Array]) -> Array:
         """The table of this name (a cotangent, or none) that was taken at the same points before, or is taken now."""
         if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
             return taken()
         for other, kept, table in self._latest:
-            alike = other == name and kept.shape == points.shape and np.array_equal(kept[-1], points[-1])
-            if alike and np.array_equal(kept, points):
+            if other == name and same_points(kept, points):
                 return table
         table = taken()
-        self._latest.append((name, points.copy(), table))  # the caller fills its array again
+        self._latest.append((name, points.copy() if isinstance(points, np.ndarray) else points, table))
         while sum(kept.nbytes + table.nbytes for _, kept, table in self._latest) > CACHED_BYTES:
             del self._latest[0]
         return table
 
-    def _values(self, points: Array) -> Array:
+    def _values(self, points: Array | LinePoints) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
         for row, results in self._taken_at(points, self._mapped_results):
-            found = _flat(results)
+            found = _flat(results or ())
             table[row] = found if found.shape == table[row].shape else np.nan
         return table
 
-    def _taken_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Iterator[tuple[int, list[Array]]]:
-        """What is taken at those points (by their rows) that keep the constraints, and where nothing throws."""
-        inside = [row for row, point in enumerate(points) if self.contains(point)]
-        if not inside:
-            return
-        kept = points if len(inside) == len(points) else points[inside]
-        columns = [source.stacked(kept[:, part]) for part, source in zip(self.parts, self.sources, strict=True)]
-        for row, values in zip(inside, mapped(columns, shared), strict=True):
-            if values is not None:
-                yield row, values
+    def _taken_at(
+        self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = ()
+    ) -> Iterator[tuple[int, Values]]:
+        """What is taken at those points (by their rows) that keep the constraints, as `Mapped.each` gives it."""
+        inside = np.arange(len(points))
+        if self.constrained:
+            inside = np.array([row for row, point in enumerate(points) if self.contains(point)], int)
+
+        def at(rows: Rows) -> list[Array]:
+            kept = points[rows] if len(inside) == len(points) else points[list(inside[rows])]
+            return [source.stacked(kept[:, part]) for part, source in zip(self.parts, self.sources, strict=True)]
+
+        for place, values in mapped.each(Points(len(inside), at), shared):
+            yield int(inside[place]), values
 
     @cached_property
     def _mapped_results(self) -> Mapped:
@@ -193,6 +203,11 @@ class Function(Problem):
         results: Tensors = tf.nest.flatten(self.f(*self.arguments.rebuilt(tensors)))
         return results
 
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether any source has a constraint."""
+        return any(source.constrained for source in self.sources)
+
     def contains(self, point: Array) -> bool:
         """Whether every source keeps its constraint at a point."""
         return all(source.contains(point[part]) for part, source in zip(self.parts, self.sources, strict=True))
@@ -203,7 +218,7 @@ class Function(Problem):
         The sets are convex. A step that is still too long after HALVINGS stays as it was.
         """
         feasible = steps.copy()
-        if not any(source.constrained for source in self.sources):
+        if not self.constrained:
             return feasible
         for line, direction in enumerate(directions):
             for step in steps[line] * 0.5 ** np.arange(HALVINGS):
@@ -216,20 +231,29 @@ class Function(Problem):
         weights = [self.cotangent(row) for row in cotangents]
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
         function = self._for_gradients
 
-        def taken() -> Array:
-            return function._gradients_at(points, function._mapped_gradients, function.cotangent(cotangent))
+        def taken(left: Array | None = None) -> Array:
+            weight = function.cotangent(cotangent)
+            return function._gradients_at(points, function._mapped_gradients, weight, left)
 
-        return self._remembered(cotangent.tobytes(), points, taken)
+        if left is not None and 8 * self.point.size * len(points) > TABLE_BYTES:
+            return taken(left)
+        gradients = self._remembered(cotangent.tobytes(), points, taken)
+        return gradients if left is None else along(left, gradients).T
 
-    def _gradients_at(self, points: Array, mapped: Mapped, shared: Sequence[Any] = ()) -> Array:
-        table, missing = np.empty(points.shape), np.ones(len(points), bool)
+    def _gradients_at(
+        self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: Array | None = None
+    ) -> Array:
+        table = np.empty((len(points), self.point.size if left is None else len(left)))
+        missing = np.ones(len(points), bool)
         for row, taken in self._taken_at(points, mapped, shared):
-            missing[row] = False
-            for part, gradient, source in zip(self.parts, taken, self.sources, strict=True):
-                table[row, part] = source.derivatives(gradient)
+            missing[row] = taken is None
+            if taken is not None:
+                pairs = zip(self.sources, taken, strict=True)
+                gradient = np.concatenate([source.derivatives(part) for source, part in pairs])
+                table[row] = gradient if left is None else along(left, gradient[None, :])[:, 0]
         table[missing] = np.nan
         return table
 

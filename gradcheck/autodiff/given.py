@@ -14,6 +14,7 @@ from gradcheck.autodiff.function import Function, connected
 from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import Gradients, Tensors, differentiate, taking_derivative
 from gradcheck.autodiff.sources import Source, paths
+from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +39,7 @@ class GivenGradient(Function):
     def outputs(self) -> int:
         return 1
 
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         total: Array = super().values(points).sum(axis=1, keepdims=True)
         return total
 
@@ -50,9 +51,9 @@ class GivenGradient(Function):
     def slope_roundoff(self) -> float:
         return self.precision
 
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
         # In the dtype that the gradient was written for.
-        return np.asarray(cotangent[0] * self._gradients_at(points, self._mapped_gradients))
+        return np.asarray(cotangent[0] * self._gradients_at(points, self._mapped_gradients, left=left))
 
     @cached_property
     def _mapped_gradients(self) -> Mapped:

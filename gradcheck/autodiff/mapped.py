@@ -7,8 +7,11 @@ few. Nothing under test is computed here, only what it is compared with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,8 +53,42 @@ ULPS = 64.0
 SPREAD = 16.0
 """or by so many times as much as eager values change when the inputs are rounded otherwise."""
 
+BLOCK_BYTES = 2**20
+"""Points are made when they are needed, so much memory at a time: new memory costs more to touch than to fill."""
+
 RUN_BYTES, RUN_SECONDS = 2**26, 0.5
 """One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
+
+
+Rows = slice | list[int]
+
+
+@dataclass(frozen=True)
+class Points:
+    """So many points, of which those alone take memory that are asked for: one array (p, …) a tensor at some rows."""
+
+    count: int
+    at: Callable[[Rows], list[Array]]
+
+    @staticmethod
+    def of(arrays: Sequence[Array]) -> Points:
+        """Points whose tensors are the rows of arrays."""
+        return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays])
+
+    def each(self, start: int = 0) -> Iterator[tuple[Array, ...]]:
+        """The tensors of one point after the other."""
+        for first in range(start, self.count, self.rows):
+            yield from zip(*self.at(slice(first, first + self.rows)), strict=True)
+
+    @property
+    def rows(self) -> int:
+        """How many points are made at a time."""
+        return max(1, BLOCK_BYTES // self.point_bytes) if self.count else 1
+
+    @cached_property
+    def point_bytes(self) -> int:
+        """The memory of one point."""
+        return max(1, sum(array.nbytes for array in self.at(slice(0, 1))))
 
 
 class Mapped:
@@ -85,21 +122,29 @@ class Mapped:
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
-        if perturbing():
-            return self._eagerly(points, shared)
-        early: list[Values] = []
+        values = dict(self.each(Points.of(points), shared))
+        return [values[row] for row in range(len(points[0]))]
+
+    def each(self, points: Points, shared: Sequence[Any] = ()) -> Iterator[tuple[int, Values]]:
+        """The same by rows, of points that are made when they are needed; what comes a second time, later, counts."""
+        if perturbing() or not points.count:
+            yield from enumerate(self._eagerly(points.each(), shared))
+            return
+        early = 0
         if self._calls < MEASURED and self._trace_expected is None:
-            early = self._eagerly([array[:MEASURED] for array in points], shared)
-        if not self._tried and len(points[0]) > len(early) and self._pays(len(points[0]) - len(early)):
+            early = min(MEASURED, points.count)
+            yield from enumerate(self._eagerly(islice(points.each(), early), shared))
+        if not self._tried and points.count > early and self._pays(points.count - early):
             self._tried = True
-            self._trace([array[len(early) :] for array in points], shared)
+            self._trace(points, early, shared)
         if self._trusted:
             try:
                 # All of them: where a graph rounds otherwise, a point that was called would stand alone.
-                return self._traced(points, shared, len(points[0]))
+                yield from enumerate(self._traced(points, shared, points.count))
+                return
             except Exception:  # a loop throws for all points what the computation throws at one
-                self._trusted = False
-        return early + self._eagerly([array[len(early) :] for array in points], shared)
+                self._trusted, early = False, 0
+        yield from enumerate(self._eagerly(points.each(early), shared), start=early)
 
     @property
     def _trace_expected(self) -> float | None:
@@ -114,29 +159,29 @@ class Mapped:
         saved = runs * (self._seconds - GRAPH_SECONDS)
         return saved > TRACE_SECONDS + min(TRACE_CALLS * self._seconds, TRACE_MOST)
 
-    def _eagerly(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
-        values: list[Values] = []
-        for point in zip(*points, strict=True):
+    def _eagerly(self, points: Iterable[Sequence[Array]], shared: Sequence[Any]) -> Iterator[Values]:
+        for point in points:
             counted(1)
-            began = time.process_time()
+            began, values = time.process_time(), None
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
-                values.append(list(map(as_array, tensors)))
+                values = list(map(as_array, tensors))
                 self._outputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             except Exception:  # whatever it throws, there is no value here
-                values.append(None)
+                pass
             self._calls += 1
             self._seconds = min(self._seconds, time.process_time() - began)
-        return values
+            yield values
 
-    def _trace(self, points: Sequence[Array], shared: Sequence[Any]) -> None:
-        """Make the graph, unless that cannot be done or it does not give the eager values."""
+    def _trace(self, points: Points, start: int, shared: Sequence[Any]) -> None:
+        """Make the graph, unless that cannot be done or it does not give the eager values from a row on."""
         if self._outputs is None:
             return
-        few = [array[[0, len(array) // 2, -1]] for array in points]
+        coming = points.count - start
+        few = points.at([start, start + coming // 2, points.count - 1])
         began = time.process_time()
         try:
-            values = self._traced(few, shared, max(len(points[0]), self._expected))
+            values = list(self._traced(Points.of(few), shared, max(coming, self._expected)))
         except Exception:  # what cannot be traced is called
             values = []
         seconds = time.process_time() - began
@@ -146,55 +191,60 @@ class Mapped:
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
         """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
         # These calls come after the trace: what `compute` keeps for itself is no symbolic tensor then.
-        eager = self._eagerly(points, shared)
+        eager = list(self._eagerly(Points.of(points).each(), shared))
         apart = _apart(traced, eager)
         if apart <= ULPS * self._precision:
             return True
         signs = np.random.default_rng(0)
         moves = [1 + 2 * self._precision * signs.choice([-1.0, 1.0], size=array.shape) for array in points]
         beside = [(array * move).astype(array.dtype) for array, move in zip(points, moves, strict=True)]
-        return bool(apart <= min(SPREAD * _apart(self._eagerly(beside, shared), eager), self._precision**0.5))
+        moved = list(self._eagerly(Points.of(beside).each(), shared))
+        return bool(apart <= min(SPREAD * _apart(moved, eager), self._precision**0.5))
 
-    def _traced(self, points: Sequence[Array], shared: Sequence[Any], coming: int) -> list[Values]:
+    def _traced(self, points: Points, shared: Sequence[Any], coming: int) -> Iterator[Values]:
         """The values of a graph, which loops where there are many points, or will be."""
-        many = self._tensors + coming * (POINT + len(points)) >= MANY
-        self._tensors += len(points[0]) * (POINT + len(points))
+        each = POINT + len(points.at(slice(0, 1)))
+        many = self._tensors + coming * each >= MANY
+        self._tensors += points.count * each
+        values = self._in_loop(points, shared) if many or self._loop else self._in_graph(points, shared)
+        while block := self._block(values, points.rows):
+            yield from block
+
+    def _block(self, values: Iterator[Values], rows: int) -> list[Values]:
+        # Not in the generator: one that is left alone ends later than its caller.
         with graphs_as_traced():
-            return self._in_loop(points, shared) if many or self._loop else self._in_graph(points, shared)
+            return list(islice(values, rows))
 
     def _compute_flat(self, tensors: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
         return self._compute(tensors, *shared)
 
-    def _in_graph(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+    def _in_graph(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
         if self._graph is None:
-            specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points]
+            specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points.at(slice(0, 1))]
             self._graph = _graph_of(self._compute_flat, specs, shared)
-        values: list[Values] = []
-        for point in zip(*points, strict=True):
+        for point in points.each():
             counted(1)
-            values.append(list(map(as_array, self._graph(list(map(tf.constant, point)), shared))))
-        return values
+            yield list(map(as_array, self._graph(list(map(tf.constant, point)), shared)))
 
-    def _in_loop(self, points: Sequence[Array], shared: Sequence[Any]) -> list[Values]:
+    def _in_loop(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
         """The same in few runs of bounded memory and time."""
         assert self._outputs is not None
         if self._loop is None:
-            batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points]
+            batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points.at(slice(0, 1))]
             self._loop = _graph_of(self._looped, batches, shared)
             self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
         sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        most = max(1, RUN_BYTES // max(1, sum(sizes) + sum(array[0].nbytes for array in points)))
-        values: list[Values] = []
-        while len(values) < len(points[0]):
-            self._rows = min(self._rows, most)
-            rows = slice(len(values), len(values) + self._rows)
-            counted(len(points[0][rows]))
+        most, start = max(1, RUN_BYTES // (sum(sizes) + points.point_bytes)), 0
+        while start < points.count:
+            rows = slice(start, start + min(self._rows, most))
+            start = min(rows.stop, points.count)
+            counted(start - rows.start)
             began = time.perf_counter()
-            batches = self._loop([tf.constant(array[rows]) for array in points], shared)
-            values += map(list, zip(*map(as_array, batches), strict=True))
+            batches = self._loop(list(map(tf.constant, points.at(rows))), shared)
+            arrays = list(map(as_array, batches))
             quick = time.perf_counter() - began < RUN_SECONDS / 2
-            self._rows = 2 * self._rows if quick else max(1, self._rows // 2)
-        return values
+            self._rows = min(2 * self._rows, most) if quick else max(1, self._rows // 2)
+            yield from map(list, zip(*arrays, strict=True))
 
     def _looped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
         # Without a trace of its own, which would be made and run beside that of the loop.
@@ -249,5 +299,5 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
 
 def as_array(tensor: Any) -> Array:
     """A tensor, or what stands for one, as an array."""
-    # bfloat16 tensors have no __array__ that NumPy accepts.
-    return np.asarray(tensor.numpy() if tf.is_tensor(tensor) else tensor)
+    # Where it can, without a copy: new memory costs more to touch than to fill.
+    return np.asarray(tensor.numpy() if tf.is_tensor(tensor) and tensor.dtype == tf.bfloat16 else tensor)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.reverse import Gradients
+from gradcheck.autodiff.reverse import Gradients, along
+from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
 
@@ -82,16 +83,20 @@ class Problem(ABC):
         return point
 
     @abstractmethod
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n); NaN where there are none."""
 
     @abstractmethod
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents w (k, m)."""
 
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
-        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n)."""
-        return np.concatenate([self.gradients(cotangent[None, :], point).values for point in points])
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
+        """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n).
+
+        Or its products with the vectors `left` (c, n); shape (p, c).
+        """
+        rows = (self.gradients(cotangent[None, :], point).values for point in points)
+        return np.concatenate([row if left is None else along(left, row).T for row in rows])
 
     @abstractmethod
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:

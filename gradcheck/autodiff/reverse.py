@@ -219,3 +219,16 @@ def _coordinates(part: Any, source: Source) -> Array:
     ):
         raise WrongShapeError(source.name, f"of dtype {tensor.dtype.name}", f"of dtype {source.dtype}")
     return source.derivatives(tensor.numpy())
+
+
+def along(directions: Array, gradients: Array) -> Array:
+    """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
+    finite = np.isfinite(gradients)
+    if finite.all():
+        return np.asarray(directions @ gradients.T)
+    product: Array = directions @ np.where(finite, gradients, 0.0).T
+    for row in np.flatnonzero(~finite.all(axis=1)):
+        for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):
+            moving = directions[line] != 0
+            product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
+    return product

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients
+from gradcheck.autodiff.reverse import Gradients, along
 from gradcheck.comparison import filters
 from gradcheck.comparison.closer import closer_look, reach, widened, wider_look
 from gradcheck.comparison.filters import filtered
 from gradcheck.comparison.lines import (
     Lines,
-    along,
     quick_estimate,
     slope_estimate,
     ulp_rounding,

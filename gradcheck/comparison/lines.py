@@ -11,6 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
 from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.reverse import along
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import (
     RELATIVE,
@@ -23,7 +24,7 @@ from gradcheck.numerics.difference import (
 from gradcheck.numerics.one_sided import constant
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import FIRST, QUICK, Sample, Stencil, largest_steps, sample
+from gradcheck.numerics.sampling import FIRST, QUICK, LinePoints, Sample, Stencil, largest_steps, sample_lines
 
 Array = np.ndarray[Any, Any]
 
@@ -69,14 +70,14 @@ class Lines:
         """The same for some of the directions."""
         return replace(self, directions=self.directions[lines])
 
-    def values(self, points: Array, problem: Problem | None = None) -> Array:
+    def values(self, points: Array | LinePoints, problem: Problem | None = None) -> Array:
         """The values (p, l) of <w, f> at points (p, n), or what is seen of its gradient, maybe of a perturbed problem.
 
         Outputs of weight zero do not count, not even when they are not finite.
         """
         problem = problem or self.problem
         if self.gradients:
-            return self.seen(problem.gradients_at(self.cotangents[0], points))
+            return problem.gradients_at(self.cotangents[0], points, self.left)
         used = np.any(self.cotangents != 0, axis=0)
         with np.errstate(invalid="ignore", over="ignore"):
             product: Array = problem.values(points)[..., used] @ self.cotangents[:, used].T
@@ -127,7 +128,7 @@ class Lines:
 def sample_values(
     problem: Problem,
     directions: Array,
-    evaluate: Callable[[Array], Array] | None = None,
+    evaluate: Callable[[LinePoints], Array] | None = None,
     stencil: Stencil = FIRST,
     *,
     shrink: Array | float = 1.0,
@@ -139,7 +140,7 @@ def sample_values(
     """
     point, eps = problem.point, eps or problem.roundoff
     steps = problem.feasible_steps(directions, shrink * largest_steps(point, directions, stencil, eps=eps))
-    return sample(evaluate or problem.values, point, directions, stencil=stencil, eps=eps, step=steps)
+    return sample_lines(evaluate or problem.values, point, directions, stencil, eps, steps)
 
 
 def with_limits(gradients: Sample) -> Sample:
@@ -227,19 +228,6 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
         return estimate
     flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
     return replace(estimate, conclusive=estimate.conclusive | flat)
-
-
-def along(directions: Array, gradients: Array) -> Array:
-    """The derivatives (k, l) along directions (k, n) of gradients (l, n); a NaN counts only where the line moves."""
-    finite = np.isfinite(gradients)
-    if finite.all():
-        return np.asarray(directions @ gradients.T)
-    product: Array = directions @ np.where(finite, gradients, 0.0).T
-    for row in np.flatnonzero(~finite.all(axis=1)):
-        for line in np.flatnonzero((directions[:, ~finite[row]] != 0).any(axis=1)):
-            moving = directions[line] != 0
-            product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
-    return product
 
 
 def ulp_rounding(autodiff: Array, precision: float) -> Array:

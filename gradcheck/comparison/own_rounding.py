@@ -11,8 +11,8 @@ import numpy as np
 
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.lines import DRAWS, Lines, along, ulp_rounding
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
+from gradcheck.comparison.lines import DRAWS, Lines, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION
 
 Array = np.ndarray[Any, Any]

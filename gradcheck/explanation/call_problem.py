@@ -11,17 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
-from gradcheck.autodiff.mapped import Mapped, as_array
+from gradcheck.autodiff.mapped import Mapped, Points, as_array
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients, WrongShapeError
+from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
-from gradcheck.comparison.lines import Lines, along, slope_estimate, ulp_rounding
+from gradcheck.comparison.lines import Lines, slope_estimate, ulp_rounding
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import replayed, target_value
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.sampling import LinePoints
 from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
@@ -67,12 +68,12 @@ class CallProblem(Problem):
         names = [source.dtype for source in self.sources] + [target.dtype.name for target in self.call.targets]
         return max(ROUNDOFF.get(name, ROUNDOFF["float64"]) for name in names)
 
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         """The outputs (p, m) at points (p, n); NaN where the code throws or does not come to the call."""
-        moves = self._deltas(points)
         table = np.full((len(points), self.outputs), np.nan)
+        moves = Points(len(points), lambda rows: self._deltas(points[rows]))
         with state_restored():
-            for row, targets in enumerate(self._replays(moves)):
+            for row, targets in self._replays.each(moves):
                 value = None if targets is None else target_value(targets, self.call)
                 table[row] = value if value is not None and value.shape == table[row].shape else np.nan
         return table

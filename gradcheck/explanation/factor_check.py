@@ -24,7 +24,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.explanation.chain import Factor
 from gradcheck.explanation.rerun import widened
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.sampling import EPS64, QUICK, Stencil
+from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, Stencil
 from gradcheck.result import OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -89,7 +89,7 @@ class FactorProblem(Problem):
         wide = self.function.wide
         return None if wide is None else FactorProblem(wide, self.cotangent)
 
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         self.spent.append(len(points))
         if sum(self.spent) > MOST:
             raise TooDearError

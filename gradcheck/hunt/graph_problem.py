@@ -16,7 +16,14 @@ from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.perturbation import perturbed_operations
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import DerivativeRaisedError, Gradients, WrongShapeError, gradient_matrix, watched
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Gradients,
+    WrongShapeError,
+    along,
+    gradient_matrix,
+    watched,
+)
 from gradcheck.autodiff.sources import Source
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.catalogue.language import traced_anew
@@ -24,6 +31,7 @@ from gradcheck.hunt.evaluation import RandomPerturbation, TapedEvaluation, forwa
 from gradcheck.hunt.graph import Graph, coordinates_of, split_coordinates
 from gradcheck.hunt.opspec import Distances
 from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
 
@@ -199,11 +207,12 @@ class GraphProblem(Problem):
     def _with_anchor(self, points: Array) -> Array:
         return np.concatenate([self.point[None, :], points]) if self._anchored else points
 
-    def values(self, points: Array) -> Array:
+    def values(self, points: Array | LinePoints) -> Array:
         """The outputs' coordinates (p, m) at points (p, n), of the references where the catalogue has them.
 
         NaN at points where the function raises, as the solution of a singular system does, or gives another size.
         """
+        points = np.asarray(points[:])
         try:
             flat = self._batch(points)
         except tf.errors.OpError:
@@ -263,11 +272,15 @@ class GraphProblem(Problem):
             return perturbed_operations(self.perturbation.seed, 2 * self.inner)
         return nullcontext() if self.mode == PLAIN else traced_anew()
 
-    def gradients_at(self, cotangent: Array, points: Array) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any.
 
         Raises WrongShapeError.
         """
+        gradients = self._gradients_at(cotangent, np.asarray(points[:]))
+        return gradients if left is None else along(left, gradients).T
+
+    def _gradients_at(self, cotangent: Array, points: Array) -> Array:
         # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
         rows, weight = self._with_anchor(points), self._weight(cotangent)
         inputs = self.tensors(rows)

@@ -115,9 +115,6 @@ def joined(first: Sample, second: Sample) -> Sample:
     return replace(first, step=step, values=values, magnitude=magnitude)
 
 
-CALL_BYTES = 2**26
-"""The points of one call take at most so much memory."""
-
 MANTISSA = 0.4236067977499790
 """No step is a power of two: on such steps the roundings of neighbouring values repeat instead of scattering, so that
 lost digits would pass for a slope; and a sample would hit the round numbers where people put their kinks and periods.
@@ -163,21 +160,55 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     return np.where(np.isfinite(lines), lines, 1.0)
 
 
-def _values(f: Callable[[Array], Array], x: Array, directions: Array, offsets: Array) -> Iterator[Array]:
-    """The values at `x` and at x + offset * direction for each line's offsets (k, p), in calls of bounded memory."""
-    moves, count = offsets.ravel(), offsets.shape[1]
-    rows = max(1, min(moves.size, CALL_BYTES // x.nbytes))
-    memory = np.empty((1 + rows, x.size))  # one for all calls: touching new memory costs more than filling it
-    for start in range(0, max(1, moves.size), rows):
-        chosen = moves[start : start + rows]
-        points = memory[: 1 + chosen.size]
-        points[0] = 0.0
-        for line in range(start // count, -(-(start + chosen.size) // count)):
-            own = slice(max(line * count - start, 0), (line + 1) * count - start)
-            np.multiply.outer(chosen[own], directions[line], out=points[1:][own])
-        points += x
-        values = np.asarray(f(points), dtype=np.float64)
-        yield values if start == 0 else values[1:]
+@dataclass(frozen=True, eq=False)
+class LinePoints:
+    """The points x + t * direction on k lines, after x itself, of which only the rows that are asked for take memory.
+
+    `x` is (n,), `directions` (k, n); `lines` and `moves`, both (p,), say on which line each point is, and its t.
+
+    >>> points = LinePoints.on(np.array([1.0, 2.0]), np.eye(2), np.array([[0.5], [0.25]]))
+    >>> len(points), points[1].tolist(), points[1:].tolist()
+    (3, [1.5, 2.0], [[1.5, 2.0], [1.0, 2.25]])
+    """
+
+    x: Array
+    directions: Array
+    lines: Array
+    moves: Array
+
+    @staticmethod
+    def on(x: Array, directions: Array, offsets: Array) -> LinePoints:
+        """The point itself, and then line by line those at the line's offsets (k, p)."""
+        lines = np.repeat(np.arange(len(directions)), offsets.shape[1])
+        return LinePoints(x, directions, np.concatenate([[0], lines]), np.concatenate([[0.0], offsets.ravel()]))
+
+    def __len__(self) -> int:
+        return len(self.moves)
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, rows: int | slice | list[int]) -> Array:
+        """One point (n,), or some of them (p, n)."""
+        points = self.directions[self.lines[rows]]
+        points = points * self.moves[rows] if isinstance(rows, int) else points * self.moves[rows][:, None]
+        points += self.x
+        return np.asarray(points)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        return int(self.directions.nbytes + self.moves.nbytes)
+
+
+def same_points(one: Array | LinePoints, other: Array | LinePoints) -> bool:
+    """Whether two arrays hold the same points, or the same points are asked for on the same lines."""
+    if isinstance(one, LinePoints) and isinstance(other, LinePoints):
+        parts = [(one.moves, other.moves), (one.lines, other.lines), (one.directions, other.directions)]
+        return all(np.array_equal(*pair) for pair in [*parts, (one.x, other.x)])
+    if isinstance(one, LinePoints) or isinstance(other, LinePoints) or one.shape != other.shape:
+        return False
+    return np.array_equal(one[-1], other[-1]) and np.array_equal(one, other)
 
 
 def sample(
@@ -191,8 +222,7 @@ def sample(
 ) -> Sample:
     """Sample `f` on the lines x + t * direction.
 
-    `f` maps points (p, n) to values (p, m) and is called once, with `x` first and then line by line the other offsets;
-    where they take more than `CALL_BYTES`, in several calls, each with `x` first.
+    `f` maps points (p, n) to values (p, m) and is called once, with `x` first and then line by line the other offsets.
     `x` is (n,), `directions` (k, n), both float64; `step` (k,) are the largest steps, by default `largest_steps`. `eps`
     is the unit roundoff of the arithmetic that evaluates `f`.
 
@@ -203,8 +233,15 @@ def sample(
     """
     if step is None:
         step = largest_steps(x, directions, stencil, eps=eps)
+    return sample_lines(lambda points: f(points[:]), x, directions, stencil, eps, step)
+
+
+def sample_lines(
+    f: Callable[[LinePoints], Array], x: Array, directions: Array, stencil: Stencil, eps: float, step: Array
+) -> Sample:
+    """The same for a function of points that take memory only where they are asked for."""
     offsets = step[:, None] * stencil.offsets[1:]
-    flat = np.concatenate(list(_values(f, x, directions, offsets)))
+    flat = np.asarray(f(LinePoints.on(x, directions, offsets)), dtype=np.float64)
     centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
     values = np.concatenate([centre, flat[1:].reshape(*offsets.shape, flat.shape[-1])], axis=1)
     moves = np.abs(directions)

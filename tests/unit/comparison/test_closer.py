@@ -66,7 +66,11 @@ EDGES = {
 def look(edge: Edge, x: float, stencil: Stencil, order: int, *, trusting: bool) -> tuple[Sample, Any]:
     """The wide sample at a point, and the estimate of a closer look."""
     problem: Any = SimpleNamespace(
-        point=np.array([x]), roundoff=EPS64, values=edge.f, outputs=1, feasible_steps=lambda _, steps: steps
+        point=np.array([x]),
+        roundoff=EPS64,
+        values=lambda at: edge.f(at[:]),
+        outputs=1,
+        feasible_steps=lambda _, steps: steps,
     )
     lines = Lines(problem, np.eye(1), np.eye(1), Tolerance())
     with np.errstate(all="ignore"):

@@ -113,9 +113,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """At how many points gradients are taken, call by call."""
     counts, plain = [], Function.gradients_at
 
-    def counted(self: Function, cotangent: Array, points: Array) -> Array:
+    def counted(self: Function, cotangent: Array, points: Array, left: Array | None = None) -> Array:
         counts.append(len(points))
-        return plain(self, cotangent, points)
+        return plain(self, cotangent, points, left)
 
     monkeypatch.setattr(Function, "gradients_at", counted)
     return counts

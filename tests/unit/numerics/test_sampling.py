@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics import sampling
 from gradcheck.numerics.difference import first_difference
 from gradcheck.numerics.sampling import (
     CONFIRM,
     FIRST,
+    LinePoints,
     coordinate_steps,
     joined,
     largest_steps,
+    same_points,
     sample,
     typical_magnitude,
 )
@@ -154,18 +155,27 @@ def test_outputs_apart_and_samples_joined_have_the_differences_that_they_had() -
     assert first_difference(twice).lines(slice(k, None)).turned.value.shape == (m, 1)
 
 
-def test_many_coordinates_are_sampled_in_calls_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    def f(points: Any) -> Any:
-        calls.append(len(points))
-        np.testing.assert_array_equal(points[0], x)
-        return np.sin(points)
-
+def test_points_on_lines_are_made_when_they_are_asked_for() -> None:
     x, directions = np.linspace(0.5, 1.5, 4), np.random.default_rng(0).normal(size=(3, 4))
-    whole = sample(f, x, directions)
-    assert calls == [1 + 3 * 46]
-    monkeypatch.setattr(sampling, "CALL_BYTES", 20 * x.nbytes)
-    parts = sample(f, x, directions)
-    assert calls[1:] == [21] * 6 + [19]
-    np.testing.assert_array_equal(parts.values, whole.values)
+    offsets = np.random.default_rng(1).normal(size=(3, 5))
+    points = LinePoints.on(x, directions, offsets)
+    expected = np.concatenate([x[None], (x + offsets[..., None] * directions[:, None]).reshape(15, 4)])
+    assert len(points) == 16
+    assert points.nbytes < expected.nbytes
+    np.testing.assert_array_equal(points[:], expected)
+    np.testing.assert_array_equal(points[3:7], expected[3:7])
+    np.testing.assert_array_equal(points[[0, 9, 15]], expected[[0, 9, 15]])
+    np.testing.assert_array_equal(list(points), expected)
+    np.testing.assert_array_equal(sample(np.sin, x, directions).values[:, 0], np.sin(x)[None].repeat(3, axis=0))
+
+
+def test_the_same_points_are_those_of_equal_arrays_or_lines() -> None:
+    x, directions, offsets = np.ones(2), np.eye(2), np.array([[0.5], [0.25]])
+    points = LinePoints.on(x, directions, offsets)
+    assert same_points(points, LinePoints.on(x.copy(), directions.copy(), offsets.copy()))
+    assert same_points(points[:], points[:])
+    others = [(x + 1, directions, offsets), (x, -directions, offsets), (x, directions, 2 * offsets)]
+    assert not any(same_points(points, LinePoints.on(*other)) for other in others)
+    assert not any(same_points(points[:], LinePoints.on(*other)[:]) for other in others)
+    assert not same_points(points[:], points[:2])
+    assert not same_points(points, points[:])
