@@ -177,8 +177,7 @@ class Function(Problem):
     @cached_property
     def _mapped_results(self) -> Mapped:
         expected = VALUES * (self.point.size if self.point.size <= LINES else ROWS)
-        known = self.seconds, self.results
-        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, known)
+        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, self.seconds)
 
     @cached_property
     def _mapped_gradients(self) -> Mapped:
@@ -186,8 +185,7 @@ class Function(Problem):
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
             return connected(row, tensors)
 
-        specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.sources]
-        return Mapped(gradient, self.precision, known=(None, specs), function=self._mapped_results)
+        return Mapped(gradient, self.precision, function=self._mapped_results)
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""

@@ -1,4 +1,4 @@
-"""A computation at many points: a call for each, eager or of a graph where that pays and is trusted, or a loop of it.
+"""A computation at many points: a call for each, eager, or of a graph where that pays and is trusted.
 
 An eager call costs tens of microseconds for each operation, and what Keras adds; in a graph the same operation costs a
 few. Nothing under test is computed here, only what it is compared with.
@@ -24,8 +24,7 @@ Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
-Graph = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
-"""Takes tensors, and shared ones."""
+Graph = Callable[[list[Any]], list[Any]]
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
 """A trace with the first run of its graph costs about this time and so many eager calls (measured),"""
@@ -35,10 +34,6 @@ TRACE_MOST = 1.0
 
 GRAPH_SECONDS = 1e-4
 """One call of a graph costs at least this."""
-
-MANY, POINT = 1000, 4
-"""From so many tensors on, each point counting for some more, a graph loops over the points: that takes away most of
-what a run costs, but to make the loop costs about as much as so many (measured)."""
 
 MEASURED = 3
 """So many eager calls are made before one counts: the first also makes kernels."""
@@ -55,10 +50,6 @@ SPREAD = 16.0
 
 BLOCK_BYTES = 2**20
 """Points are made when they are needed, so much memory at a time: new memory costs more to touch than to fill."""
-
-RUN_BYTES, RUN_SECONDS = 2**26, 0.5
-"""One run of the graph takes at most this memory, and about this time: Ctrl-C is heard between two runs."""
-
 
 Rows = slice | list[int]
 
@@ -94,12 +85,12 @@ class Points:
 class Mapped:
     """`compute`, from a list of one point's tensors and `shared` ones to a list of tensors, taken at many points.
 
-    Eager calls come first and are measured, unless `known` says what they take (seconds) and give (specs), or what the
-    trace of its `function` took tells what that of a gradient will take. Where those to be made, at least `expected` in
-    all, cost more than a trace, or those made as well more than two, `compute` is traced (without autograph), if it can
-    be, and if its values at the first, middle and last point are those of eager calls. Python code that looks at
-    values, NumPy, hidden state and variables that are made inside therefore mean eager calls, as does an exception at
-    any point.
+    Eager calls come first and are measured, unless the processor time of one is known (`seconds`), or what the trace of
+    its `function` took tells what that of a gradient will take. Where those to be made, at least `expected` in all,
+    cost more than a trace, or those made as well more than two, `compute` is traced (without autograph), if it can be,
+    and if its values at the first, middle and last point are those of eager calls. Python code that looks at values,
+    NumPy, hidden state and variables that are made inside therefore mean eager calls, as does an exception at any
+    point.
     """
 
     def __init__(
@@ -107,18 +98,15 @@ class Mapped:
         compute: Callable[..., list[Any]],
         precision: float,
         expected: int = 0,
-        known: tuple[float | None, Sequence[tf.TensorSpec] | None] = (None, None),
+        seconds: float | None = None,
         function: Mapped | None = None,
     ) -> None:
         self._compute, self._precision, self._expected, self._function = compute, precision, expected, function
         self._trace_calls: float | None = None
-        seconds, self._outputs = known
         self._calls = 0 if seconds is None else MEASURED
         self._seconds = float("inf") if seconds is None else seconds
         self._graph: Graph | None = None
-        self._loop: Graph | None = None
         self._tried = self._trusted = False
-        self._rows, self._tensors = 1, 0
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
@@ -140,9 +128,9 @@ class Mapped:
         if self._trusted:
             try:
                 # All of them: where a graph rounds otherwise, a point that was called would stand alone.
-                yield from enumerate(self._traced(points, shared, points.count))
+                yield from enumerate(self._traced(points, shared))
                 return
-            except Exception:  # a loop throws for all points what the computation throws at one
+            except Exception:  # what throws at any point is called at all
                 self._trusted, early = False, 0
         yield from enumerate(self._eagerly(points.each(early), shared), start=early)
 
@@ -166,7 +154,6 @@ class Mapped:
             try:
                 tensors = self._compute(list(map(tf.constant, point)), *shared)
                 values = list(map(as_array, tensors))
-                self._outputs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             except Exception:  # whatever it throws, there is no value here
                 pass
             self._calls += 1
@@ -175,13 +162,10 @@ class Mapped:
 
     def _trace(self, points: Points, start: int, shared: Sequence[Any]) -> None:
         """Make the graph, unless that cannot be done or it does not give the eager values from a row on."""
-        if self._outputs is None:
-            return
-        coming = points.count - start
-        few = points.at([start, start + coming // 2, points.count - 1])
+        few = points.at([start, (start + points.count) // 2, points.count - 1])
         began = time.process_time()
         try:
-            values = list(self._traced(Points.of(few), shared, max(coming, self._expected)))
+            values = list(self._traced(Points.of(few), shared))
         except Exception:  # what cannot be traced is called
             values = []
         seconds = time.process_time() - began
@@ -201,72 +185,31 @@ class Mapped:
         moved = list(self._eagerly(Points.of(beside).each(), shared))
         return bool(apart <= min(SPREAD * _apart(moved, eager), self._precision**0.5))
 
-    def _traced(self, points: Points, shared: Sequence[Any], coming: int) -> Iterator[Values]:
-        """The values of a graph, which loops where there are many points, or will be."""
-        each = POINT + len(points.at(slice(0, 1)))
-        many = self._tensors + coming * each >= MANY
-        self._tensors += points.count * each
-        values = self._in_loop(points, shared) if many or self._loop else self._in_graph(points, shared)
-        while block := self._block(values, points.rows):
-            yield from block
+    def _traced(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
+        waiting = points.each()
+        while block := list(islice(waiting, points.rows)):
+            # Not around the loop: a generator that is left alone ends later than its caller.
+            with graphs_as_traced():
+                values = [self._run(point, shared) for point in block]
+            yield from values
 
-    def _block(self, values: Iterator[Values], rows: int) -> list[Values]:
-        # Not in the generator: one that is left alone ends later than its caller.
-        with graphs_as_traced():
-            return list(islice(values, rows))
-
-    def _compute_flat(self, tensors: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
-        return self._compute(tensors, *shared)
-
-    def _in_graph(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
+    def _run(self, point: Sequence[Array], shared: Sequence[Any]) -> Values:
+        counted(1)
+        tensors = [*map(tf.constant, point), *shared]
         if self._graph is None:
-            specs = [tf.TensorSpec(array.shape[1:], array.dtype) for array in points.at(slice(0, 1))]
-            self._graph = _graph_of(self._compute_flat, specs, shared)
-        for point in points.each():
-            counted(1)
-            yield list(map(as_array, self._graph(list(map(tf.constant, point)), shared)))
-
-    def _in_loop(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
-        """The same in few runs of bounded memory and time."""
-        assert self._outputs is not None
-        if self._loop is None:
-            batches = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in points.at(slice(0, 1))]
-            self._loop = _graph_of(self._looped, batches, shared)
-            self._rows = max(1, int(RUN_SECONDS / max(self._seconds, RUN_SECONDS / 16)))
-        sizes = [spec.dtype.size * int(np.prod(spec.shape)) for spec in self._outputs]
-        most, start = max(1, RUN_BYTES // (sum(sizes) + points.point_bytes)), 0
-        while start < points.count:
-            rows = slice(start, start + min(self._rows, most))
-            start = min(rows.stop, points.count)
-            counted(start - rows.start)
-            began = time.perf_counter()
-            batches = self._loop(list(map(tf.constant, points.at(rows))), shared)
-            arrays = list(map(as_array, batches))
-            quick = time.perf_counter() - began < RUN_SECONDS / 2
-            self._rows = min(2 * self._rows, most) if quick else max(1, self._rows // 2)
-            yield from map(list, zip(*arrays, strict=True))
-
-    def _looped(self, batches: Sequence[Any], shared: Sequence[Any]) -> list[Any]:
-        # Without a trace of its own, which would be made and run beside that of the loop.
-        compute, count = self._graph or self._compute_flat, tf.shape(batches[0])[0]
-        arrays = [tf.TensorArray(spec.dtype, count, element_shape=spec.shape) for spec in self._outputs or ()]
-
-        def body(row: Any, *arrays: Any) -> list[Any]:
-            values = compute([tf.gather(batch, row) for batch in batches], shared)
-            return [row + 1, *(array.write(row, value) for array, value in zip(arrays, values, strict=True))]
-
-        # Not tf.map_fn, which leaves a caching device in the user's variable scope when it raises.
-        _, *arrays = tf.while_loop(lambda row, *_: row < count, body, [0, *arrays], parallel_iterations=1)
-        return [array.stack() for array in arrays]
+            specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+            self._graph = _graph_of(
+                lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs
+            )
+        return list(map(as_array, self._graph(tensors)))
 
 
-def _graph_of(function: Graph, specs: Sequence[Any], shared: Sequence[Any]) -> Graph:
-    """The graph of a function of tensors with these specs, and of tensors like the shared ones."""
-    others = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in shared]
+def _graph_of(compute: Callable[..., list[Any]], specs: Sequence[tf.TensorSpec]) -> Graph:
+    """The graph of a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
-    graph = tf.function(function, autograph=False).get_concrete_function(list(specs), others)
+    graph = tf.function(compute, autograph=False).get_concrete_function(*specs)
     # A plain call binds its arguments to the signature first, which takes longer than a small graph runs.
-    return lambda tensors, shared: list(graph._call_flat([*tensors, *shared], graph.captured_inputs))
+    return lambda tensors: list(graph._call_flat(tensors, graph.captured_inputs))
 
 
 @contextmanager

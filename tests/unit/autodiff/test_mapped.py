@@ -10,18 +10,17 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff import mapped
-from gradcheck.autodiff.mapped import Mapped
+from gradcheck.autodiff.mapped import Mapped, Points
 from gradcheck.autodiff.perturbation import perturbed_gradients
 
 Array = np.ndarray[Any, Any]
 POINTS = np.linspace(-1.0, 2.0, 24).reshape(12, 2)
 
 
-@pytest.fixture(params=[1, 600], ids=["loop", "point by point"])
-def eager_to_trace(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A trace always pays; of a graph for all points, or for each."""
+@pytest.fixture
+def eager_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace always pays."""
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
-    monkeypatch.setattr(mapped, "MANY", request.param)
 
 
 def called(f: Callable[..., Any], point: Array) -> Array | None:
@@ -126,18 +125,8 @@ def test_what_cannot_be_trusted_in_a_graph_is_called(f: Callable[..., Any]) -> N
     assert not in_a_graph(f)
 
 
-def test_results_of_another_size_at_each_point_have_no_loop() -> None:
-    assert in_a_graph(number_of_ones) == (mapped.MANY > 1)
-
-
-def test_a_graph_gets_a_loop_once_there_are_many_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "MANY", (len(POINTS) + 7) * (mapped.POINT + 1))
-    whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53)
-    for points, looped in ((POINTS[:7], False), (POINTS, True), (POINTS[:7], True)):
-        values = [value[0] for value in whole([points]) if value is not None]
-        np.testing.assert_array_equal(values, np.asarray(tf.sin(points)))
-        assert whole._trusted
-        assert (whole._loop is not None) == looped
+def test_results_may_have_another_size_at_each_point() -> None:
+    assert in_a_graph(number_of_ones)
 
 
 def test_a_graph_is_no_substitute_while_gradients_are_perturbed() -> None:
@@ -185,12 +174,34 @@ def test_variables_and_attributes_are_those_of_eager_code_afterwards() -> None:
     assert isinstance(kept[0].numpy(), np.ndarray)
 
 
-def test_points_are_taken_in_runs_of_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "RUN_BYTES", 200)
-    whole, values = taken(tf.sin, np.ones((1000, 2)))
-    assert whole._loop is not None
-    assert whole._rows <= 2 * (200 // 32)
-    assert len(values) == 1000
+@pytest.mark.parametrize("traced", [False, True])
+def test_points_are_made_by_the_block(monkeypatch: pytest.MonkeyPatch, *, traced: bool) -> None:
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: traced)
+    monkeypatch.setattr(mapped, "BLOCK_BYTES", 5 * POINTS[0].nbytes)
+    asked: list[int] = []
+
+    def at(rows: slice | list[int]) -> list[Array]:
+        asked.append(len(POINTS[rows]))
+        return [POINTS[rows]]
+
+    whole = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53)
+    for row, values in whole.each(Points(len(POINTS), at)):
+        assert values is not None
+        np.testing.assert_allclose(values[0], np.sin(POINTS[row]), rtol=1e-15)
+    assert max(asked) == 5
+    assert whole._trusted == traced
+
+
+def test_what_throws_beside_the_points_that_were_compared_is_called_from_the_first_on() -> None:
+    def throws(x: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_none_equal(x, POINTS[4])]):
+            return tf.sin(x) if tf.executing_eagerly() else tf.sin(x) * (1 + 8 * 2.0**-52)
+
+    whole, values = taken(throws)
+    assert not whole._trusted
+    assert values[4] is None
+    rest = [value for value in values if value is not None]
+    np.testing.assert_array_equal(rest, np.delete(np.sin(POINTS), 4, axis=0))
 
 
 def test_the_user_s_options_of_grappler_stay() -> None:
@@ -231,7 +242,7 @@ def test_what_rounding_moves_is_trusted_within_it_and_no_more() -> None:
 
 
 def test_a_function_that_is_known_is_traced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time and its results need no measured calls; what is expected counts as if it had been asked for already."""
+    """Its time needs no measured calls; what is expected counts as if it had been asked for already."""
     monkeypatch.undo()
     calls = []
 
@@ -239,10 +250,9 @@ def test_a_function_that_is_known_is_traced_at_once(monkeypatch: pytest.MonkeyPa
         calls.append(tf.executing_eagerly())
         return [tf.sin(tensors[0])]
 
-    spec = tf.TensorSpec(POINTS.shape[1:], tf.float64)
     for expected, seconds, eager in ((100, 1e-2, 3), (0, 1e-2, 4), (100, 1e-5, 4)):
         calls.clear()
-        Mapped(f, 2.0**-53, expected, (seconds, [spec]))([POINTS[:4]])
+        Mapped(f, 2.0**-53, expected, seconds)([POINTS[:4]])
         assert sum(calls) == eager, (expected, seconds)
 
 
@@ -250,8 +260,7 @@ def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
-    spec = tf.TensorSpec(POINTS.shape[1:], tf.float64)
-    function = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53, 10**6, (1.0, [spec]))
+    function = Mapped(lambda tensors: [tf.sin(tensors[0])], 2.0**-53, 10**6, 1.0)
     function([POINTS])
     assert function._trusted
     assert function._trace_calls is not None
@@ -264,7 +273,7 @@ def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_
             eager.append(tf.executing_eagerly())
             return [tf.cos(tensors[0])]
 
-        whole = Mapped(gradient, 2.0**-53, known=(None, [spec]), function=function)
+        whole = Mapped(gradient, 2.0**-53, function=function)
         np.testing.assert_array_equal([one[0] for one in whole([POINTS]) if one is not None], np.cos(POINTS))
         assert whole._trusted == traced
         assert sum(eager) == (3 if traced else len(POINTS))
