@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from gradcheck.defects import known
 from gradcheck.defects.audited import AuditResult, audited
 from gradcheck.defects.graph_functions import FunctionKernels
 from gradcheck.defects.kernel_use import KernelUse
-from gradcheck.explanation.known_defect import kernel_use
+from gradcheck.defects.library_functions import OPERATIONS
+from gradcheck.defects.library_use import LibraryUse
+from gradcheck.defects.region import names
+from gradcheck.explanation.known_defect import dependent_on, kernel_use, library_uses
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.user_code import place_of
@@ -28,6 +31,7 @@ COMPILED = ("__forward_", "__inference_")
 PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 OF_SAVING = ("_traced_save", "_traced_restore", "__backward_", "__forward_")
 """What the names of functions contain that compute nothing of a saved model's own."""
+WITHOUT_LINE = "in no line of the code that was given"
 
 
 def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
@@ -66,8 +70,10 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
     used = {id(tensor) for one in record.operations for tensor in one.inputs}
     used |= {id(tensor) for tensor in _targets(record)}
-    uses = [*(_use(one, used) for one in operations), *inner.uses]
-    return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records()])
+    kernels = (_use(one, used) for one in operations)
+    calls = library_uses(operations, used, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
+    uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
+    return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records(OPERATIONS)])
 
 
 def audit_saved_model(folder: Path) -> AuditResult:
@@ -89,7 +95,7 @@ def audit_saved_model(folder: Path) -> AuditResult:
     if not inner.uses:
         raise ValueError(f"{folder}: a saved model without functions; save it with tf.saved_model.save or model.export")
     values = 'the values: a region that depends on them is "perhaps"'
-    return audited(str(folder), inner.uses, [values, *_of_functions(inner), *_of_records()])
+    return audited(str(folder), inner.uses, [values, *_of_functions(inner), *_of_records(frozenset())])
 
 
 def _library(saved: Any) -> Iterator[Any]:
@@ -102,6 +108,13 @@ def _targets(record: CodeRecord) -> list[Any]:
     if record.derivatives:
         return [target for call in record.derivatives for target in call.targets]
     return [part for part in tf.nest.flatten(record.result) if tf.is_tensor(part)]
+
+
+def _sources(record: CodeRecord) -> list[Any]:
+    """What the derivatives are taken by, or else what could be: inputs and variables."""
+    if record.derivatives:
+        return [source for call in record.derivatives for source in call.sources]
+    return [*record.leaves, *record.variables.values()]
 
 
 def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
@@ -122,7 +135,7 @@ def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
 def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
     outputs = [number for number, output in enumerate(one.outputs) if id(output) in used]
     # The results of a derivative need not be the tensors that it computed.
-    return kernel_use(one, outputs if one.derivative is None else None, "in no line of the code that was given")
+    return kernel_use(one, outputs if one.derivative is None else None, WITHOUT_LINE)
 
 
 def _called(one: RecordedOperation) -> Iterator[str]:
@@ -173,13 +186,14 @@ def _of_functions(inner: FunctionKernels) -> Iterator[str]:
         yield f"whether gradients are right that a graph brings along: {', '.join(sorted(inner.custom)[:8])}"
 
 
-def _of_records() -> Iterator[str]:
-    """Which known defects are not looked for."""
+def _of_records(seen: Set[str]) -> Iterator[str]:
+    """Which known defects are not looked for; `seen` are the operations that calls of functions are seen to be."""
     records = [one for one in known.load(known.library_folder()) if one.covers(tf.__version__)]
-    composed = sum(one.signature.taken == PLAIN and not one.kernels for one in records)
+    plain = [one for one in records if one.signature.taken == PLAIN and not one.kernels]
+    composed = sum(not any(names(region.op) & seen for region in one.regions) for one in plain)
     modes = sum(one.signature.taken != PLAIN for one in records)
+    what = "of certain operations together" if seen else "of functions made of several kernels, such as tf.norm,"
     yield (
-        f"{composed} known defects of functions whose kernels are right by themselves, such as tf.norm and "
-        f"tf.nn.moments, and {modes} of other modes (forward, tf.function, XLA, pfor, float16): "
-        "python -m gradcheck known list"
+        f"{composed} known defects {what} and {modes} of other modes (forward, tf.function, XLA, "
+        "pfor, float16): python -m gradcheck known list"
     )

@@ -136,7 +136,8 @@ def _checked(
         result = broken(order, Kind.RAISES, "the inputs", str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))
     except WrongShapeError as error:
-        return broken(order, Kind.SHAPE, error.source, str(error))
+        result = broken(order, Kind.SHAPE, error.source, str(error))
+        return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.wrong_shape()),))
 
 
 def _unconnected(function: Function, gradient: Any) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gradcheck.defects.kernel_use import KernelUse, LostDerivative
+from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
 
@@ -48,7 +49,8 @@ class DefectHere:
 class AuditedOperation:
     """An operation of which something is to be said, and the line that runs it, `count` times.
 
-    `kernel` is TensorFlow's name; `where` says where it stands if no line of the code does.
+    `kernel` is TensorFlow's name, or that of a public function made of several kernels, such as tf.norm; `where` says
+    where it stands if no line of the code does.
     """
 
     kernel: str
@@ -123,10 +125,11 @@ class AuditResult:
         return "\n".join([self.headline, *map(str, self.operations), seen, *(f"not seen: {one}" for one in self.notes)])
 
 
-def audited(name: str, uses: Iterable[KernelUse], notes: Iterable[str]) -> AuditResult:
-    """What is known of kernels where they are used; those of one line that are alike are counted."""
-    seen = [one for one in uses if one.kernel != "Const"]
-    told = [one for use in seen if (one := _operation(use)) is not None]
+def audited(name: str, uses: Iterable[KernelUse | LibraryUse], notes: Iterable[str]) -> AuditResult:
+    """What is known of kernels and calls where they are used; those of one line that are alike are counted."""
+    used = [one for one in uses if one.kernel != "Const"]
+    seen = [one for one in used if isinstance(one, KernelUse)]
+    told = [one for use in used if (one := _operation(use)) is not None]
     told.sort(key=lambda one: (one.rank, repr(_alike(one))))
     groups = [list(group) for _, group in groupby(told, key=lambda one: (one.rank, repr(_alike(one))))]
     merged = (
@@ -135,7 +138,7 @@ def audited(name: str, uses: Iterable[KernelUse], notes: Iterable[str]) -> Audit
     return AuditResult(name, tuple(merged), len(seen), len({one.kernel for one in seen}), tuple(notes))
 
 
-def _operation(use: KernelUse) -> AuditedOperation | None:
+def _operation(use: KernelUse | LibraryUse) -> AuditedOperation | None:
     defects = tuple(DefectHere(*found) for found in use.defects())
     lost = use.lost()
     return AuditedOperation(use.kernel, use.place, use.where, 1, defects, lost) if defects or lost else None

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,22 +74,46 @@ def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
         for form in defect.kernels
         if (certain := _holds(form, call)) is not False
         for op, attrs, arguments in _translated(form, call)
-        for region in defect.regions
-        for answer in (_inside(region, op, attrs, arguments, order),)
+        for answer in (in_regions(defect, op, attrs, arguments, order),)
     ]
+    return _any(answers)
+
+
+def in_regions(
+    defect: Defect, op: str, attrs: Mapping[str, Any], arguments: Sequence[Array | None], order: int
+) -> bool | None:
+    """Whether an operation lies in a region of a defect at this order; None where what is not known decides that."""
+    return _any([_inside(region, op, attrs, arguments, order) for region in defect.regions])
+
+
+def defects_of_operation(op: str, order: int) -> tuple[Defect, ...]:
+    """The known defects that an operation of the catalogue has at all, in the installed TensorFlow."""
+    wanted = names(op)
+    return tuple(one for one in _installed() if any(each.op in wanted and each.concerns(order) for each in one.regions))
+
+
+def _any(answers: Collection[bool | None]) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
 @lru_cache(maxsize=1)
 def _by_kernel() -> Mapping[str, tuple[Defect, ...]]:
+    found: dict[str, dict[str, Defect]] = {}
+    for defect in _installed():
+        for form in defect.kernels:
+            found.setdefault(form.kernel, {})[defect.name] = defect
+    return {kernel: tuple(named.values()) for kernel, named in found.items()}
+
+
+def _installed() -> tuple[Defect, ...]:
+    return _of_folder(known.library_folder())
+
+
+@lru_cache(maxsize=4)
+def _of_folder(folder: Path) -> tuple[Defect, ...]:
     import tensorflow as tf
 
-    found: dict[str, dict[str, Defect]] = {}
-    for defect in known.load(known.library_folder()):
-        if defect.covers(tf.__version__) and defect.signature.taken == PLAIN:
-            for form in defect.kernels:
-                found.setdefault(form.kernel, {})[defect.name] = defect
-    return {kernel: tuple(named.values()) for kernel, named in found.items()}
+    return tuple(one for one in known.load(folder) if one.covers(tf.__version__) and one.signature.taken == PLAIN)
 
 
 def _holds(form: KernelForm, call: KernelCall) -> bool | None:

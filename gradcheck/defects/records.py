@@ -122,7 +122,7 @@ class Defect(KnownRecord, frozen=True, tag="gradcheck known defect", kw_only=Tru
     example; only `regions` say where the defect bites: they are left out of generation for its releases. `remedy` is
     Python that binds y to the graph's output, of the inputs as a script names them, with a derivative that is right.
     `kernels` say which kernels of TensorFlow the operations of the regions are; where each part of a composite is right
-    by itself, or the fault lies in how derivatives are taken, there are none.
+    by itself (`library_functions` has these), or the fault lies in how derivatives are taken, there are none.
     """
 
     signature: Signature

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.factor_check import compared
 from gradcheck.explanation.function_graph import OF_GRAPH
-from gradcheck.explanation.known_defect import recognised
+from gradcheck.explanation.known_defect import known_composition, orders_of, recognised
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation
 from gradcheck.explanation.rerun import attribute_kinds
 from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of
@@ -159,14 +159,23 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         f"{operation.quoted} with other operations, or give it the right gradient with tf.custom_gradient"
     )
     found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
-    return recognised(found_wrong, operation, one.order)
+    return recognised(found_wrong, operation, (one.order,))
 
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:
-    """The cause that was found beside operations which are right by themselves; and where there is none, that."""
+    """The cause that was found beside operations which are right by themselves; and where there is none, that.
+
+    A public function that they make up may be a known defect.
+    """
+    on_path = [wrong.source.record.operations[number] for number in wrong.path.operations]
     if cause is not None:
+        if wrong.first.call is not None:
+            cause = recognised(cause, wrong.first, orders_of(on_path))
         right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
         return replace(cause, evidence=cause.evidence + right)
+    known = known_composition(on_path, [wrong.source.tensor])
+    if known is not None:
+        return replace(known, lost=wrong.lost.size)
     if kind not in (Kind.WRONG_VALUE, Kind.NON_FINITE) or wrong.source.call.method == "batch_jacobian":
         return None
     if found.unclear:

@@ -21,6 +21,7 @@ from gradcheck.explanation.diagnosis import (
     diagnose_operations,
     diagnosed,
 )
+from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
 from gradcheck.explanation.recorder import recorded
@@ -61,7 +62,13 @@ class CheckDiagnosis:
         with suppress(Exception):
             record = self._record(None)
             failed = [call for call in record.derivatives if call.error is not None]
-            return diagnose_error(record, failed[-1]) if failed else None
+            return diagnose_error(record, failed[-1]) if failed else known_to_raise(record)
+        return None
+
+    def wrong_shape(self) -> Diagnosis | None:
+        """Why the derivative has another shape or dtype than its source."""
+        with suppress(Exception):
+            return None if self.gradient is not None and self.order == 1 else known_to_raise(self._record(None))
         return None
 
     def noted(self, order: OrderResult) -> OrderResult:

@@ -192,10 +192,10 @@ def _maker(record: CodeRecord, tensor: Any) -> RecordedOperation | None:
 
 
 def _unused(record: CodeRecord, operation: RecordedOperation) -> RecordedOperation | None:
-    """The first tf.where that a value goes into, through whatever follows."""
+    """The first tf.where that a value goes into, through whatever follows that is not the backward pass."""
     reached = {key(output) for output in operation.outputs}
     for later in record.operations[operation.number + 1 :]:
-        if any(key(one) in reached for one in later.inputs):
+        if later.derivative == operation.derivative and any(key(one) in reached for one in later.inputs):
             if later.name in SELECTS:
                 return later
             reached |= {key(output) for output in later.outputs}
@@ -220,5 +220,7 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
         )
     remedy = remedy_for(operation, found.behind, found.unused, found.value, operation.quoted)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
-    # On the way there nothing is differentiated, and what tf.where does not select is mended where it is computed.
-    return recognised(diagnosis, operation, found.order) if found.order and found.unused is None else diagnosis
+    # On the way there nothing is differentiated, and what tf.where does not select is mended where it is computed,
+    # unless both belong to a public function.
+    mended = found.unused is not None and not set(operation.calls) & set(found.unused.calls)
+    return recognised(diagnosis, operation, (found.order,)) if found.order and not mended else diagnosis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
+from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.user_code import Line, place_of, quoted
 from gradcheck.result import Cause, OrderResult, Place
 
@@ -32,7 +33,7 @@ class RecordedOperation:
     made it one, if any. `derivative` is the number of the derivative that was being taken. `library` is the line of
     Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did. `variables` are
     those whose values come last among the inputs of a custom gradient. `inside` says which node of a graph it is, where
-    a function has no other code.
+    a function has no other code. `call` is the innermost call of a public function that known defects are about.
     """
 
     number: int
@@ -49,6 +50,15 @@ class RecordedOperation:
     layer: str | None = None
     variables: tuple[Any, ...] = ()
     inside: str = ""
+    call: LibraryCall | None = None
+
+    @property
+    def calls(self) -> Iterator[LibraryCall]:
+        """The calls of public functions in which it runs, the innermost first."""
+        call = self.call
+        while call is not None:
+            yield call
+            call = call.outer
 
     @property
     def place(self) -> Place | None:

@@ -19,6 +19,7 @@ from tensorflow.python.ops import custom_gradient, resource_variable_ops, script
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
 from gradcheck.explanation.function_graph import EagerGraph, walkable
+from gradcheck.explanation.library_calls import LibraryCalls
 from gradcheck.explanation.record import (
     CodeRecord,
     DerivativeCall,
@@ -76,6 +77,7 @@ class CodeRecorder:
         self._thread = threading.get_ident()
         self._paused = False
         self._inside = ""
+        self._calls = LibraryCalls()
 
     @contextmanager
     def observing(self, *, operations: bool = True) -> Iterator[None]:
@@ -138,7 +140,7 @@ class CodeRecorder:
         """The outputs that the code gets instead of those of an operation that ran, or of a constant ("Const")."""
         if not self.ignores():
             self.cover(outputs if name == "Const" else ())
-            self._note_operation(name, inputs, outputs, attrs=attrs)
+            self._note_operation(name, inputs, outputs, attrs=attrs or ())
         return outputs
 
     def read(self, tensor: Any, method: str) -> Any:
@@ -202,6 +204,8 @@ class CodeRecorder:
         frame = self.frame()
         if frame is not None:
             library, fields["layer"] = running_layer()
+            with self.paused():
+                fields["call"] = self._calls.innermost()
             fields["library"] = None if library is frame else line_of(library)
         now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside}
         fields = {"line": line_of(frame), **now, **fields}

@@ -18,6 +18,7 @@ from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.explanation.float64_replay import first_order_in_float64
+from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CallSource
 from gradcheck.numerics.probing import magnitudes, probe_directions
@@ -58,7 +59,9 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
             return _many(problem, tolerance, probes)
     except WrongShapeError as error:
         if len(sources) == 1:
-            return [(sources, broken(1, Kind.SHAPE, error.source, str(error)))]
+            order = broken(1, Kind.SHAPE, error.source, str(error))
+            known = known_to_raise(sources[0].record)
+            return [(sources, replace(order, findings=(replace(order.findings[0], diagnosis=known),)))]
     return [pair for one in sources for pair in compared([one], tolerance, probes)]
 
 

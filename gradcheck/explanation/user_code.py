@@ -7,7 +7,7 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +60,17 @@ def running_layer() -> tuple[FrameType | None, str | None]:
             return frame if owned else keras, name
         frame = frame.f_back
     return keras, None
+
+
+def frames_of(codes: Container[int]) -> list[FrameType]:
+    """The frames in the code that we called, the innermost first, that run one of these codes, by their ids."""
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        if id(frame.f_code) in codes:
+            found.append(frame)
+        frame = frame.f_back
+    return found
 
 
 def line_of(frame: FrameType | None) -> Line | None:

@@ -1,0 +1,96 @@
+"""Calls of public functions made of several kernels, and the known defects in whose regions they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gradcheck.defects.kernel_defects import defects_of_operation, in_regions
+from gradcheck.defects.kernel_use import LostDerivative
+from gradcheck.defects.library_functions import LibraryCall, LibraryForm, OperationCall, value
+from gradcheck.defects.records import Defect
+from gradcheck.defects.region import COMPLEX
+from gradcheck.result import Place
+
+Found = tuple[Defect, int, bool | None]
+
+
+@dataclass(frozen=True)
+class LibraryUse:
+    """A call of a public function where derivatives go through it, beside `KernelUse`.
+
+    `kernels` are those that it runs there, with the outputs that something uses; `dependent` tells the tensors and
+    variables that derivatives are taken by, or that depend on these. Either is None where nobody looked. What is said
+    of the call around it, `outer`, is not said again.
+    """
+
+    call: LibraryCall
+    place: Place | None
+    kernels: Mapping[str, frozenset[int]] | None = None
+    dependent: Set[int] | None = None
+    outer: LibraryUse | None = None
+    where: str = ""
+
+    @property
+    def kernel(self) -> str:
+        """The public name of the function."""
+        return self.call.forms[0].function.removesuffix(".call")
+
+    def defects(self) -> Iterator[Found]:
+        """The known defects of the function with their orders, and whether they bite here (None: not known).
+
+        Those are left out that do not bite at any values.
+        """
+        told = {(defect.cause, order) for defect, order, _ in self._around}
+        yield from (one for one in self._found if (one[0].cause, one[1]) not in told)
+
+    def lost(self) -> tuple[LostDerivative, ...]:
+        """None: a derivative that is not there is told of the kernel that lacks it."""
+        return ()
+
+    @property
+    def _around(self) -> tuple[Found, ...]:
+        return () if self.outer is None else (*self.outer._found, *self.outer._around)
+
+    @cached_property
+    def _found(self) -> tuple[Found, ...]:
+        found: dict[tuple[str, int], Found] = {}
+        for form in self.call.forms:
+            operation = self._operation(form)
+            for one in () if operation is None else _defects_of(form, operation):
+                found.setdefault((one[0].name, one[1]), one)
+        return tuple(found.values())
+
+    def _operation(self, form: LibraryForm) -> OperationCall | None:
+        """The call as the operation of a form; None where it is not, or the derivatives are none by its sources."""
+        given = self.call.given
+        if self.dependent is not None and not any(self.call.keys[name] & self.dependent for name in form.sources):
+            return None
+        if self.kernels is not None and form.kernel:
+            outputs = self.kernels.get(form.kernel, frozenset())
+            if not outputs or (form.output is not None and form.output not in outputs):
+                return None
+        try:
+            return form.read(**{name: given[name] for name in form.parameters})
+        except (AttributeError, IndexError, TypeError, ValueError):  # a parameter of a kind that no record speaks of
+            return None
+
+
+def _defects_of(form: LibraryForm, operation: OperationCall) -> Iterator[Found]:
+    arguments = [value(one) for one in operation.arguments]
+    is_complex = any(one is not None and np.iscomplexobj(one) for one in arguments)
+    op = COMPLEX * is_complex + form.op
+    unknown = [None] * len(arguments)
+    for order in form.orders:
+        for defect in defects_of_operation(op, order):
+            if in_regions(defect, op, operation.attributes, unknown, order) is not False:
+                inside = in_regions(defect, op, operation.attributes, arguments, order)
+                # Where generation draws in a region, most of what lies inside is right.
+                yield defect, order, None if inside and _mostly_right(defect, op) else inside
+
+
+def _mostly_right(defect: Defect, op: str) -> bool:
+    return any(region.drawn and op.endswith(region.op) for region in defect.regions)

@@ -1,0 +1,110 @@
+"""The table of public functions made of several kernels is held against the catalogue and against the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects import known
+from gradcheck.defects.library_functions import FORMS, LibraryForm, OperationCall, code_of, value
+from gradcheck.defects.records import Defect
+from gradcheck.defects.region import ANY, COMPLEX, names
+from gradcheck.explanation.recorder import recorded
+from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.drawn_arguments import drawn_arguments
+from gradcheck.hunt.evaluation import single
+
+COMMITTED = Path(__file__).parents[3] / "reports" / "known"
+RECORDS = [one for one in known.load(COMMITTED) if one.signature.taken == PLAIN and not one.kernels]
+REGIONS = [region for one in RECORDS for region in one.regions]
+
+RAW = "operations of tf.raw_ops, of which one output is meant"
+TRACED = "what a tf.function around it does"
+UNSEEN = {
+    **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
+    **dict.fromkeys(("tensor_list_gather", "fake_quant_per_channel", "crop_and_resize"), RAW),
+    **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), RAW),
+    **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
+    **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad"), TRACED),
+    "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",
+    ANY: "any operation, with certain ones before it or with an error",
+}
+"""What of the regions no call of a public function is, and why."""
+PART = {
+    "keras_cosine_similarity": "keras_normalize",
+    "keras_categorical_crossentropy": "softmax_cross_entropy",
+    "softmax_cross_entropy_over_axis": "softmax_cross_entropy",
+    "weighted_cross_entropy_of_weights": "weighted_cross_entropy",
+    **dict.fromkeys(("norm_of_all", "norm_frobenius"), "norm_euclidean"),
+}
+"""Operations that are, or run, another of the same record with a form."""
+MADE = {
+    "clip_by_global_norm": "the parts of its argument",
+    "global_norm": "the parts of its argument",
+    "keras_group_normalization": "a batch of its argument",
+    "keras_nanstd": "its argument and NaN beside it",
+    "keras_prelu": "a batch of its argument",
+    "resize_antialiased": "the type decides",
+    "weighted_cross_entropy": "labels and logits",
+    "matrix_square_root": "a positive definite matrix",
+    "ctc_loss_dense": "a batch of its argument",
+    "keras_circle": "the labels alone decide",
+    "keras_cdist": "all pairs",
+}
+"""Operations that call their function with something else than their arguments: what."""
+
+STANDING = {"which", "power", "slope", "smoothing", "labels", "rcond"}
+"""Attributes of which one value stands for all that are wrong, or that say which result is used."""
+
+
+def calls(form: LibraryForm, arguments: list[Any], attributes: dict[str, Any]) -> list[OperationCall]:
+    """What the calls of a form's function are, where its operation of the catalogue runs."""
+    run = single(CATALOGUE[spec_of(form)])
+    record = recorded(lambda *tensors: run(*tensors, **attributes), [tf.constant(one) for one in arguments])
+    assert record.error is None
+    seen = {id(call): call for one in record.operations for call in one.calls if form in call.forms}
+    given = (form.read(**{name: call.given[name] for name in form.parameters}) for call in seen.values())
+    return [one for one in given if one is not None]
+
+
+def spec_of(form: LibraryForm) -> str:
+    return COMPLEX + form.op if COMPLEX + form.op in {region.op for region in REGIONS} else form.op
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.op}-{form.function}")
+def test_an_operation_of_the_catalogue_calls_the_function_that_the_table_says(form: LibraryForm) -> None:
+    asked = [region for region in REGIONS if region.op in names(spec_of(form))]
+    assert asked, f"{form.op}: no record speaks of it; take it out of the table"
+    assert code_of(form.function) is not None, f"{form.function}: not in this release"
+    needed = {name for one in asked for name in (*one.attrs, one.along, *one.indices) if isinstance(name, str)}
+    found = 0
+    for arguments, attributes in drawn_arguments(CATALOGUE[spec_of(form)]):
+        for call in calls(form, arguments, attributes):
+            found += 1
+            assert needed <= set(call.attributes), f"{form.op}: the regions ask for {needed}"
+            for name in needed - STANDING:
+                assert np.ravel(call.attributes[name]).tolist() == np.ravel(attributes[name]).tolist()
+            if form.op not in MADE:
+                for place in {region.argument for region in asked if region.condition != "always"}:
+                    np.testing.assert_allclose(np.asarray(value(call.arguments[place])), arguments[place], rtol=1e-6)
+    assert found, f"{form.op} never calls {form.function}; correct the table"
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_a_record_without_kernels_is_of_a_function_in_the_table_or_it_is_said_why_not(record: Defect) -> None:
+    listed = {form.op for form in FORMS}
+    for region in record.regions:
+        ops = names(region.op)
+        assert ops & listed or region.op in UNSEEN or PART[region.op] in listed
+
+
+def test_the_table_has_no_form_and_no_excuse_twice() -> None:
+    ops = {region.op for region in REGIONS}
+    assert set(UNSEEN) <= ops
+    assert {form.op for form in FORMS} & set(UNSEEN) == set()
+    assert len({(form.op, form.function, form.read, form.output) for form in FORMS}) == len(FORMS)
