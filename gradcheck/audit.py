@@ -71,7 +71,8 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     used = {id(tensor) for one in record.operations for tensor in one.inputs}
     used |= {id(tensor) for tensor in _targets(record)}
     kernels = (_use(one, used) for one in operations)
-    calls = library_uses(operations, used, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
+    taken = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in _targets(record)}
+    calls = library_uses(operations, taken, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
     uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
     return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records(OPERATIONS)])
 
@@ -192,7 +193,9 @@ def _of_records(seen: Set[str]) -> Iterator[str]:
     plain = [one for one in records if one.signature.taken == PLAIN and not one.kernels]
     composed = sum(not any(names(region.op) & seen for region in one.regions) for one in plain)
     modes = sum(one.signature.taken != PLAIN for one in records)
-    what = "of certain operations together" if seen else "of functions made of several kernels, such as tf.norm,"
+    what = (
+        "that neither a kernel nor a call tells" if seen else "of functions made of several kernels, such as tf.norm,"
+    )
     yield (
         f"{composed} known defects {what} and {modes} of other modes (forward, tf.function, XLA, "
         "pfor, float16): python -m gradcheck known list"

@@ -235,8 +235,13 @@ def _complex(input: Any) -> OperationCall | None:
     return _is(input) if input.dtype.is_complex else None
 
 
-def _of_image(input: Any, filters: Any, data_format: Any) -> OperationCall | None:
-    return _is(input, filters) if data_format is None and len(filters.shape) == 4 else None
+def _of_image(input: Any, filters: Any, data_format: Any, dilations: Any) -> OperationCall | None:
+    plain = data_format is None and all(one == 1 for one in _numbers(dilations))
+    return _is(input, filters) if plain and len(filters.shape) == 4 else None
+
+
+def _labelled(y_true: Any, y_pred: Any, from_logits: bool) -> OperationCall | None:
+    return _is(y_pred, y_true, from_logits=from_logits, axis=-1, smoothing=0.0)
 
 
 FORMS = (
@@ -312,6 +317,9 @@ FORMS = (
         ("y_pred",),
         kernel="SoftmaxCrossEntropyWithLogits",
         orders=(1,),
+    ),
+    LibraryForm(
+        "keras_categorical_crossentropy", "keras.losses.categorical_crossentropy", _labelled, ("y_true",), orders=(2,)
     ),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -23,15 +22,13 @@ class LibraryUse:
     """A call of a public function where derivatives go through it, beside `KernelUse`.
 
     `kernels` are those that it runs there, with the outputs that something uses; `dependent` tells the tensors and
-    variables that derivatives are taken by, or that depend on these. Either is None where nobody looked. What is said
-    of the call around it, `outer`, is not said again.
+    variables that derivatives are taken by, or that depend on these. Either is None where nobody looked.
     """
 
     call: LibraryCall
     place: Place | None
     kernels: Mapping[str, frozenset[int]] | None = None
     dependent: Set[int] | None = None
-    outer: LibraryUse | None = None
     where: str = ""
 
     @property
@@ -44,25 +41,16 @@ class LibraryUse:
 
         Those are left out that do not bite at any values.
         """
-        told = {(defect.cause, order) for defect, order, _ in self._around}
-        yield from (one for one in self._found if (one[0].cause, one[1]) not in told)
-
-    def lost(self) -> tuple[LostDerivative, ...]:
-        """None: a derivative that is not there is told of the kernel that lacks it."""
-        return ()
-
-    @property
-    def _around(self) -> tuple[Found, ...]:
-        return () if self.outer is None else (*self.outer._found, *self.outer._around)
-
-    @cached_property
-    def _found(self) -> tuple[Found, ...]:
         found: dict[tuple[str, int], Found] = {}
         for form in self.call.forms:
             operation = self._operation(form)
             for one in () if operation is None else _defects_of(form, operation):
                 found.setdefault((one[0].name, one[1]), one)
-        return tuple(found.values())
+        yield from found.values()
+
+    def lost(self) -> tuple[LostDerivative, ...]:
+        """None: a derivative that is not there is told of the kernel that lacks it."""
+        return ()
 
     def _operation(self, form: LibraryForm) -> OperationCall | None:
         """The call as the operation of a form; None where it is not, or the derivatives are none by its sources."""

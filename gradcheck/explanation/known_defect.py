@@ -39,23 +39,23 @@ def library_uses(
 ) -> list[LibraryUse]:
     """The calls of public functions in which operations run that a derivative goes through, in their order.
 
-    `used` tells the outputs that something takes, `dependent` the tensors and variables that depend on the sources.
+    Of nested ones the outermost: what is wrong with it, its own records say, and it may guard what it calls. `used`
+    tells the outputs that something takes, `dependent` the tensors and variables that depend on the sources.
     """
     from gradcheck.defects.library_use import LibraryUse
 
     runs: dict[LibraryCall, list[RecordedOperation]] = {}
     for one in operations:
-        for call in reversed(list(one.calls)):
+        for call in list(one.calls)[-1:]:
             runs.setdefault(call, []).append(one)
-    found: dict[LibraryCall, LibraryUse] = {}
+    found = []
     for call, own in runs.items():
         kernels: dict[str, frozenset[int]] = {}
         for one in own:
             taken = {number for number, output in enumerate(one.outputs) if id(output) in used}
             kernels[one.name] = kernels.get(one.name, frozenset()) | taken
-        outer = None if call.outer is None else found[call.outer]
-        found[call] = LibraryUse(call, own[0].place, kernels, dependent, outer, where)
-    return list(found.values())
+        found.append(LibraryUse(call, own[0].place, kernels, dependent, where))
+    return found
 
 
 def dependent_on(sources: Iterable[object], operations: Iterable[RecordedOperation]) -> Set[int]:

@@ -18,6 +18,7 @@ from tensorflow.python.ops import custom_gradient, resource_variable_ops, script
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
+from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.function_graph import EagerGraph, walkable
 from gradcheck.explanation.library_calls import LibraryCalls
 from gradcheck.explanation.record import (
@@ -123,6 +124,11 @@ class CodeRecorder:
         """The frame of the code that is running."""
         return running_frame()
 
+    def call(self) -> LibraryCall | None:
+        """The innermost call of a public function under way that known defects are about."""
+        with self.paused():
+            return self._calls.innermost()
+
     def cover(self, tensors: Sequence[Any]) -> None:
         """Let the covering tape watch the tensors whose computation it did not record."""
         for tensor in tensors:
@@ -204,10 +210,8 @@ class CodeRecorder:
         frame = self.frame()
         if frame is not None:
             library, fields["layer"] = running_layer()
-            with self.paused():
-                fields["call"] = self._calls.innermost()
             fields["library"] = None if library is frame else line_of(library)
-        now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside}
+        now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside, "call": self.call()}
         fields = {"line": line_of(frame), **now, **fields}
         self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
         self.operations += 1

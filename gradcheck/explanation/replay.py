@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.state import hidden_state, state_restored
+from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, HostRead, RecordedOperation, key
 from gradcheck.explanation.recorder import CodeRecorder
 from gradcheck.explanation.user_code import call_user_code
@@ -140,6 +141,9 @@ class Replay(CodeRecorder):
 
     def frame(self) -> FrameType | None:
         return None  # the lines of a replay are not needed, and finding them takes time
+
+    def call(self) -> LibraryCall | None:
+        return None  # nor are these
 
 
 def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:

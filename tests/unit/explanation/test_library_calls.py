@@ -155,6 +155,29 @@ def test_a_layer_is_told_by_how_it_is_called_and_once() -> None:
     assert inside(slopes(0.0), at_kink) == set(), "with alpha 0, 0 is one of the slopes"
 
 
+def test_of_nested_calls_the_outermost_counts_which_may_guard_the_others() -> None:
+    flat, image = np.ones((2, 2, 1)), tf.image.per_image_standardization
+    assert inside(tf.math.reduce_std, flat)
+    assert inside(image, flat) == {("tf.image.per_image_standardization", "per_image_standardization-flat-order2", 2)}
+    assert gradcheck.check(image, flat, order=1).verdict is Verdict.AGREE
+
+    def loss(labels: Any, x: Any) -> Any:
+        return keras.losses.categorical_crossentropy(labels, x, from_logits=True)
+
+    wrong = {("keras.losses.categorical_crossentropy", "softmax_cross_entropy-labels-order2", 2)}
+    assert inside(lambda x: loss(tf.nn.softmax(x), x), ROWS) == wrong
+    assert inside(lambda x: loss(np.eye(2)[[0, 1, 0]], x), ROWS) == set()
+
+
+def test_of_several_results_only_those_count_that_derivatives_are_taken_of() -> None:
+    def normalized(x: Any, which: int) -> Any:
+        return tf.cast(tf.compat.v1.nn.fused_batch_norm(tf.cast(x, tf.float32), [1.0], [0.0])[which], tf.float64)
+
+    wrong = {("tf.compat.v1.nn.fused_batch_norm", f"batch_norm_mean-order{order}", order) for order in (1, 2)}
+    assert inside(lambda x: normalized(x, 1), PIXELS) == wrong
+    assert inside(lambda x: normalized(x, 0), PIXELS) == set()
+
+
 def test_a_variable_counts_with_the_value_that_it_had() -> None:
     x = tf.Variable(ZEROS)
 
