@@ -187,12 +187,15 @@ class SpotWalk:
         return float(value)
 
     def _compared(self, losses: _Losses, gradient: Array, directions: int) -> SpotCheck:
-        rng, looks = np.random.default_rng(0), []
+        rng = np.random.default_rng(0)
+        looks: list[_Look] = []
         for number in range(directions):
             signed = 2 * rng.random(gradient.size, np.float32) - 1
             sign = np.where(gradient == 0, signed, gradient) if number == 0 else signed
             line = np.copysign(LEAST + (1 - LEAST) * np.abs(signed), sign) * losses.sizes
-            looks.append(_Look.of(losses, line, gradient))
+            # Where one line had too many kinks for the usual row, so will the next.
+            finer_first = bool(looks) and looks[-1].step < STEP
+            looks.append(_Look.of(losses, line, gradient, finer_first=finer_first))
         seen = [look for look in looks if look.conclusive]
         verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
         if any(look.wrong for look in seen) or not np.isfinite(gradient).all():
@@ -265,7 +268,7 @@ class _Losses:
 class _Look:
     """The derivative along one direction by autodiff, and its finite-difference estimate within a bound.
 
-    `size` is the sum of |gradient * move|, `allowed` the error that would not be noticed.
+    `size` is the sum of |gradient * move|, `allowed` the error that would not be noticed, `step` the largest one taken.
     """
 
     derivative: float
@@ -274,6 +277,7 @@ class _Look:
     allowed: float
     size: float
     conclusive: bool
+    step: float
 
     @property
     def error(self) -> float:
@@ -286,12 +290,17 @@ class _Look:
         return not self.error <= self.allowed
 
     @staticmethod
-    def of(losses: _Losses, line: Array, gradient: Array) -> _Look:
-        """The look with the usual row of steps, or with a finer one that shows the usual one to be in doubt."""
-        wide = _Look._with(losses, line, gradient, STEP)
-        if wide.conclusive and not wide.wrong:
-            return wide
-        fine = _Look._with(losses, line, gradient, STEP * FINER)
+    def of(losses: _Losses, line: Array, gradient: Array, *, finer_first: bool) -> _Look:
+        """The look with the usual row of steps, or with a finer one that shows the usual one to be in doubt.
+
+        With `finer_first`, that is taken first, and is enough where it agrees.
+        """
+        steps = (STEP * FINER, STEP) if finer_first else (STEP, STEP * FINER)
+        first = _Look._with(losses, line, gradient, steps[0])
+        if first.conclusive and not first.wrong:
+            return first
+        second = _Look._with(losses, line, gradient, steps[1])
+        wide, fine = (second, first) if finer_first else (first, second)
         apart = not abs(wide.estimate - fine.estimate) <= wide.bound + fine.bound
         return fine if fine.conclusive and (not wide.conclusive or apart or fine.wrong) else wide
 
@@ -304,4 +313,4 @@ class _Look:
             derivative, size = float(products.sum()), float(np.abs(products).sum())
         allowed = EXCLUSION * (bound + float(ulp_rounding(np.array(size), losses.roundoff)))
         size = size if size > 0 and np.isfinite(size) else abs(value) or 1.0
-        return _Look(derivative, value, bound, allowed, size, bool(found.conclusive[0, 0]))
+        return _Look(derivative, value, bound, allowed, size, bool(found.conclusive[0, 0]), step)
