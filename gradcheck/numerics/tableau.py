@@ -25,10 +25,10 @@ ORDERLY = 1.5
 """The changes from step to step may depart from a series in h**2 by this factor."""
 
 DIVERGENT = 4.0
-"""Above this theta the widest step of an entry lies beyond twice the radius of convergence."""
+"""Above this theta the widest step of an entry lies beyond twice the radius of convergence.
 
-THETA = 0.4
-"""The least theta that the column `LEAST`, which has only one ratio of changes, is taken to have."""
+The column `LEAST` has only one ratio of changes, which steps over a kink meet by chance: it is taken to be there.
+"""
 
 SAFETY = 2.0
 """The estimate of the truncation is asymptotic; this factor allows for the next term."""
@@ -105,7 +105,7 @@ def truncation(values: Array, errors: Array, stencil: Stencil) -> Array:
     changes = np.abs(values[1:] - values[:-1])
     theta = square * changes[1:] / (changes[:-1] + errors[LEAST:])
     theta[1:] = np.maximum(theta[1:], square * theta[:-1])
-    theta[0] = np.maximum(theta[0], THETA)
+    theta[0] = np.maximum(theta[0], DIVERGENT)
     change = np.maximum(changes[1:], changes[:-1] * (theta / square))
     return np.asarray(SAFETY * change * np.where(theta > DIVERGENT, np.inf, np.maximum(theta, 1.0)))
 
