@@ -114,14 +114,14 @@ def _estimate(
     """The best entry of the tableau above a column of differences, `jump` (k, m) or else noise added to its bound.
 
     Of a function that is smooth up to the radius, noise samples well inside show nothing but noise: digits that its
-    inner values lose in stairs too wide for the finest differences.
+    inner values lose in stairs too wide for the finest differences. So do the `lost` digits, whatever the radius.
     """
     value, bound, widest, finest_step = choose(column, errors, rounding.resolved, stencil)
     valid = np.isfinite(bound)
     lines, outputs = np.ogrid[: valid.shape[0], : valid.shape[1]]
     radius = np.where(valid, rounding.steps[widest, lines, 0], 0.0)
     inside = (INSIDE * rounding.spans)[:, :, None] <= radius[:, None]
-    seen = np.where(inside, rounding.level, 0.0).max(axis=1, initial=0.0)
+    seen = np.maximum(np.where(inside, rounding.level, 0.0).max(axis=1, initial=0.0), rounding.lost)
     noise = np.maximum(seen - rounding.values[finest_step, lines, outputs], 0.0)
     noise = order**2 * noise / rounding.steps[finest_step, lines, 0] ** order
     bound = np.where(valid, bound + np.where(jump > 0, jump, noise), np.inf)

@@ -31,6 +31,13 @@ SMALL = 1e-6
 """Lost digits are small beside the function's change over the samples; an oscillation is not."""
 
 
+PART = 0.125
+"""Second differences of noise are seldom smaller than so much of its level."""
+
+LOST = 1e-3
+"""Noise that only widens a bound may be larger beside the function's change than `SMALL`."""
+
+
 @lru_cache(maxsize=16)
 def differences(count: int) -> Array:
     """All differences of order 4, 5 and 6 of `count` values, one a row, each scaled to the variance of one value."""
@@ -70,10 +77,51 @@ def confirmed(sample: Sample, level: Array, tail: Array, model: Array) -> Array:
     stairs = ~counts & (level > model[:, None])
     if stairs.any():
         rows = sample.noise - sample.values[:, None, None, 0]
-        curves = np.diff(rows, n=2, axis=2)
-        stairs &= np.sum(curves[:, :, 1:] * curves[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES
+        stairs &= _goes_up_and_down(np.diff(rows, n=2, axis=2), level)
         counts |= stairs & ((level <= SMALL * np.abs(rows).max(axis=2)) | (tail == 0)[:, None])
     return np.asarray(np.maximum(tail, np.where(counts, level, 0.0).max(axis=1, initial=0.0)))
+
+
+def _goes_up_and_down(curves: Array, level: Array) -> Array:
+    """Whether second differences (k, spacings, count, m) change sign as noise does, past those far below its level."""
+    signs = np.where(np.abs(curves) < PART * level[:, :, None], 0.0, np.sign(curves))
+    for place in range(1, signs.shape[2]):
+        signs[:, :, place] = np.where(signs[:, :, place] == 0, signs[:, :, place - 1], signs[:, :, place])
+    return np.asarray(np.sum(signs[:, :, 1:] * signs[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES)
+
+
+def scattered(sample: Sample, level: Array, model: Array) -> Array:
+    """The noise at a spacing, `level` (k, spacings, m), where it exceeds the `model` (k, m) at all samples, else 0.
+
+    A kink or a jump leaves most second differences alone; noise does not, and is small beside the samples' range. The
+    finest differences know nothing of it where they lie on one stair, or where the row meets the stairs in step.
+    """
+    doubtful = level > model[:, None]
+    if not doubtful.any():
+        return np.zeros_like(level)
+    rows = sample.noise - sample.values[:, None, None, 0]
+    curves = np.diff(rows, n=2, axis=2)
+    curves -= np.median(curves, axis=2, keepdims=True)
+    doubtful &= _goes_up_and_down(curves, level) & (level <= LOST * np.abs(rows).max(axis=(1, 2))[:, None])
+    return np.where(doubtful, level, 0.0)
+
+
+def lattice(sample: Sample, model: Array) -> Array:
+    """The largest power of two that divides all values, (k, m), if it exceeds the `model` (k, m), else 0.
+
+    Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any row. A
+    constant has no digits to lose, and a function of few stairs is one.
+    """
+    unit = np.exp2(np.ceil(np.log2(model)))[:, None]
+    few = sample.right[:, -TAIL:] / unit
+    coarse = (few == np.rint(few)).all(axis=1) & (few != few[:, :1]).any(axis=1)
+    if not coarse.any():
+        return np.zeros_like(model)
+    digits, exponents = np.frexp(sample.values)
+    odd = np.where(np.isfinite(digits), digits * 2.0**53, 0.0).astype(np.int64)
+    divisor = np.where(odd == 0, np.inf, np.ldexp((odd & -odd).astype(np.float64), exponents - 53)).min(axis=1)
+    rises = np.abs(sample.values - sample.values[:, :1]).max(axis=1)
+    return np.where(coarse & (divisor > model) & (divisor <= LOST * rises), divisor, 0.0)
 
 
 PROMISE = 4.0
@@ -100,7 +148,8 @@ class Rounding:
     step, `promised` (count, k, m) what of that is no noise, `centre` (count, k, m) the error of f(x), by the slope at
     that step. `resolved` (count, k) are the steps that the arithmetic resolves. `sizes` (count, k, m) is the largest
     |f| up to each step, at least `ZERO` times the smallest normal. `level` (k, spacings, m) is the noise at each
-    spacing, whose samples reach as far as `spans` (k, spacings).
+    spacing, whose samples reach as far as `spans` (k, spacings); `lost` (k, m) are digits lost that the finest
+    differences do not show.
     """
 
     steps: Array
@@ -112,6 +161,7 @@ class Rounding:
     resolved: Array
     sizes: Array
     level: Array
+    lost: Array
     spans: Array
 
 
@@ -136,6 +186,7 @@ def rounding_of(sample: Sample) -> Rounding:
     model = PROMISE * eps * larger + backward + smallest
     noise = confirmed(sample, level, _tail(slopes, steps, resolved, stencil.ratio), model[-1])
     noise = np.maximum(noise, sample.floor)
+    lost = np.maximum(scattered(sample, level, model[-1]).max(axis=1, initial=0.0), lattice(sample, model[-1]))
     return Rounding(
         steps=steps,
         slopes=slopes,
@@ -146,6 +197,7 @@ def rounding_of(sample: Sample) -> Rounding:
         resolved=resolved,
         sizes=np.maximum(np.maximum.accumulate(larger[::-1], axis=0)[::-1], ZERO * smallest),
         level=level,
+        lost=lost,
         spans=np.multiply.outer(sample.step, stencil.noise_spacings) * ((stencil.noise_points - 1) / 2),
     )
 

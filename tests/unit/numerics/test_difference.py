@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.difference import Estimate, difference_quotient, first_difference
-from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, coordinate_steps, sample
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, Sample, Stencil, coordinate_steps, sample
 
 Array = np.ndarray[Any, Any]
 EPS32 = 2.0**-24
@@ -213,3 +213,21 @@ def test_the_better_of_two_estimates_entry_by_entry() -> None:
     nothing = Estimate(np.full((1, 4), np.nan), np.full((1, 4), np.inf), np.zeros((1, 4), bool), np.zeros((1, 4)))
     for one in (nothing.better(first), first.better(nothing)):
         np.testing.assert_array_equal(one.value, first.value)
+
+
+@pytest.mark.parametrize("x", [547.1883540956637, 828.3549991842293, 969.6661969195939])
+def test_lost_digits_in_step_with_the_row_widen_the_bound(x: float) -> None:
+    """There h f' is a multiple of the digit that sqrt(x + 1e6) ends with, so that the finest differences are equal."""
+    holds(at(lambda p: np.sqrt(p + 1e6) - 1e3, x), 0.5 / np.sqrt(x + 1e6), 0.1)
+
+
+@STENCILS
+def test_the_bound_holds_where_the_row_steps_over_a_kink_of_the_slope(stencil: Stencil) -> None:
+    distances = 10.0 ** np.random.default_rng(3).uniform(-7.0, -1.0, 500)
+    x = np.concatenate([[1.000001], 1.0 + distances, 1.0 - distances])
+    values = coordinate_steps(x, typical=1.0)[:, None] * stencil.offsets + x[:, None] - 1.0
+    lines = Sample(stencil, coordinate_steps(x), (values / (1 + np.abs(values)))[:, :, None], x, EPS64)
+    estimate = first_difference(lines)
+    error = np.abs(estimate.value[:, 0] - (1 + np.abs(x - 1.0)) ** -2.0)
+    assert estimate.conclusive.sum() > 500
+    assert not (estimate.conclusive[:, 0] & (error > estimate.bound[:, 0])).any()

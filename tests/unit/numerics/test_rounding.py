@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.rounding import FACTOR, confirmed, differences, value_noise
+from gradcheck.numerics.rounding import FACTOR, confirmed, differences, lattice, scattered, value_noise
 from gradcheck.numerics.sampling import sample
 
 Array = np.ndarray[Any, Any]
@@ -60,3 +60,31 @@ def test_a_staircase_is_noise_though_the_finest_differences_see_one_stair(digits
 def test_a_dead_zone_is_no_staircase(f: Any) -> None:
     lines = sample(f, np.array([1.0 - 1e-6]), np.eye(1))
     assert confirmed(lines, value_noise(lines), np.zeros((1, 1)), NOTHING)[0, 0] == 0.0
+
+
+def test_noise_goes_up_and_down_past_equal_stairs_too() -> None:
+    lines = sample(lambda at: np.sqrt(at + 1e6) - 1e3, np.array([547.1883540956637]), np.eye(1))
+    assert confirmed(lines, value_noise(lines), np.full((1, 1), 1e-18), NOTHING)[0, 0] > 1e-13
+
+
+def test_noise_scatters_over_all_samples_but_a_kink_and_a_jump_do_not() -> None:
+    def seen(f: Any) -> float:
+        lines = sample(f, np.array([1.00001]), np.eye(1))
+        level = value_noise(lines)
+        assert level.max() > 1e-12
+        return float(scattered(lines, level, np.full((1, 1), 1e-15)).max())
+
+    assert seen(lambda at: at**2 + 1e-11 * np.sin(1e17 * at)) > 1e-12
+    assert seen(lambda at: at**2 + 1e-3 * np.abs(at - 1.0)) == 0.0
+    assert seen(lambda at: at + 1e-8 * (at > 1.0)) == 0.0
+
+
+def test_digits_that_no_value_has_are_lost() -> None:
+    def seen(f: Any, x: float) -> float:
+        lines = sample(f, np.array([x]), np.eye(1))
+        return float(lattice(lines, np.full((1, 1), 1e-21))[0, 0])
+
+    assert seen(lambda at: at - np.sin(at), 0.0141925) == 2.0**-59
+    assert seen(lambda at: np.maximum(at - 1.0, 0.0), 0.9) == 0.0
+    assert seen(np.floor, 3.3) == 0.0
+    assert seen(np.exp, -40.0) == 0.0
