@@ -90,13 +90,13 @@ def _goes_up_and_down(curves: Array, level: Array) -> Array:
     return np.asarray(np.sum(signs[:, :, 1:] * signs[:, :, :-1] < 0, axis=2) >= SIGN_CHANGES)
 
 
-def scattered(sample: Sample, level: Array, model: Array) -> Array:
-    """The noise at a spacing, `level` (k, spacings, m), where it exceeds the `model` (k, m) at all samples, else 0.
+def scattered(sample: Sample, level: Array, known: Array) -> Array:
+    """The noise at a spacing, `level` (k, spacings, m), where it exceeds what is `known` (k, m) at all samples, else 0.
 
     A kink or a jump leaves most second differences alone; noise does not, and is small beside the samples' range. The
     finest differences know nothing of it where they lie on one stair, or where the row meets the stairs in step.
     """
-    doubtful = level > model[:, None]
+    doubtful = level > known[:, None]
     if not doubtful.any():
         return np.zeros_like(level)
     rows = sample.noise - sample.values[:, None, None, 0]
@@ -106,22 +106,22 @@ def scattered(sample: Sample, level: Array, model: Array) -> Array:
     return np.where(doubtful, level, 0.0)
 
 
-def lattice(sample: Sample, model: Array) -> Array:
-    """The largest power of two that divides all values, (k, m), if it exceeds the `model` (k, m), else 0.
+def lattice(sample: Sample, known: Array) -> Array:
+    """The largest power of two that divides all values, (k, m), if it exceeds what is `known` (k, m), else 0.
 
     Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any row. A
     constant has no digits to lose, and a function of few stairs is one.
     """
-    unit = np.exp2(np.ceil(np.log2(model)))[:, None]
+    unit = np.exp2(np.ceil(np.log2(known)))[:, None]
     few = sample.right[:, -TAIL:] / unit
     coarse = (few == np.rint(few)).all(axis=1) & (few != few[:, :1]).any(axis=1)
     if not coarse.any():
-        return np.zeros_like(model)
+        return np.zeros_like(known)
     digits, exponents = np.frexp(sample.values)
     odd = np.where(np.isfinite(digits), digits * 2.0**53, 0.0).astype(np.int64)
     divisor = np.where(odd == 0, np.inf, np.ldexp((odd & -odd).astype(np.float64), exponents - 53)).min(axis=1)
     rises = np.abs(sample.values - sample.values[:, :1]).max(axis=1)
-    return np.where(coarse & (divisor > model) & (divisor <= LOST * rises), divisor, 0.0)
+    return np.where(coarse & (divisor > known) & (divisor <= LOST * rises), divisor, 0.0)
 
 
 PROMISE = 4.0
@@ -186,7 +186,8 @@ def rounding_of(sample: Sample) -> Rounding:
     model = PROMISE * eps * larger + backward + smallest
     noise = confirmed(sample, level, _tail(slopes, steps, resolved, stencil.ratio), model[-1])
     noise = np.maximum(noise, sample.floor)
-    lost = np.maximum(scattered(sample, level, model[-1]).max(axis=1, initial=0.0), lattice(sample, model[-1]))
+    known = np.maximum(model[-1], noise)
+    lost = np.maximum(scattered(sample, level, known).max(axis=1, initial=0.0), lattice(sample, known))
     return Rounding(
         steps=steps,
         slopes=slopes,
