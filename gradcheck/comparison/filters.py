@@ -88,12 +88,12 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
     lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
-    not where perturbations of inner values show that digits are lost.
+    not where perturbations of inner values show that digits are lost, and as many as the row does.
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
     plain, granted = (evidence.estimate(row) for row in (finer, replace(finer, floor=lost)))
-    digits = sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])
+    digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
     supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
     apart, beyond = (
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)

@@ -296,6 +296,25 @@ def test_lost_digits_are_no_mismatch(name: str) -> None:
     assert tuple(orders[number].verdict for number in (1, 2)) == verdicts
 
 
+@pytest.mark.parametrize("images", [[-0.3 + 0.7j, 0.37 - 0.61j], [-2.6 + 0.7j, 0.37 + 5.7j]])
+def test_stairs_that_no_lost_digits_explain_are_no_slope(images: list[complex]) -> None:
+    """Of a * floor(a / x) at a / x of -708 and -1723: between two stairs, hundreds apart, the derivative by x is 0."""
+    drawn = Graph(
+        (Input((1,), (-3.0 + 0j,), "complex128"), Input((2,), tuple(images), "complex128"), literal(0.5)),
+        (
+            Node.of("complex_tensor_scatter_nd_add", 0, 0, indices=(0,)),
+            Node.of("complex_dynamic_stitch", 3, 3, first=(0,), second=(1,)),
+            Node.of("complex_add", 4, 1),
+            Node.of("complex_abs", 5),
+            Node.of("cast", 6),
+            Node.of("sigmoid_grad", 7, 7),
+            Node.of("foldr", 8),
+            Node.of("floordiv", 9, 2),
+        ),
+    )
+    assert trial.run(drawn, (1,)).result.orders[1].verdict != Verdict.MISMATCH
+
+
 @pytest.mark.parametrize("size", [3, 40])
 @pytest.mark.parametrize("orders", [(1,), (2,), (1, 2)])
 def test_a_graph_that_is_batched_is_sampled_once(
