@@ -115,6 +115,7 @@ def forward(
     `reference`) where there are any. What an operation raises is raised.
     """
     values = list(inputs)
+    anchored = points and reference and any(CATALOGUE[node.op].reference is not None for node in graph.nodes)
     for position, node in graph.positions():
         spec = CATALOGUE[node.op]
         arguments = [values[parent] for parent in node.parents]
@@ -126,7 +127,9 @@ def forward(
         value = operation(*arguments, **node.attributes)
         if perturbation is not None:
             in_float64 = points and reference and spec.reference is not None
-            value = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol, spec.terms)
+            moved = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol, spec.terms)
+            # A reference says by how much a point differs from row 0: had that moved alike, it would say by nothing.
+            value = tf.concat([value[:1], moved[1:]], axis=0) if anchored else moved
         values.append(value)
     return values
 

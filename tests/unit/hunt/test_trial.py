@@ -315,6 +315,25 @@ def test_stairs_that_no_lost_digits_explain_are_no_slope(images: list[complex]) 
     assert trial.run(drawn, (1,)).result.orders[1].verdict != Verdict.MISMATCH
 
 
+def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
+    """1 - sigmoid(29.2) has four digits left, and the row takes ndtri's stairs for what is not there: 0.8 % is missing.
+
+    What quantizes is compared with a function that says by how much a point differs from the one that is checked.
+    """
+    drawn = graph(
+        [[[-2.6, -2.17], [4.2, -3.4], [0.37, 5.7]]],
+        Node.of("einsum_pair", 0, 0, equation="...ij,...kj->...ik"),
+        Node.of("legacy_gather", 1, indices=(2, 1)),
+        Node.of("sigmoid", 2),
+        Node.of("ndtri", 3),
+        Node.of("dawsn", 4),
+        Node.of("quantize_and_dequantize_v3", 5),
+        Node.of("sin", 6),
+        Node.of("cos", 7),
+    )
+    assert trial.run(drawn, (1,)).result.orders[1].verdict != Verdict.MISMATCH
+
+
 @pytest.mark.parametrize("size", [3, 40])
 @pytest.mark.parametrize("orders", [(1,), (2,), (1, 2)])
 def test_a_graph_that_is_batched_is_sampled_once(
