@@ -68,11 +68,9 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     inner = FunctionKernels(_definition)
     for one in operations:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
-    used = {id(tensor) for one in record.operations for tensor in one.inputs}
-    used |= {id(tensor) for tensor in _targets(record)}
-    kernels = (_use(one, used) for one in operations)
-    taken = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in _targets(record)}
-    calls = library_uses(operations, taken, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
+    everywhere, differentiated = _taken(record, record.operations), _taken(record, operations)
+    kernels = (_use(one, everywhere) for one in operations)
+    calls = library_uses(operations, differentiated, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
     uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
     return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records(OPERATIONS)])
 
@@ -109,6 +107,11 @@ def _targets(record: CodeRecord) -> list[Any]:
     if record.derivatives:
         return [target for call in record.derivatives for target in call.targets]
     return [part for part in tf.nest.flatten(record.result) if tf.is_tensor(part)]
+
+
+def _taken(record: CodeRecord, operations: Sequence[RecordedOperation]) -> set[int]:
+    """What tells the tensors from all others that go into some operations, or are targets."""
+    return {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in _targets(record)}
 
 
 def _sources(record: CodeRecord) -> list[Any]:

@@ -21,10 +21,10 @@ from gradcheck.autodiff.reverse import (
     Gradients,
     Tensors,
     WrongShapeError,
-    along,
     gradient_matrix,
     pullbacks,
     second_pullbacks,
+    seen,
 )
 from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
@@ -147,7 +147,7 @@ class Function(Problem):
             if other == name and same_points(kept, points):
                 return table
         table = taken()
-        self._latest.append((name, points.copy() if isinstance(points, np.ndarray) else points, table))
+        self._latest.append((name, points, table))
         while sum(kept.nbytes + table.nbytes for _, kept, table in self._latest) > CACHED_BYTES:
             del self._latest[0]
         return table
@@ -238,8 +238,7 @@ class Function(Problem):
 
         if left is not None and 8 * self.point.size * len(points) > TABLE_BYTES:
             return taken(left)
-        gradients = self._remembered(cotangent.tobytes(), points, taken)
-        return gradients if left is None else along(left, gradients).T
+        return seen(self._remembered(cotangent.tobytes(), points, taken), left)
 
     def _gradients_at(
         self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: Array | None = None
@@ -251,7 +250,7 @@ class Function(Problem):
             if taken is not None:
                 pairs = zip(self.sources, taken, strict=True)
                 gradient = np.concatenate([source.derivatives(part) for source, part in pairs])
-                table[row] = gradient if left is None else along(left, gradient[None, :])[:, 0]
+                table[row] = seen(gradient[None, :], left)[0]
         table[missing] = np.nan
         return table
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.autodiff.reverse import Gradients, along
+from gradcheck.autodiff.reverse import Gradients, seen
 from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
@@ -95,8 +95,7 @@ class Problem(ABC):
 
         Or its products with the vectors `left` (c, n); shape (p, c).
         """
-        rows = (self.gradients(cotangent[None, :], point).values for point in points)
-        return np.concatenate([row if left is None else along(left, row).T for row in rows])
+        return np.concatenate([seen(self.gradients(cotangent[None, :], point).values, left) for point in points])
 
     @abstractmethod
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:

@@ -232,3 +232,8 @@ def along(directions: Array, gradients: Array) -> Array:
             moving = directions[line] != 0
             product[line, row] = np.sum(directions[line, moving] * gradients[row, moving])
     return product
+
+
+def seen(gradients: Array, left: Array | None) -> Array:
+    """Gradients (p, n), or where there are vectors `left` (c, n), their products with these (p, c)."""
+    return gradients if left is None else along(left, gradients).T

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import along
+from gradcheck.autodiff.reverse import seen
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import (
     RELATIVE,
@@ -85,7 +85,7 @@ class Lines:
 
     def seen(self, gradients: Array) -> Array:
         """Gradients (p, n), or their products with the left vectors (p, c)."""
-        return gradients if self.left is None else along(self.left, gradients).T
+        return seen(gradients, self.left)
 
     def twice(self, entries: Array, *, bounds: bool = False) -> Array:
         """The second derivatives (k, 1) along each direction twice, or their bounds, of those that are seen (k, c)."""

@@ -20,8 +20,8 @@ from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
     WrongShapeError,
-    along,
     gradient_matrix,
+    seen,
     watched,
 )
 from gradcheck.autodiff.sources import Source
@@ -277,8 +277,7 @@ class GraphProblem(Problem):
 
         Raises WrongShapeError.
         """
-        gradients = self._gradients_at(cotangent, np.asarray(points[:]))
-        return gradients if left is None else along(left, gradients).T
+        return seen(self._gradients_at(cotangent, np.asarray(points[:])), left)
 
     def _gradients_at(self, cotangent: Array, points: Array) -> Array:
         # Everything in a batch of references may depend on row 0, so that row's own gradient is left out.
