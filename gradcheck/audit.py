@@ -10,9 +10,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
-from gradcheck.autodiff.function import parameter_names
 from gradcheck.autodiff.mode import PLAIN
-from gradcheck.autodiff.sources import as_tensors
+from gradcheck.autodiff.sources import as_tensors, parameter_names
 from gradcheck.check import name_of
 from gradcheck.defects import known
 from gradcheck.defects.audited import AuditResult, audited

@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.function import parameter_names
-from gradcheck.autodiff.sources import as_tensors, paths, variable_of
+from gradcheck.autodiff.sources import as_tensors, parameter_names, paths, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
 from gradcheck.check import name_of, tolerance_from
 from gradcheck.explanation.calls import as_traced, explained_call, merged

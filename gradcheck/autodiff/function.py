@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,9 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.problem import Problem
+from gradcheck.autodiff.remembered import Remembered
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
@@ -26,9 +27,9 @@ from gradcheck.autodiff.reverse import (
     second_pullbacks,
     seen,
 )
-from gradcheck.autodiff.sources import Arguments, Source, parse_arguments
+from gradcheck.autodiff.sources import Arguments, Source, parameter_names, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
-from gradcheck.numerics.sampling import QUICK, LinePoints, same_points
+from gradcheck.numerics.sampling import QUICK, LinePoints
 from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
@@ -36,11 +37,8 @@ Array = np.ndarray[Any, Any]
 HALVINGS = 40
 """So many times a step is halved before the point counts as lying on the edge of its set."""
 
-Remembered = tuple[bytes, Array | LinePoints, Array]
-"""A cotangent (or none), points, and the table that was taken there."""
-
-CACHED_BYTES = 2**25
-"""Tables of values and gradients are kept, with their points, until they take more memory than this."""
+MOVED_BYTES = 2**18
+"""Points that take more memory than this are made where they are needed, of the point and the direction in tensors."""
 
 TABLE_BYTES = 2**22
 """Of gradients that take more memory than this, no more is kept than is asked for: new memory is dear to touch."""
@@ -71,7 +69,7 @@ class Function(Problem):
     plain: bool = False
     seconds: float | None = None
     opened: Array | None = field(default=None, compare=False, repr=False)
-    _latest: list[Remembered] = field(default_factory=list, init=False, compare=False, repr=False)
+    _remembered: Remembered = field(default_factory=Remembered, init=False, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -137,20 +135,7 @@ class Function(Problem):
         NaN outside of the domain: where a constraint is violated, and where `f` throws or returns another size.
         """
         # Second order asks for the points of first order again, once for every cotangent.
-        return self._remembered(b"", points, partial((self.wide or self)._values, points))
-
-    def _remembered(self, name: bytes, points: Array | LinePoints, taken: Callable[[], Array]) -> Array:
-        """The table of this name (a cotangent, or none) that was taken at the same points before, or is taken now."""
-        if points.nbytes > CACHED_BYTES or perturbing():  # a function may take gradients itself
-            return taken()
-        for other, kept, table in self._latest:
-            if other == name and same_points(kept, points):
-                return table
-        table = taken()
-        self._latest.append((name, points, table))
-        while sum(kept.nbytes + table.nbytes for _, kept, table in self._latest) > CACHED_BYTES:
-            del self._latest[0]
-        return table
+        return self._remembered.table(b"", points, partial((self.wide or self)._values, points))
 
     def _values(self, points: Array | LinePoints) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
@@ -163,6 +148,9 @@ class Function(Problem):
         self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Values]]:
         """What is taken at those points (by their rows) that keep the constraints, as `Mapped.each` gives it."""
+        if isinstance(points, LinePoints) and self._moves_inside and not perturbing():
+            yield from self._taken_along(points, mapped.along(len(self.sources)), shared)
+            return
         inside = np.arange(len(points))
         if self.constrained:
             inside = np.array([row for row, point in enumerate(points) if self.contains(point)], int)
@@ -173,6 +161,33 @@ class Function(Problem):
 
         for place, values in mapped.each(Points(len(inside), at), shared):
             yield int(inside[place]), values
+
+    @cached_property
+    def _moves_inside(self) -> bool:
+        """Whether the sources are many coordinates that TensorFlow moves as NumPy does."""
+        plain = all(source.dtype == "float64" and not source.constrained for source in self.sources)
+        return plain and self.point.nbytes > MOVED_BYTES
+
+    def _taken_along(self, points: LinePoints, mapped: Mapped, shared: Sequence[Any]) -> Iterator[tuple[int, Values]]:
+        """The same one line after the other, by how far each point lies from the first."""
+        start = self._split(points.x)
+        for line, direction in enumerate(points.directions):
+            rows = np.flatnonzero(points.lines == line)
+            moves = Points.of([points.moves[rows]], self.point.nbytes)
+            for place, values in mapped.each(moves, [*start, *self._split(direction), *shared]):
+                yield int(rows[place]), values
+
+    def _split(self, point: Array) -> Tensors:
+        """A point as tensors of the sources' shapes; no variable is assigned."""
+        return self._given if point is self.point else self._tensors(point)
+
+    @cached_property
+    def _given(self) -> Tensors:
+        return self._tensors(self.point)
+
+    def _tensors(self, point: Array) -> Tensors:
+        pairs = zip(self.parts, self.sources, strict=True)
+        return [source.tensor(source.at(point[part])) for part, source in pairs]
 
     @cached_property
     def _mapped_results(self) -> Mapped:
@@ -229,19 +244,19 @@ class Function(Problem):
         weights = [self.cotangent(row) for row in cotangents]
         return self._taken(point, len(weights), lambda tensors: pullbacks(self.call, tensors, weights))
 
-    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: LeftVectors | None = None) -> Array:
         function = self._for_gradients
 
-        def taken(left: Array | None = None) -> Array:
+        def taken(left: LeftVectors | None = None) -> Array:
             weight = function.cotangent(cotangent)
             return function._gradients_at(points, function._mapped_gradients, weight, left)
 
-        if left is not None and 8 * self.point.size * len(points) > TABLE_BYTES:
+        if left is not None and self.point.nbytes * len(points) > TABLE_BYTES:
             return taken(left)
-        return seen(self._remembered(cotangent.tobytes(), points, taken), left)
+        return seen(self._remembered.table(cotangent.tobytes(), points, taken), left)
 
     def _gradients_at(
-        self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: Array | None = None
+        self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: LeftVectors | None = None
     ) -> Array:
         table = np.empty((len(points), self.point.size if left is None else len(left)))
         missing = np.ones(len(points), bool)
@@ -268,22 +283,20 @@ class Function(Problem):
 
     def _taken(self, point: Array | None, count: int, rows: Callable[[Tensors], list[Tensors]]) -> Gradients:
         """The gradients of `rows`; NaN where a constraint is violated or, beside the inputs given, something throws."""
-        outside = Gradients.undefined(count, self.point.size)
         if point is not None and not self.contains(point):
-            return outside
+            return Gradients.undefined(count, self.point.size)
         counted(count)
         try:
             taken = rows(self.tensors(self.point if point is None else point))
         except Exception:
             if point is None:
                 raise
-            return outside
+            return Gradients.undefined(count, self.point.size)
         return gradient_matrix(taken, self.sources)
 
     def tensors(self, point: Array) -> Tensors:
         """The sources at a point; variables are assigned, which the caller undoes."""
-        pairs = zip(self.parts, self.sources, strict=True)
-        return self.placed([source.tensor(source.at(point[part])) for part, source in pairs])
+        return self.placed(self._split(point))
 
     def placed(self, tensors: Tensors) -> Tensors:
         """The tensors, with the variables, to which theirs are assigned, in their places."""
@@ -358,16 +371,6 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
         ) from error
     specs = specs_of(result)
     return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
-
-
-def parameter_names(f: Callable[..., Any]) -> list[str]:
-    """The names of the positional parameters, as far as they can be known."""
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [parameter.name for parameter in parameters if parameter.kind in positional]
 
 
 def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:

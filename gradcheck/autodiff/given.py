@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.function import Function, connected
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import Gradients, Tensors, differentiate, taking_derivative
 from gradcheck.autodiff.sources import Source, paths
@@ -51,7 +52,7 @@ class GivenGradient(Function):
     def slope_roundoff(self) -> float:
         return self.precision
 
-    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: LeftVectors | None = None) -> Array:
         # In the dtype that the gradient was written for.
         return np.asarray(cotangent[0] * self._gradients_at(points, self._mapped_gradients, left=left))
 

@@ -24,6 +24,9 @@ Array = np.ndarray[Any, Any]
 Values = list[Array] | None
 """The tensors that were computed at a point; None where the computation throws."""
 
+Compute = Callable[..., list[Any]]
+"""From a list of one point's tensors, and shared ones, to a list of tensors."""
+
 Graph = Callable[[list[Any]], list[Any]]
 
 TRACE_SECONDS, TRACE_CALLS = 0.01, 20.0
@@ -60,11 +63,13 @@ class Points:
 
     count: int
     at: Callable[[Rows], list[Array]]
+    computed_bytes: int = 0
+    """The memory of what is computed of a point, where that is more than the point's own."""
 
     @staticmethod
-    def of(arrays: Sequence[Array]) -> Points:
+    def of(arrays: Sequence[Array], computed_bytes: int = 0) -> Points:
         """Points whose tensors are the rows of arrays."""
-        return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays])
+        return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays], computed_bytes)
 
     def each(self, start: int = 0) -> Iterator[tuple[Array, ...]]:
         """The tensors of one point after the other."""
@@ -79,7 +84,7 @@ class Points:
     @cached_property
     def point_bytes(self) -> int:
         """The memory of one point."""
-        return max(1, sum(array.nbytes for array in self.at(slice(0, 1))))
+        return max(1, self.computed_bytes, sum(array.nbytes for array in self.at(slice(0, 1))))
 
 
 class Mapped:
@@ -95,7 +100,7 @@ class Mapped:
 
     def __init__(
         self,
-        compute: Callable[..., list[Any]],
+        compute: Compute,
         precision: float,
         expected: int = 0,
         seconds: float | None = None,
@@ -103,10 +108,29 @@ class Mapped:
     ) -> None:
         self._compute, self._precision, self._expected, self._function = compute, precision, expected, function
         self._trace_calls: float | None = None
+        self._along: Mapped | None = None
         self._calls = 0 if seconds is None else MEASURED
         self._seconds = float("inf") if seconds is None else seconds
         self._graph: Graph | None = None
         self._tried = self._trusted = False
+
+    def along(self, count: int) -> Mapped:
+        """The same for points x + t * direction, given by t alone: `count` tensors of x, and of direction, are shared.
+
+        An array that becomes a tensor is copied, once or twice: what moves a million coordinates in a graph costs less.
+        """
+        if self._along is None:
+
+            def moved(point: list[Any], *shared: Any) -> list[Any]:
+                (t,), start, direction = point, shared[:count], shared[count : 2 * count]
+                # In the order of LinePoints, so that it rounds as they do.
+                tensors = [tf.add(move * t, x) for x, move in zip(start, direction, strict=True)]
+                return self._compute(tensors, *shared[2 * count :])
+
+            seconds = self._seconds if self._calls >= MEASURED else None
+            function = self._function and self._function.along(count)
+            self._along = Mapped(moved, self._precision, self._expected, seconds, function)
+        return self._along
 
     def __call__(self, points: Sequence[Array], shared: Sequence[Any] = ()) -> list[Values]:
         """The values at each point, whose tensors are the rows of `points`: one array (p, …) a tensor."""
@@ -204,7 +228,7 @@ class Mapped:
         return list(map(as_array, self._graph(tensors)))
 
 
-def _graph_of(compute: Callable[..., list[Any]], specs: Sequence[tf.TensorSpec]) -> Graph:
+def _graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> Graph:
     """The graph of a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
     graph = tf.function(compute, autograph=False).get_concrete_function(*specs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import Gradients, seen
 from gradcheck.numerics.sampling import LinePoints
 
@@ -90,10 +91,10 @@ class Problem(ABC):
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         """The gradients of <w, f> for cotangents w (k, m)."""
 
-    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: LeftVectors | None = None) -> Array:
         """The gradient of <w, f> for one cotangent (m,) at points (p, n); shape (p, n).
 
-        Or its products with the vectors `left` (c, n); shape (p, c).
+        Or its products with c left vectors; shape (p, c).
         """
         return np.concatenate([seen(self.gradients(cotangent[None, :], point).values, left) for point in points])
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.sources import Source
 
 Array = np.ndarray[Any, Any]
@@ -234,6 +235,6 @@ def along(directions: Array, gradients: Array) -> Array:
     return product
 
 
-def seen(gradients: Array, left: Array | None) -> Array:
-    """Gradients (p, n), or where there are vectors `left` (c, n), their products with these (p, c)."""
-    return gradients if left is None else along(left, gradients).T
+def seen(gradients: Array, left: LeftVectors | None) -> Array:
+    """Gradients (p, n), or where there are c left vectors, their products with these (p, c)."""
+    return gradients if left is None else left.products(gradients)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -47,7 +48,7 @@ class Source:
     @property
     def count(self) -> int:
         """The number of coordinates."""
-        return int(self._free.size)
+        return int(self._free.size) if self.constrained else coordinate_count(self.shape, self.value.dtype)
 
     def coordinates(self, tensor: Array) -> Array:
         """The coordinates (count,) of a tensor of the source's shape."""
@@ -162,6 +163,16 @@ def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str
         )
     positions, sources = zip(*found, strict=True)
     return Arguments(inputs, tuple(leaf for _, leaf, _ in given), sources, positions, len(given) + len(listed))
+
+
+def parameter_names(f: Callable[..., Any]) -> list[str]:
+    """The names of the positional parameters, as far as they can be known."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in positional]
 
 
 def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.perturbation import perturbed_gradients, perturbed_operations
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import seen
@@ -51,7 +52,7 @@ class Lines:
     """What is compared: the derivatives of <w, f> along `directions` (k, n), for `cotangents` w (l, m).
 
     `gradients`: second derivatives are, so that the gradient of <w, f> is sampled, for the only cotangent w; all of it,
-    or, along a single direction, its products with the vectors `left` (c, n), of which the last is that direction.
+    or, along a single direction, its products with the vectors `left`, of which the last is that direction.
     """
 
     problem: Problem
@@ -59,7 +60,7 @@ class Lines:
     cotangents: Array
     tolerance: Tolerance
     gradients: bool = False
-    left: Array | None = None
+    left: LeftVectors | None = None
 
     @property
     def roundoff(self) -> float:
@@ -98,7 +99,7 @@ class Lines:
     def lengths(self) -> Array:
         """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
         sizes = magnitudes(self.problem.point)
-        return sizes if self.left is None else np.array([1.0 / np.max(np.abs(vector) / sizes) for vector in self.left])
+        return sizes if self.left is None else 1.0 / self.left.over(np.maximum, lambda vector: np.abs(vector) / sizes)
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
@@ -118,7 +119,8 @@ class Lines:
         assert self.left is not None
         (gradient,) = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
         squares = np.nan_to_num(gradient) ** 2
-        return np.asarray(ULPS * self.roundoff * np.sqrt([vector**2 @ squares for vector in self.left]))
+        sums = self.left.over(np.add, lambda vector: vector**2 * squares)
+        return np.asarray(ULPS * self.roundoff * np.sqrt(sums))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """A sample of the lines at some places with steps that are so much smaller than usual."""

@@ -279,12 +279,13 @@ class _Probing:
         used = weights.any(axis=0)
         value, bound = np.where(used, estimate.value, 0.0), np.where(used, estimate.bound, 0.0)
         tests = probe_tests(value, pulled, self.directions, weights, bound)
-        rounding = rounding + ulp_rounding(np.abs(self.directions) @ np.abs(pulled).T, self.problem.precision)
+        rounding = rounding + ulp_rounding(tests.size.T, self.problem.precision)
         difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
         # The error of a probe that does not matter is what a single entry may be off by. Many small errors add up to
         # more, which then is inconclusive: a large one might hide among them.
         relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
-        absolute = (self.tolerance.atol or 0.0) * np.abs(self.directions).max(axis=1)[:, None, None]
+        farthest = np.maximum(self.directions.max(axis=1), -self.directions.min(axis=1))
+        absolute = (self.tolerance.atol or 0.0) * farthest[:, None, None]
         wanted = ((relative + absolute) * np.abs(weights)).max(axis=2)
         allowed = np.maximum(noticed, wanted)
         failing = ~(np.abs(residual) <= allowed)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.comparison import filters
@@ -31,15 +32,14 @@ from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, resi
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
-from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, axes, cotangents, magnitudes, probe_directions
+from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents, magnitudes, probe_directions
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
 WIDE = 4096
-LEFT = 8
-"""Beyond so many coordinates a column is compared by its products with so many random left vectors."""
+"""Beyond so many coordinates a column is compared by its products with parts of a random left vector, each as long."""
 
 ESTIMATED, AT_A_TIME = 4096, 65536
 """The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
@@ -74,7 +74,7 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
         if n <= WIDE:
             return compare_second(problem, lines, weight, tolerance, output)
-        left = probe_directions(rng, LEFT, magnitudes(problem.point))
+        (left,) = probe_directions(rng, 1, magnitudes(problem.point))
         return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
 
     def one_by_one() -> list[Comparison]:
@@ -109,10 +109,9 @@ def _wrong(tables: Iterable[Comparison]) -> bool:
 def _projected(
     problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
 ) -> list[Comparison]:
-    """The second derivative along a line (1, n) by its products with left vectors, and what is wrong behind them."""
-    tables = compare_second(problem, line, cotangent, tolerance, output, np.concatenate([left, line]))
+    """The second derivative along a line (1, n) by its products with parts of `left` (n,), and what is wrong there."""
     found = []
-    for table in tables:
+    for table in compare_second(problem, line, cotangent, tolerance, output, LeftVectors(left, line[0], WIDE)):
         alone = np.array([[column is not None] for column in table.columns])
         if (table.where(Verdict.MISMATCH) & alone).any():
             table = replace(table, searched=True)
@@ -128,15 +127,15 @@ def compare_second(
     cotangent: Array,
     tolerance: Tolerance,
     output: int | None = None,
-    left: Array | None = None,
+    left: LeftVectors | None = None,
 ) -> list[Comparison]:
     """Compare the second derivative of <w, f> along directions (k, n), for one cotangent w (m,), with two estimates.
 
     `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
-    coordinate, or, with a single direction, one for each of the vectors `left` (c, n), the last of which is that
-    direction. Directions along which everything agrees with tight estimates from few values are done with; the others
-    are looked at closely, with the coordinates that look worst beside the left vectors. Of these a second comparison,
-    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    coordinate, or, with a single direction, a left vector. Directions along which everything agrees with tight
+    estimates from few values are done with; the others are looked at closely, with the coordinates that look worst
+    beside the left vectors. Of these a second comparison, of one line, is there where only the second differences of
+    values contradict. Raises DerivativeRaisedError and
     WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
@@ -149,8 +148,8 @@ def compare_second(
         return tables
     close = lines.some(~agrees)
     if left is not None:
-        suspects = axes(_worst_coordinates(close, products.values[0], widest), problem.point.size)
-        close = replace(close, left=np.concatenate([suspects, left]))
+        suspects = _worst_coordinates(close, products.values[0], widest)
+        close = replace(close, left=replace(left, coordinates=suspects.tolist()))
     gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
     return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
@@ -256,9 +255,9 @@ def _table(
     if lines.left is None:
         columns = tuple(range(lines.directions.shape[1]))
     else:
-        columns = tuple(int(np.argmax(vector != 0)) if np.sum(vector != 0) == 1 else None for vector in lines.left)
-        largest = np.max(np.abs(lines.left * np.nan_to_num(products.values)), axis=1, keepdims=True)
-        table = replace(table, contribution=largest)
+        columns = (*lines.left.coordinates, *[None] * (len(lines.left) - len(lines.left.coordinates)))
+        sizes = np.abs(np.nan_to_num(products.values[0]))
+        table = replace(table, contribution=lines.left.over(np.maximum, lambda left: np.abs(left) * sizes)[:, None])
     return replace(table, columns=columns, directions=lines.directions)
 
 
@@ -296,7 +295,8 @@ def compare_products(
         differ = agreed != close.where(Verdict.AGREE)
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
-        connected = products.connected if lines.left is None else products.connected @ (lines.left != 0).T
+        connected, left = products.connected, lines.left
+        connected = connected if left is None else left.over(np.logical_or, lambda v: (v != 0) & connected[0])[None, :]
         entries, diagonal = entries.named(~connected), diagonal.named()
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):

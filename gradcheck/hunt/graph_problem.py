@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.execution import ModeUnavailableError, pullbacks, second_pullbacks
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.perturbation import perturbed_operations
 from gradcheck.autodiff.problem import Problem
@@ -272,7 +273,7 @@ class GraphProblem(Problem):
             return perturbed_operations(self.perturbation.seed, 2 * self.inner)
         return nullcontext() if self.mode == PLAIN else traced_anew()
 
-    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: Array | None = None) -> Array:
+    def gradients_at(self, cotangent: Array, points: Array | LinePoints, left: LeftVectors | None = None) -> Array:
         """The gradients (p, n) of <w, f> at many points in one batch, of the references where there are any.
 
         Raises WrongShapeError.

@@ -69,7 +69,10 @@ def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
 def magnitudes(x: Array) -> Array:
     """Each coordinate's own magnitude, in the shape of x, float64; zeros get the `typical_magnitude` of the others."""
     size = np.abs(np.asarray(x, dtype=np.float64))
-    return np.where(size > 0.0, size, typical_magnitude(size))
+    zero = size == 0.0
+    if zero.any():
+        size[zero] = typical_magnitude(size)
+    return size
 
 
 Difference = Callable[[Array], tuple[Array, Array]]
@@ -83,14 +86,15 @@ ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 class ProbeTests:
     """All tests w_i . (J u_j) = (J^T w_i) . u_j of left probes w against right probes u, each array (left, right).
 
-    `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound, and
-    `contribution` the largest single product in either sum. An entry of J that is wrong by e contributes at least
-    e |w_a u_b| to the residual.
+    `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound,
+    `contribution` the largest single product in either sum, and `size` the sum of the magnitudes of the products on the
+    right side. An entry of J that is wrong by e contributes at least e |w_a u_b| to the residual.
     """
 
     residual: Array
     bound: Array
     contribution: Array
+    size: Array
 
 
 def probe_tests(
@@ -106,16 +110,20 @@ def probe_tests(
     """
     bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), difference.shape)
     left, right = cotangents @ difference.T, autodiff_pullbacks @ directions.T
-    size = np.abs(cotangents) @ np.abs(difference).T + np.abs(autodiff_pullbacks) @ np.abs(directions).T
-    largest = [
-        np.maximum(_largest(weight * difference), _largest(pulled * directions))
-        for weight, pulled in zip(cotangents, autodiff_pullbacks, strict=True)
-    ]
-    return ProbeTests(left - right, np.abs(cotangents) @ bound.T + ROUNDING * size, np.stack(largest))
+    left_size, left_largest = _sizes(cotangents, difference)
+    size, largest = _sizes(autodiff_pullbacks, directions)
+    bounds = np.abs(cotangents) @ bound.T + ROUNDING * (left_size + size)
+    return ProbeTests(left - right, bounds, np.maximum(left_largest, largest), size)
 
 
-def _largest(products: Array) -> Array:
-    return np.asarray(np.abs(products).max(axis=1, initial=0.0))
+def _sizes(ones: Array, others: Array) -> tuple[Array, Array]:
+    """The sum of the magnitudes of the products of each of `ones` (l, n) and of `others` (k, n), and the largest."""
+    sums, largest = np.zeros((2, len(ones), len(others)))
+    for place, one in enumerate(ones):
+        products = one * others
+        np.abs(products, out=products)
+        sums[place], largest[place] = products.sum(axis=1), products.max(axis=1, initial=0.0)
+    return sums, largest
 
 
 def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator, attempts: int = 4) -> int | None:

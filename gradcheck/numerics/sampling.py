@@ -141,8 +141,10 @@ def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = No
     """
     size = np.abs(x)
     usual = typical_magnitude(x) if typical is None else typical
-    floor = np.where(size == 0, usual, np.sqrt(eps) / 4 * usual)
-    return np.asarray(MANTISSA * np.exp2(np.floor(np.log2(np.maximum(size, floor)))))
+    size, zero = np.maximum(size, np.sqrt(eps) / 4 * usual), size == 0
+    size[zero] = usual
+    _, exponents = np.frexp(size)
+    return np.asarray(np.ldexp(MANTISSA, exponents - 1))
 
 
 def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64) -> Array:
@@ -154,9 +156,9 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     steps = coordinate_steps(x, eps=eps)
     if stencil.ratio ** (1 - stencil.count) < eps:
         steps = 2 * steps
-    moves = np.abs(directions)
     with np.errstate(divide="ignore"):
-        lines = np.min(steps / moves, axis=1)
+        ratios = steps / directions
+    lines = np.min(np.abs(ratios, out=ratios), axis=1)
     return np.where(np.isfinite(lines), lines, 1.0)
 
 
@@ -244,6 +246,7 @@ def sample_lines(
     flat = np.asarray(f(LinePoints.on(x, directions, offsets)), dtype=np.float64)
     centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
     values = np.concatenate([centre, flat[1:].reshape(*offsets.shape, flat.shape[-1])], axis=1)
-    moves = np.abs(directions)
-    ratios = np.divide(np.abs(x), moves, out=np.zeros_like(moves), where=moves > 0)
-    return Sample(stencil, step, values, ratios.max(axis=1, initial=0.0), eps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = x / directions
+    magnitude = np.max(np.abs(ratios, out=ratios), axis=1, where=directions != 0, initial=0.0)
+    return Sample(stencil, step, values, magnitude, eps)

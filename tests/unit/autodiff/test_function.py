@@ -9,9 +9,12 @@ import pytest
 import tensorflow as tf
 
 from gradcheck.autodiff import function as functions
+from gradcheck.autodiff import remembered
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.perturbation import perturbed_gradients
+from gradcheck.numerics.sampling import LinePoints
 
 
 def test_values_and_pullbacks_in_coordinates() -> None:
@@ -64,7 +67,7 @@ def test_names_come_from_the_signature() -> None:
 
 
 def test_the_same_points_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "CACHED_BYTES", 70)  # a table and its points have 32
+    monkeypatch.setattr(remembered, "CACHED_BYTES", 70)  # a table and its points have 32
     calls = []
 
     def f(x: tf.Tensor) -> tf.Tensor:
@@ -79,7 +82,7 @@ def test_the_same_points_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(calls) == 4
     for points in tables:
         np.testing.assert_array_equal(problem.values(points), points**2)
-    assert len(problem._latest) == 2
+    assert len(problem._remembered.latest) == 2
 
 
 def test_gradients_at_the_same_points_are_taken_once_for_a_cotangent() -> None:
@@ -107,6 +110,31 @@ def test_gradients_beside_the_domain_are_nan() -> None:
     problem = open_function(f, (3.0,), None)
     np.testing.assert_array_equal(problem.gradients_at(np.ones(1), np.array([[1.0], [4.0]])), [[2.0], [np.nan]])
     np.testing.assert_array_equal(problem.products(np.ones(1), np.ones((1, 1)), np.array([4.0])).values, [[np.nan]])
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_many_coordinates_are_moved_inside_as_arrays_are(traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x, variable = rng.normal(size=(3, 5)), tf.Variable(rng.normal(size=(5, 2)))
+    rows = LinePoints.on(
+        np.concatenate([x.ravel(), variable.numpy().ravel()]), rng.normal(size=(2, 25)), rng.normal(size=(2, 20))
+    )
+    calls = []
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        calls.append(tf.executing_eagerly())
+        return tf.tanh(tf.matmul(x, variable))
+
+    plain = open_function(f, (x,), [variable])
+    wanted = plain.values(rows[:]), plain.gradients_at(np.ones(6), rows[:])
+    monkeypatch.setattr(functions, "MOVED_BYTES", 0)
+    inside = open_function(f, (x,), [variable])
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: traced)
+    calls.clear()
+    found = inside.values(rows), inside.gradients_at(np.ones(6), rows)
+    assert (len(calls) < len(rows)) == traced
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-15, atol=0.0)
 
 
 def test_perturbed_values_are_no_kept_ones() -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.comparison import second_order
 from gradcheck.comparison.lines import quick_estimate
 from gradcheck.numerics.difference import Estimate
@@ -113,7 +114,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """At how many points gradients are taken, call by call."""
     counts, plain = [], Function.gradients_at
 
-    def counted(self: Function, cotangent: Array, points: Array, left: Array | None = None) -> Array:
+    def counted(self: Function, cotangent: Array, points: Array, left: LeftVectors | None = None) -> Array:
         counts.append(len(points))
         return plain(self, cotangent, points, left)
 

@@ -1,0 +1,26 @@
+"""Parts of a vector, unit vectors and a direction, that gradients are multiplied with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradcheck.autodiff.left_vectors import LeftVectors
+
+
+def test_the_products_and_sums_are_those_of_the_dense_vectors() -> None:
+    rng = np.random.default_rng(0)
+    vector, direction, weights = rng.normal(size=(3, 10))
+    left, gradients = LeftVectors(vector, direction, 4, [7, 2]), rng.normal(size=(3, 10))
+    parts = [np.where(np.arange(10) // 4 == part, vector, 0.0) for part in range(3)]
+    dense = np.stack([*np.eye(10)[[7, 2]], *parts, direction])
+    assert len(left) == len(dense)
+    np.testing.assert_allclose(left.products(gradients), gradients @ dense.T, rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(left.over(np.add, lambda row: row**2 * weights), dense**2 @ weights, rtol=1e-13)
+    farthest = left.over(np.maximum, lambda row: np.abs(row) * np.abs(weights))
+    np.testing.assert_array_equal(farthest, np.max(np.abs(dense * weights), axis=1))
+
+
+def test_what_is_not_finite_stays_in_its_part() -> None:
+    left = LeftVectors(np.ones(6), np.ones(6), 2)
+    products = left.products(np.array([[1.0, 2.0, np.nan, 4.0, 5.0, 6.0]]))
+    np.testing.assert_array_equal(products, [[3.0, np.nan, 11.0, np.nan]])
