@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.function import Function, specs_of
+from gradcheck.autodiff.mapped import graph_of
 from gradcheck.autodiff.observed_call import FLOAT64, beside, observed_call
 from gradcheck.autodiff.retraced import Retraced
 from gradcheck.autodiff.sources import Arguments, Source
@@ -142,9 +143,8 @@ class _Retracing:
 
 def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:
     """A computation in a graph for the sources."""
-    specs = [tf.TensorSpec(source.shape, source.dtype) for source in sources]
-    built: Callable[..., Any] = tf.function(compute, autograph=False).get_concrete_function(*specs)
-    return built
+    graph = graph_of(compute, [tf.TensorSpec(source.shape, source.dtype) for source in sources])
+    return lambda *tensors: graph(list(tensors))
 
 
 def _function_of(sources: tuple[Source, ...], compute: Callable[..., Any]) -> Function:

@@ -222,13 +222,13 @@ class Mapped:
         tensors = [*map(tf.constant, point), *shared]
         if self._graph is None:
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
-            self._graph = _graph_of(
+            self._graph = graph_of(
                 lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs
             )
         return list(map(as_array, self._graph(tensors)))
 
 
-def _graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> Graph:
+def graph_of(compute: Compute, specs: Sequence[tf.TensorSpec]) -> Graph:
     """The graph of a computation from tensors with these specs."""
     # get_concrete_function traces without TensorFlow's warning of frequent retracing.
     graph = tf.function(compute, autograph=False).get_concrete_function(*specs)
