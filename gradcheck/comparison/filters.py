@@ -39,6 +39,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import probe_directions
+from gradcheck.numerics.reach import stepped_over
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
@@ -84,7 +85,7 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a much finer row contradicts the estimate, the usual row has aliased the function.
+    """Where a much finer row contradicts the estimate, the usual row has aliased the function, or stepped over a part.
 
     Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
     lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
@@ -99,7 +100,8 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)
     )
-    return comparison.excused(beyond | (apart & supports), Reason.ILL_CONDITIONED)
+    missed = stepped_over(sample, finer, comparison.difference, comparison.bound)
+    return comparison.excused(beyond | missed | (apart & supports), Reason.ILL_CONDITIONED)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

@@ -38,6 +38,9 @@ AROUND = Stencil(ratio=4.0, count=1, noise_spacings=(2.0**-4, 2.0**-7, 2.0**-10)
 
 FAR = 512.0
 
+CERTAIN = 10.0
+"""What departs from a line by so many errors is a feature."""
+
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
     """The largest step (k,) of a row inside the reach of the differences of a sample; NaN where that is of no use.
@@ -80,6 +83,24 @@ def erratic(sample: Sample) -> Array:
             last = np.where(sign == 0, last, sign)
         level = FACTOR * np.sqrt(np.mean(curves**2, axis=2) / comb(4, 2))
     return np.asarray(np.where(turns >= TURNS, level, 0.0).max(axis=1))
+
+
+def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> Array:
+    """Whether a finer row shows a feature between the point and a sample's finest step, boolean (k, m).
+
+    There the `slope` (k, m), within its `bound`, says what the values are, but for the errors that the sample shows. A
+    feature of which nothing is left at the finest step is missing in the slope, and too small at the point for the
+    slopes of the finer row to show it: erf((2.6 - 1e9 t)**2) at 0.
+    """
+    stencil = finer.stencil
+    steps = finer.step[:, None] * np.concatenate([stencil.steps, stencil.offsets[1 + 2 * stencil.count :]])
+    within = np.abs(steps) < sample.step[:, None] * sample.stencil.steps[-1]
+    with np.errstate(all="ignore"):
+        noise = finer.noise - finer.noise[:, :, ::-1]
+        rises = np.concatenate([finer.right - finer.left, noise.reshape(len(steps), -1, noise.shape[-1])], axis=1)
+        departs = np.abs(rises - 2 * steps[:, :, None] * slope[:, None])
+        errors = 2 * (rounding_of(sample).values[-1][:, None] + np.abs(steps)[:, :, None] * bound[:, None])
+        return np.asarray(((departs > CERTAIN * errors) & within[:, :, None]).any(axis=1))
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:

@@ -1,0 +1,47 @@
+"""What a much finer row shows between the point and the finest step of the usual one."""
+
+from __future__ import annotations
+
+from math import erf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradcheck.numerics.difference import first_difference
+from gradcheck.numerics.reach import stepped_over
+from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, coordinate_steps, sample
+
+Array = np.ndarray[Any, Any]
+
+
+def shown(f: Any, x: float, stencil: Stencil = FIRST) -> bool:
+    usual = sample(f, np.array([x]), np.eye(1), stencil=stencil)
+    finer = sample(f, np.array([x]), np.eye(1), step=2.0**-20 * coordinate_steps(np.array([x])))
+    estimate = first_difference(usual)
+    return bool(stepped_over(usual, finer, estimate.value, estimate.bound)[0, 0])
+
+
+@pytest.mark.parametrize("stencil", [FIRST, CONFIRM], ids=["first", "confirm"])
+def test_a_transition_before_the_finest_step_is_stepped_over(stencil: Stencil) -> None:
+    exact = np.vectorize(erf, otypes=[np.float64])
+    assert shown(lambda t: exact((2.6 - 1e9 * t) ** 2), 0.0, stencil)
+    assert shown(lambda t: exact((2.6 - 1e9 * t) ** 2) + np.sin(t), 0.0, stencil)
+    assert not shown(lambda t: exact((2.6 - 1e3 * t) ** 2), 0.0, stencil)
+
+
+@pytest.mark.parametrize("x", [-40.0, 1e-3, 0.7, 3.0, 1e5])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.sin,
+        np.arctan,
+        lambda t: np.abs(t - 0.7),
+        lambda t: t - np.sin(t),
+        lambda t: np.cos(t) + 1e-9 * np.sin(1e17 * t),
+        lambda t: 1e-5 * np.floor(1e5 * t + 0.5),
+    ],
+    ids=["sine", "arctangent", "kink", "cancels", "noise", "stairs"],
+)
+def test_neither_rounding_nor_noise_nor_a_kink_at_the_point_is(f: Any, x: float) -> None:
+    assert not shown(f, x)
