@@ -88,19 +88,24 @@ def erratic(sample: Sample) -> Array:
 def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> Array:
     """Whether a finer row shows a feature between the point and a sample's finest step, boolean (k, m).
 
-    There the `slope` (k, m), within its `bound`, says what the values are, but for the errors that the sample shows. A
-    feature of which nothing is left at the finest step is missing in the slope, and too small at the point for the
-    slopes of the finer row to show it: erf((2.6 - 1e9 t)**2) at 0.
+    At that step the `slope` (k, m), within its `bound`, says what the values are, but for the errors that the sample
+    shows; nearer to the point it does not. Such a feature is missing in the slope, and may be too small at the point
+    for the slopes of the finer row to show it: erf((2.6 - 1e9 t)**2) at 0.
     """
-    stencil = finer.stencil
+    stencil, finest = finer.stencil, sample.step[:, None] * sample.stencil.steps[-1]
     steps = finer.step[:, None] * np.concatenate([stencil.steps, stencil.offsets[1 + 2 * stencil.count :]])
-    within = np.abs(steps) < sample.step[:, None] * sample.stencil.steps[-1]
     with np.errstate(all="ignore"):
         noise = finer.noise - finer.noise[:, :, ::-1]
         rises = np.concatenate([finer.right - finer.left, noise.reshape(len(steps), -1, noise.shape[-1])], axis=1)
-        departs = np.abs(rises - 2 * steps[:, :, None] * slope[:, None])
-        errors = 2 * (rounding_of(sample).values[-1][:, None] + np.abs(steps)[:, :, None] * bound[:, None])
-        return np.asarray(((departs > CERTAIN * errors) & within[:, :, None]).any(axis=1))
+        errors = rounding_of(sample).values[-1][:, None]
+
+        def departs(rises: Array, steps: Array) -> Array:
+            away = np.abs(rises - 2 * steps * slope[:, None])
+            return np.asarray(away > 2 * CERTAIN * (errors + np.abs(steps) * bound[:, None]))
+
+        missed = departs(rises, steps[:, :, None]) & (np.abs(steps) < finest)[:, :, None]
+        seen = departs((sample.right - sample.left)[:, -1:], finest[:, :, None])
+        return np.asarray((missed & ~seen).any(axis=1))
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:

@@ -45,3 +45,11 @@ def test_a_transition_before_the_finest_step_is_stepped_over(stencil: Stencil) -
 )
 def test_neither_rounding_nor_noise_nor_a_kink_at_the_point_is(f: Any, x: float) -> None:
     assert not shown(f, x)
+
+
+def test_a_pole_beyond_the_finest_step_is_not() -> None:
+    """The slope is that of a closer row, from which the finest step of the usual one departs, too."""
+    x, distance = np.array([1.0 + 1e-7]), 1e-7
+    f = lambda t: np.log(np.maximum(t - 1.0, 0.0) + 1e-300)  # noqa: E731
+    usual, finer = (sample(f, x, np.eye(1), step=np.array([size])) for size in (0.42, 4e-7))
+    assert not stepped_over(usual, finer, np.full((1, 1), 1 / distance), np.full((1, 1), 1e-6 / distance)).any()
