@@ -166,7 +166,7 @@ def spoiled(place: Place, factor: float, order: int) -> Place:
                 tape.watch(x)
                 value = place.function(x)
             slope = tape.gradient(value, x)
-        return slope, lambda upstream: factor * upstream * outer.gradient(slope, x)
+        return slope, lambda upstream: factor * upstream * outer.gradient(slope, x, unconnected_gradients="zero")
 
     @tf.custom_gradient
     def wrong(x: Any) -> Any:

@@ -140,6 +140,11 @@ def test_so_are_second_derivatives_from_differences_of_gradients(nonsmooth: Any,
         assert (finding.order, finding.kind) == (2, Kind.WRONG_VALUE)
 
 
+def test_nothing_can_be_planted_where_a_gradient_has_no_derivative(nonsmooth: Any) -> None:
+    floor = nonsmooth.PLACES["floor"]
+    assert nonsmooth.entry(nonsmooth.spoiled(floor, 1.00001, 2), 0.1, 2) == nonsmooth.entry(floor, 0.1, 2) == "=1e-12"
+
+
 @pytest.mark.parametrize("distance", [2.0**-52, 1e-15])
 def test_within_rounding_of_a_kink_nothing_is_said(distance: float) -> None:
     f = lambda x: tf.nn.relu(x - 1.0) * x  # noqa: E731
