@@ -101,7 +101,8 @@ def scattered(sample: Sample, level: Array, known: Array) -> Array:
         return np.zeros_like(level)
     rows = sample.noise - sample.values[:, None, None, 0]
     curves = np.diff(rows, n=2, axis=2)
-    curves -= np.median(curves, axis=2, keepdims=True)
+    # The median of a few stairs may be one of them: beside it they would all go one way.
+    curves -= np.mean(curves, axis=2, keepdims=True)
     doubtful &= _goes_up_and_down(curves, level) & (level <= LOST * np.abs(rows).max(axis=(1, 2))[:, None])
     return np.where(doubtful, level, 0.0)
 

@@ -77,6 +77,23 @@ def test_cancelling_class_is_mostly_inside(accuracy: Any) -> None:
     assert sum(len(row.outside) for row in rows) <= 0.01 * sum(row.conclusive for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("name", "x"),
+    [
+        ("(exp(x) - 1)/x", -0.0004142053580627509),
+        ("(exp(x) - 1)/x", -0.0015138773272768693),
+        ("(exp(x) - 1)/x", -5.3713534837481105e-05),
+        ("(1 - cos x)/x^2", 0.02471750549198102),
+        ("(1 - cos x)/x^2", -0.01787755589734199),
+    ],
+)
+def test_digits_lost_in_few_stairs_are_seen_beside_a_row_on_one_stair(accuracy: Any, name: str, x: float) -> None:
+    (function,) = (function for function in accuracy.CANCELLING if function.name == name)
+    point = np.array([x])
+    estimate = accuracy.first_difference(accuracy.sampled(function, point, FIRST))
+    assert abs(estimate.value[0, 0] - function.derivatives(point)[0][0]) <= estimate.bound[0, 0]
+
+
 def test_a_wrong_exact_derivative_would_be_noticed(accuracy: Any) -> None:
     function = accuracy.SMOOTH[0]
     x = function.draw(np.random.default_rng(13), POINTS)
