@@ -222,9 +222,7 @@ class Mapped:
         tensors = [*map(tf.constant, point), *shared]
         if self._graph is None:
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
-            self._graph = graph_of(
-                lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs
-            )
+            self._graph = graph_of(lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs)
         return list(map(as_array, self._graph(tensors)))
 
 

@@ -202,7 +202,7 @@ def test_ctrl_c(name: str, at: int, interrupt: Callable[[], None]) -> None:
 def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal that comes while a graph runs is heard when it returns, after at most so many points."""
     x, counter, runs = tf.Variable([1.5, 0.5], dtype=tf.float64), tf.Variable(0), []
-    graph_of = mapped._graph_of
+    graph_of = mapped.graph_of
 
     def loss() -> Any:
         counter.assign_add(1)
@@ -221,7 +221,7 @@ def test_ctrl_c_between_two_runs_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> 
         return run
 
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: True)
-    monkeypatch.setattr(mapped, "_graph_of", interrupted)
+    monkeypatch.setattr(mapped, "graph_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gradcheck.check(loss, variables=[x], order=2)
     assert len(runs) == 6
