@@ -17,7 +17,7 @@ from gradcheck.autodiff.state import ChangedState, state_restored
 from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
 from gradcheck.explain import explain
 from gradcheck.result import Result, Verdict
-from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
+from gradcheck.spot_check import MovedVariables, SpotCheck, SpotWalk, refuse_directions
 from gradcheck.training.step_recorder import StepRecorder, TapeGradient
 
 Array = np.ndarray[Any, Any]
@@ -149,8 +149,8 @@ class _StepGraphs:
         self._step = model.train_step
         self.variables: list[tuple[Any, ...]] = []
         """The variables of each derivative, once a graph was traced."""
-        self.losses = _graph(lambda data: [one.loss for one in self._taken(data)])
-        self.gradients = _graph(lambda data: [list(one.gradients) for one in self._taken(data)])
+        self.losses = _graph(lambda data: [one.loss for one in self._all(data)])
+        self.gradients = _graph(lambda data: [list(one.gradients) for one in self._all(data)])
         self._sweeps: dict[tuple[int, ...], Callable[..., Any]] = {}
 
     def walks(self, data: Any) -> list[SpotWalk]:
@@ -175,35 +175,40 @@ class _StepGraphs:
     def sweep(self, number: int, handles: Sequence[Any]) -> Callable[..., Any]:
         """The graph that takes the losses of one derivative along a line.
 
-        It takes the data, the variables' starts and moves, the offsets, and what the variables of `handles` are given
-        before each. They belong to the graph: those that it were given would not be known for the same variables.
+        It takes the data, the line, the offsets, and what the variables of `handles` are given before each. They belong
+        to the graph: those that it were given would not be known for the same variables.
         """
         key = (number, *map(id, handles))
         if key in self._sweeps:
             return self._sweeps[key]
         variables = [variable_of(variable) for variable in self.variables[number]]
 
-        def swept(data: Any, start: Any, moves: Any, offsets: Any, values: Any) -> Any:
+        def swept(data: Any, line: Any, offsets: Any, values: Any) -> Any:
+            around = MovedVariables.of(variables, line)
+
             def loss(offset: Any) -> Any:
-                for variable, value, move in zip(variables, start, moves, strict=True):
-                    variable.assign(value + tf.cast(offset, move.dtype) * move)
+                around.move(offset)
                 for handle, value in zip(handles, values, strict=True):
                     tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-                return tf.cast(self._taken(data)[number].loss, tf.float64)
+                return tf.cast(self._taken(data, losses=number + 1)[number].loss, tf.float64)
 
-            return tf.map_fn(loss, offsets, parallel_iterations=1)
+            losses = tf.map_fn(loss, offsets, parallel_iterations=1)
+            around.leave()
+            return losses
 
         self._sweeps[key] = _graph(swept)
         return self._sweeps[key]
 
-    def _taken(self, data: Any) -> list[TapeGradient]:
-        """The derivatives that the step takes with respect to variables alone."""
-        with StepRecorder().without_updates() as recording:
-            self._step(data)
-        every = recording.tape_gradients
-        taken = [one for one in every if all(variable_of(source) is not None for source in one.sources)]
+    def _all(self, data: Any) -> list[TapeGradient]:
+        taken = self._taken(data)
         self.variables = [one.sources for one in taken]
         return taken
+
+    def _taken(self, data: Any, losses: int | None = None) -> list[TapeGradient]:
+        """The derivatives that the step takes with respect to variables alone, or the first ones."""
+        with StepRecorder().without_updates(losses) as recording:
+            self._step(data)
+        return [one for one in recording.tape_gradients if one.of_variables]
 
 
 @dataclass(frozen=True)
@@ -214,12 +219,12 @@ class _TracedWalk(SpotWalk):
     data: Any
     number: int
 
-    def swept(self, start: Sequence[Any], moves: Sequence[Any], offsets: Array, held: ChangedState) -> Array:
+    def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
         if held.generators:  # their state is not TensorFlow's to put back
-            return super().swept(start, moves, offsets, held)
+            return super().swept(line, offsets, held)
         handles, values = [handle for handle, _ in held.variables], [value for _, value in held.variables]
         sweep = self.graphs.sweep(self.number, handles)
-        return np.asarray(sweep(self.data, list(start), list(moves), tf.constant(offsets, tf.float64), values))
+        return np.asarray(sweep(self.data, line, tf.constant(offsets, tf.float64), values))
 
 
 def _graph(function: Callable[..., Any]) -> Callable[..., Any]:

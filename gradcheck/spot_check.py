@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ STEP = MANTISSA / 2
 
 COARSE = replace(QUICK, count=7)
 """The row of steps in less than float64, which resolves no finer ones."""
+
+BLOCK = 2**13
+"""So many products are summed at a time: fresh memory for all of them takes longer than the arithmetic."""
 
 LEAST = 0.5
 """A line moves each coordinate by at least this part of what it moves the others by, in their sizes."""
@@ -68,7 +71,7 @@ def spot_check(
     often. `gradient` takes nothing and returns a tensor or None for each of `variables`, as the training's own code
     takes them; by default TensorFlow's gradient of `loss` is taken. It is a function, so that it draws the random
     numbers that the loss draws. The first direction follows the signs of the gradient, so that no entries cancel; the
-    others are random. Each takes 16 values of the loss, 16 more where they do not agree; what is wrong then, `check`
+    others are random. Each takes 16 values of the loss, 4 more where they do not agree; what is wrong then, `check`
     looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause.
 
     The variables, whatever else the loss changes, and all generators are left as they were; randomness is held fixed.
@@ -132,29 +135,27 @@ class SpotWalk:
             self._scalar()
             used = tuple(generator for generator in before if generator.used)
             held = ChangedState(snapshot.changed(), used).besides(self.variables)
-            start = [tf.identity(variable) for variable in self.variables]
-            losses = _Losses.around(self, held, start)
+            losses = _Losses.around(self, held)
             if losses is None:
                 stack.enter_context(seeded())
                 held = ChangedState(held.variables, (*used, generators()[-1]))
-                losses = _Losses.around(self, held, start)
+                losses = _Losses.around(self, held)
             if losses is None:
                 why = hidden_state(self._scalar)
                 order = undecided(1, Reason.NOT_DETERMINISTIC, f"two losses at the same weights differ; {why}")
                 return SpotCheck(float("nan"), float("nan"), Result({1: order}))
-            for variable, value in zip(self.variables, start, strict=True):
-                variable.assign(value)
             held.put_back()
             return self._compared(losses, self._flat(), directions)
 
-    def swept(self, start: Sequence[Any], moves: Sequence[Any], offsets: Array, held: ChangedState) -> Array:
-        """The losses where each variable is at its start plus an offset times its move, one an offset."""
+    def swept(self, line: Any, offsets: Array, held: ChangedState) -> Array:
+        """The losses where the variables are moved by each offset times the line (n,), and put back then."""
+        around = MovedVariables.of(self.variables, line)
         losses = []
         for offset in offsets:
-            for variable, value, move in zip(self.variables, start, moves, strict=True):
-                variable.assign(value + tf.cast(offset, move.dtype) * move)
+            around.move(offset)
             held.put_back()
             losses.append(float(self.loss()))
+        around.leave()
         return np.array(losses)
 
     def _flat(self) -> Array:
@@ -190,12 +191,11 @@ class SpotWalk:
         rng = np.random.default_rng(0)
         looks: list[_Look] = []
         for number in range(directions):
-            signed = 2 * rng.random(gradient.size, np.float32) - 1
-            sign = np.where(gradient == 0, signed, gradient) if number == 0 else signed
-            line = np.copysign(LEAST + (1 - LEAST) * np.abs(signed), sign) * losses.sizes
+            direction = _drawn(rng, losses.sizes, gradient if number == 0 else None)
+            line = _Line(losses, direction, tf.constant(direction))
             # Where one line had too many kinks for the usual row, so will the next.
             finer_first = bool(looks) and looks[-1].step < STEP
-            looks.append(_Look.of(losses, line, gradient, finer_first=finer_first))
+            looks.append(_Look.of(line, gradient, finer_first=finer_first))
         seen = [look for look in looks if look.conclusive]
         verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
         if any(look.wrong for look in seen) or not np.isfinite(gradient).all():
@@ -217,6 +217,32 @@ class SpotWalk:
 
 
 @dataclass(frozen=True)
+class MovedVariables:
+    """Variables with the values that they had, and how far each moves by the offset 1; for a graph, too."""
+
+    variables: Sequence[Any]
+    start: Sequence[Any]
+    moves: Sequence[Any]
+
+    @staticmethod
+    def of(variables: Sequence[Any], line: Any) -> MovedVariables:
+        """The same for the line that all of their coordinates move on, (n,)."""
+        parts = tf.split(line, [variable.shape.num_elements() for variable in variables])
+        moves = [tf.reshape(tf.cast(part, one.dtype), one.shape) for part, one in zip(parts, variables, strict=True)]
+        return MovedVariables(variables, [variable.read_value() for variable in variables], moves)
+
+    def move(self, offset: Any) -> None:
+        """Give the variables their values plus the offset times the moves."""
+        for variable, value, move in zip(self.variables, self.start, self.moves, strict=True):
+            variable.assign(value + tf.cast(offset, move.dtype) * move)
+
+    def leave(self) -> None:
+        """Give the variables the values that they had."""
+        for variable, value in zip(self.variables, self.start, strict=True):
+            variable.assign(value)
+
+
+@dataclass(frozen=True)
 class _Losses:
     """The losses around the start, where each coordinate has its own of `sizes` (n,), a loss is `centre`.
 
@@ -225,19 +251,18 @@ class _Losses:
 
     walk: SpotWalk
     held: ChangedState
-    start: Sequence[Any]
     sizes: Array
     centre: float = 0.0
     noise: float = 0.0
 
     @staticmethod
-    def around(walk: SpotWalk, held: ChangedState, start: Sequence[Any]) -> _Losses | None:
+    def around(walk: SpotWalk, held: ChangedState) -> _Losses | None:
         """The same, measured; None where not even the loss at the start is the same twice."""
-        point = np.concatenate([np.ravel(value.numpy()).astype(np.float64) for value in start])
-        losses = _Losses(walk, held, start, magnitudes(point))
+        point = np.concatenate([variable.numpy().ravel() for variable in walk.variables], dtype=np.float64)
+        losses = _Losses(walk, held, magnitudes(point))
         ulp = 2.0 * losses.roundoff
-        signed = np.copysign(point, np.random.default_rng(0).random(point.size, np.float32) - 0.5)
-        first, low, high, last = losses.along(signed, np.array([0.0, -ulp, ulp, 0.0]))
+        np.copysign(point, np.random.default_rng(0).random(point.size, np.float32) - 0.5, out=point)
+        first, low, high, last = losses.along(tf.constant(point), np.array([0.0, -ulp, ulp, 0.0]))
         if abs(last - first) > EXCLUSION * losses.roundoff * abs(first):
             return None
         return replace(losses, centre=first, noise=max(abs(low - first), abs(high - first)))
@@ -247,21 +272,53 @@ class _Losses:
         """The unit roundoff of the coarsest variable."""
         return max(ROUNDOFF[variable.dtype.name] for variable in self.walk.variables)
 
-    def along(self, line: Array, offsets: Array) -> Array:
-        """The losses at the start plus each offset times the line (n,)."""
-        moves, first = [], 0
-        for value in self.start:
-            part = line[first : first + int(np.prod(value.shape))]
-            moves.append(tf.constant(part.reshape(value.shape).astype(value.dtype.as_numpy_dtype)))
-            first += part.size
-        return self.walk.swept(self.start, moves, offsets, self.held)
+    def along(self, line: Any, offsets: Array) -> Array:
+        """The losses at the start plus each offset times the line (n,), a tensor."""
+        return self.walk.swept(line, offsets, self.held)
 
-    def sample(self, line: Array, step: float) -> Sample:
-        """The losses on a line whose coordinates move by at least LEAST of their sizes."""
-        stencil = QUICK if self.roundoff <= EPS64 else COARSE
-        values = np.array([self.centre, *self.along(line, step * stencil.offsets[1:])])
+
+@dataclass(frozen=True)
+class _Line:
+    """The losses on a line whose coordinates move by at least LEAST of their sizes, with those known by now."""
+
+    losses: _Losses
+    direction: Array
+    tensor: Any
+    known: dict[float, float] = field(default_factory=dict)
+
+    def sample(self, step: float) -> Sample:
+        """A row of them, from a largest step on."""
+        roundoff = self.losses.roundoff
+        stencil = QUICK if roundoff <= EPS64 else COARSE
+        offsets = step * stencil.offsets[1:]
+        # Rows that begin at steps of their ratio apart share most of their points.
+        fresh = np.array([offset for offset in offsets.tolist() if offset not in self.known])
+        if fresh.size:
+            self.known.update(zip(fresh.tolist(), self.losses.along(self.tensor, fresh).tolist(), strict=True))
+        values = np.array([self.losses.centre, *(self.known[offset] for offset in offsets.tolist())])
         one = np.ones(1)
-        return Sample(stencil, step * one, values[None, :, None], one / LEAST, self.roundoff, floor=self.noise)
+        return Sample(stencil, step * one, values[None, :, None], one / LEAST, roundoff, floor=self.losses.noise)
+
+
+def _drawn(rng: np.random.Generator, sizes: Array, gradient: Array | None) -> Array:
+    """A random direction (n,), each coordinate's share of its size at least LEAST; its signs those of the gradient."""
+    line = np.empty(sizes.size)
+    for first in range(0, sizes.size, BLOCK):
+        block = slice(first, first + BLOCK)
+        signed = 2 * rng.random(sizes[block].size, np.float32) - 1
+        sign = signed if gradient is None else np.where(gradient[block] == 0, signed, gradient[block])
+        np.multiply(np.copysign(LEAST + (1 - LEAST) * np.abs(signed), sign), sizes[block], out=line[block])
+    return line
+
+
+def _sums(gradient: Array, line: Array) -> tuple[float, float]:
+    """The sums of gradient times line, (n,) each, and of the sizes of these products."""
+    derivative = size = 0.0
+    for first in range(0, gradient.size, BLOCK):
+        products = gradient[first : first + BLOCK] * line[first : first + BLOCK]
+        derivative += float(products.sum())
+        size += float(np.abs(products, out=products).sum())
+    return derivative, size
 
 
 @dataclass(frozen=True)
@@ -290,27 +347,26 @@ class _Look:
         return not self.error <= self.allowed
 
     @staticmethod
-    def of(losses: _Losses, line: Array, gradient: Array, *, finer_first: bool) -> _Look:
+    def of(line: _Line, gradient: Array, *, finer_first: bool) -> _Look:
         """The look with the usual row of steps, or with a finer one that shows the usual one to be in doubt.
 
         With `finer_first`, that is taken first, and is enough where it agrees.
         """
         steps = (STEP * FINER, STEP) if finer_first else (STEP, STEP * FINER)
-        first = _Look._with(losses, line, gradient, steps[0])
+        first = _Look._with(line, gradient, steps[0])
         if first.conclusive and not first.wrong:
             return first
-        second = _Look._with(losses, line, gradient, steps[1])
+        second = _Look._with(line, gradient, steps[1])
         wide, fine = (second, first) if finer_first else (first, second)
         apart = not abs(wide.estimate - fine.estimate) <= wide.bound + fine.bound
         return fine if fine.conclusive and (not wide.conclusive or apart or fine.wrong) else wide
 
     @staticmethod
-    def _with(losses: _Losses, line: Array, gradient: Array, step: float) -> _Look:
-        found = slope_estimate(losses.sample(line, step))
+    def _with(line: _Line, gradient: Array, step: float) -> _Look:
+        found = slope_estimate(line.sample(step))
         value, bound = float(found.value[0, 0]), float(found.bound[0, 0])
         with np.errstate(invalid="ignore", over="ignore"):
-            products = gradient * line
-            derivative, size = float(products.sum()), float(np.abs(products).sum())
-        allowed = EXCLUSION * (bound + float(ulp_rounding(np.array(size), losses.roundoff)))
+            derivative, size = _sums(gradient, line.direction)
+        allowed = EXCLUSION * (bound + float(ulp_rounding(np.array(size), line.losses.roundoff)))
         size = size if size > 0 and np.isfinite(size) else abs(value) or 1.0
         return _Look(derivative, value, bound, allowed, size, bool(found.conclusive[0, 0]), step)

@@ -8,8 +8,8 @@ without XLA, which cannot call back; the user's function is left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
 
 Array = np.ndarray[Any, Any]
@@ -39,6 +40,15 @@ class TapeGradient:
     loss: Any
     sources: tuple[Any, ...]
     gradients: tuple[Any, ...]
+
+    @property
+    def of_variables(self) -> bool:
+        """Whether all sources are variables."""
+        return all(variable_of(source) is not None for source in self.sources)
+
+
+class _LossReached(BaseException):
+    """Ends a step whose loss is known; no step that handles its own exceptions is to keep it."""
 
 
 @dataclass(frozen=True)
@@ -76,22 +86,32 @@ class StepRecorder:
             yield self.current
 
     @contextmanager
-    def without_updates(self) -> Iterator[StepRecording]:
-        """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept."""
+    def without_updates(self, losses: int | None = None) -> Iterator[StepRecording]:
+        """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept.
+
+        With `losses`, the block ends as a tape is asked for the gradient of so many with respect to variables, the last
+        of which is not taken: a loss alone costs less.
+        """
         recording = StepRecording()
+        taken = recording.tape_gradients
 
         def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
+            if method != "gradient" or not tf.is_tensor(arguments["target"]):
+                return compute()
+            sources = tuple(tf.nest.flatten(arguments["sources"]))
+            alone = TapeGradient(tf.reduce_sum(arguments["target"]), sources, ())
+            if alone.of_variables and losses == 1 + sum(one.of_variables for one in taken):
+                taken.append(alone)
+                raise _LossReached
             result = compute()
-            if method == "gradient" and tf.is_tensor(arguments["target"]):
-                loss, sources = tf.reduce_sum(arguments["target"]), tuple(tf.nest.flatten(arguments["sources"]))
-                recording.tape_gradients.append(TapeGradient(loss, sources, tuple(tf.nest.flatten(result))))
+            taken.append(replace(alone, gradients=tuple(tf.nest.flatten(result))))
             return result
 
         def change_nothing(*_: Any, **__: Any) -> None:
             pass
 
         patches = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
-        with functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
+        with suppress(_LossReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
             yield recording
 
     def add_derivatives(self, result: Any) -> None:

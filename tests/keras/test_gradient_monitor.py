@@ -13,7 +13,8 @@ from keras import layers as kl
 
 import gradcheck
 from gradcheck import GradientWrongValue, MismatchWarning
-from gradcheck.keras import GradientMonitor
+from gradcheck.autodiff.state import ChangedState
+from gradcheck.keras import GradientMonitor, _StepGraphs
 
 
 @tf.custom_gradient
@@ -83,6 +84,29 @@ def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any
     assert len(monitor.checks) == (2 if make is TwoLosses else 1) * 4
     assert np.less(history["gradient_error"], history["gradient_resolution"]).all()
     assert len(history["gradient_error"]) == 2
+
+
+def test_the_losses_along_a_line_take_no_gradient() -> None:
+    backward = []
+
+    @tf.custom_gradient
+    def noting(x: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            backward.append(upstream)
+            return upstream
+
+        return x, gradient
+
+    model, _ = fitted(lambda: dense(noting))
+    graphs, data = _StepGraphs(model), (tf.ones([8, 16]), tf.ones([8, 1]))
+    (walk,) = graphs.walks(data)
+    backward.clear()
+    line = tf.ones([sum(variable.shape.num_elements() for variable in walk.variables)], tf.float64)
+    losses = walk.swept(line, np.array([0.0, 0.1]), ChangedState())
+    assert len(set(losses)) == 2
+    assert backward == []
+    assert walk.gradient()[0] is not None
+    assert len(backward) == 1
 
 
 def test_a_wrong_gradient_is_told_once_with_its_cause() -> None:

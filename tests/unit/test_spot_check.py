@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import spot_check
+from gradcheck.spot_check import SpotWalk
 
 
 @tf.custom_gradient
@@ -84,6 +85,20 @@ def test_what_differs_from_call_to_call_is_said_to() -> None:
     assert found.verdict == "inconclusive"
     assert found.result.orders[1].reasons == (gradcheck.Reason.NOT_DETERMINISTIC,)
     assert "no direction could be compared" in str(found)
+
+
+def test_rows_of_steps_on_a_line_share_their_points() -> None:
+    weights, points = tf.Variable(np.linspace(-1.0, 1.0, 40)), []
+
+    def loss() -> tf.Tensor:
+        points.append(weights.numpy())
+        return tf.reduce_sum(tf.sin(weights))
+
+    found = SpotWalk.of(loss, [weights], lambda: 2 * tf.cos(weights)).along(2)
+    assert found.verdict == "mismatch"
+    # The loss, and four at the start and an ulp from it; on each line 16 points, and four more for the finer row.
+    assert len(points) == 5 + 2 * (16 + 4)
+    assert len({point.tobytes() for point in points[5:]}) == 2 * (16 + 4)
 
 
 def test_mixed_precision_agrees_with_less() -> None:

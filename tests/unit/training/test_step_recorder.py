@@ -67,3 +67,35 @@ def test_each_run_has_a_recording_of_its_own_and_nothing_stays_patched(x: tf.Var
             step_of(x)()
         assert len(recording.optimizer_calls) == 1
     assert (tf.GradientTape.gradient, tf.clip_by_norm) == before
+
+
+def test_a_step_ends_as_the_gradient_of_its_last_loss_is_asked_for(x: tf.Variable) -> None:
+    reached: list[str] = []
+
+    def step() -> None:
+        with tf.GradientTape(persistent=True) as tape:
+            point = tf.constant(2.0)
+            tape.watch(point)
+            first, second = tf.reduce_sum(x**2), tf.reduce_sum(x) * point
+        try:
+            tape.gradient(second, point)
+            reached.append("no variable")
+            tape.gradient(first, [x])
+            reached.append("first")
+            tape.gradient(second, [x])
+            reached.append("second")
+        except Exception:
+            reached.append("handled")
+
+    for losses, expected in ((1, ["no variable"]), (2, ["no variable", "first"])):
+        reached.clear()
+        with StepRecorder().without_updates(losses) as recording:
+            step()
+        assert reached == expected
+        taken = [one for one in recording.tape_gradients if one.of_variables]
+        assert [float(one.loss) for one in taken] == [25.0, 14.0][:losses]
+        assert taken[-1].gradients == ()
+    reached.clear()
+    with StepRecorder().without_updates():
+        step()
+    assert reached == ["no variable", "first", "second"]
