@@ -106,8 +106,10 @@ def check(
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
-        diagnoses = {number: CheckDiagnosis(function, gradient, number) for number in orders}
-        return Result({n: _checked(problem, diagnoses[n], tolerance, probes, tuple(notes)) for n in orders})
+        told = tuple(notes)
+        return Result(
+            {n: _checked(problem, CheckDiagnosis(function, gradient, n), tolerance, probes, told) for n in orders}
+        )
 
 
 def _apart(function: Function) -> float:

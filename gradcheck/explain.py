@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow as tf
 from gradcheck.autodiff.sources import as_tensors, parameter_names, paths, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
 from gradcheck.check import name_of, tolerance_from
+from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
 from gradcheck.explanation.record import CodeRecord
@@ -61,7 +63,7 @@ def explain(
             "the derivatives that it takes"
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
-    listed = _listed(variables)
+    listed, time = _listed(variables), BlameTime()
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f)))
         stack.enter_context(state_restored())
@@ -74,6 +76,7 @@ def explain(
         else:
             record, disagreement = as_traced(record)
         notes += [] if record.held == UNCHANGED else [record.held.note]
+        record = replace(record, time=time)
         calls = record.derivatives if names is None else record.derivatives[-1:]
         found = []
         for number, call in enumerate(calls, 1):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.explanation.blame_time import TIMES, TimeUpError
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.factor_check import compared
 from gradcheck.explanation.function_graph import OF_GRAPH
@@ -46,14 +48,15 @@ class BlamedOperation:
 class Blame:
     """What came of looking at the factors of the chain rule: the one that is wrong, if any.
 
-    `looked_at` counts the operations that were compared, `unclear` are those that could not be. An operation that is
-    wrong behind another source, too, is compared before the others: `again`.
+    `looked_at` counts the operations that were compared, `unclear` are those that could not be, `left` those that the
+    time ended before. An operation that is wrong behind another source, too, is compared before the others: `again`.
     """
 
     culprit: BlamedOperation | None
     looked_at: int
     unclear: tuple[RecordedOperation, ...] = ()
     again: bool = False
+    left: tuple[RecordedOperation, ...] = ()
 
 
 NOTHING = Blame(None, 0)
@@ -63,18 +66,26 @@ NOTHING = Blame(None, 0)
 def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None) -> Blame:
     """Compare the factors between a source and the targets of a call with differences, up to the first that is wrong.
 
-    `weights` are the cotangents of the targets. Raises what the tape that covers everything raises.
+    `weights` are the cotangents of the targets. It ends, too, when its time is up. Raises what the tape that covers
+    everything raises.
     """
+    with record.time.blaming():
+        return _along_path(record, list(factors(record, call, source, weights)))
+
+
+def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:
+    """What came of looking at the factors, in their order."""
     looked_at = 0
     unclear: list[RecordedOperation] = []
-    path: Iterable[Factor] = factors(record, call, source, weights)
-    if record.wrong:
-        path = list(path)
+    with suppress(TimeUpError):
         for factor in path:
             if factor.function_of in record.wrong and (found := _blame_alone(record, factor)).culprit is not None:
                 return replace(found, again=True)
-    for factor in path:
-        found = _blame_alone(record, factor)
+    for position, factor in enumerate(path):
+        try:
+            found = _blame_alone(record, factor)
+        except TimeUpError:
+            return Blame(None, looked_at, tuple(unclear), left=tuple(one.operation for one in path[position:]))
         looked_at += found.looked_at
         unclear += found.unclear
         if found.culprit is not None:
@@ -93,7 +104,7 @@ def _blame_alone(record: CodeRecord, factor: Factor) -> Blame:
         if one is None:
             continue
         known = record.compared.get(one.key)
-        order = record.compared[one.key] = compared(one) if known is None else known
+        order = record.compared[one.key] = compared(one, record.time) if known is None else known
         wrong = [finding for finding in order.findings if finding.kind is not Kind.MISSING or _given_up(one)]
         if wrong:
             return Blame(_blamed(one, wrong[0]), 1)
@@ -171,6 +182,10 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     if cause is not None:
         if wrong.first.call is not None:
             cause = recognised(cause, wrong.first, orders_of(on_path))
+        if found.left:
+            return replace(
+                cause, evidence=f"{cause.evidence}; {looked_at_text(found)}, none of these is wrong by itself"
+            )
         right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
         return replace(cause, evidence=cause.evidence + right)
     known = known_composition(on_path, [wrong.source.tensor])
@@ -178,6 +193,8 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
         return replace(known, lost=wrong.lost.size)
     if kind not in (Kind.WRONG_VALUE, Kind.NON_FINITE) or wrong.source.call.method == "batch_jacobian":
         return None
+    if found.left:
+        return ended(found, wrong.lost.size)
     if found.unclear:
         names = ", ".join(dict.fromkeys(described(operation) for operation in found.unclear))
         evidence = f"{looked_at_text(found)}, none of the others is wrong by itself"
@@ -195,9 +212,23 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
 
 
+def ended(found: Blame, lost: float | None = None) -> Diagnosis:
+    """What is known where the time ended before an operation was found, or all were right."""
+    nearest = described(found.left[0])
+    remedy = (
+        f"check a part of the code by itself, whose result is that of {nearest}: the operations from there back to the "
+        "inputs were not looked at, and those behind it were"
+    )
+    evidence = f"{looked_at_text(found)}, none of these is wrong by itself"
+    return Diagnosis(Cause.NOT_COMPARED, evidence, remedy, found.left[0].place, lost)
+
+
 def looked_at_text(found: Blame) -> str:
-    """How many operations were looked at, and which could not be."""
+    """How many operations were looked at, which could not be, and how many the time ended before."""
     count = f"{found.looked_at} operation{'s' * (found.looked_at != 1)} looked at"
+    if found.left:
+        total = found.looked_at + len(found.unclear) + len(found.left)
+        count = f"{found.looked_at} of {total} operations looked at in {TIMES} times the time of the check"
     names = dict.fromkeys(_name(operation) for operation in found.unclear)
     return count + (f", {len(found.unclear)} could not be compared ({', '.join(names)})" if names else "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.diagnosis import (
     diagnose,
     diagnose_error,
@@ -36,12 +37,14 @@ Tensors = list[Any]
 class CheckDiagnosis:
     """Diagnoses the findings of a check of somebody's function at one order.
 
-    `gradient` is what they gave for it: None (TensorFlow's own is checked), a callable, or values.
+    `gradient` is what they gave for it: None (TensorFlow's own is checked), a callable, or values. The check begins as
+    this is made.
     """
 
     function: Function
     gradient: Any
     order: int
+    time: BlameTime = field(default_factory=BlameTime, compare=False, repr=False)
 
     def explained(self, finding: Finding, coordinate: int | None) -> Finding:
         """A finding about the derivative at a coordinate (None for a probe), with its diagnosis."""
@@ -148,7 +151,7 @@ class CheckDiagnosis:
             tensors = [*inputs, *held]
             return first(tensors) if self.order == 1 else _gradient(first, tensors, None)
 
-        return recorded(f, free)
+        return replace(recorded(f, free), time=self.time)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
         """TensorFlow's own gradient of the function, if it is right where the given one is not."""

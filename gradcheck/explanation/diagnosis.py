@@ -16,7 +16,7 @@ from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
-from gradcheck.explanation.blamed_operation import NOTHING, Blame, blame, blame_diagnosis, composed
+from gradcheck.explanation.blamed_operation import NOTHING, Blame, blame, blame_diagnosis, composed, ended
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import not_finite_diagnosis
@@ -70,15 +70,18 @@ def diagnose(
         cause = blame_diagnosis(found, lost.size)
     if wrong().wider_tape_helps:
         return cause
-    if cause is not None and found.looked_at:
+    if cause is not None and found.looked_at and not found.left:
         causes.add((cause.cause, cause.place))
     return composed(found, cause, wrong(), finding.kind)
 
 
 def diagnose_operations(source: CallSource, finding: Finding) -> Diagnosis | None:
-    """The operation whose derivative is wrong, or not finite, where nothing else is known of the source."""
+    """The operation whose derivative is wrong, or not finite, where nothing else is known; or how far the time went."""
     origin = None if finding.autodiff is None or np.isfinite(finding.autodiff) else diagnose_not_finite(source)
-    return origin or blame_diagnosis(blamed(source))
+    if origin is not None:
+        return origin
+    found = blamed(source)
+    return ended(found) if found.left else blame_diagnosis(found)
 
 
 def diagnose_not_finite(source: CallSource, row: int | None = None) -> Diagnosis | None:

@@ -21,6 +21,7 @@ from gradcheck.comparison.lines import Lines, first_look, sample_values, ulp_rou
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
+from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.chain import Factor
 from gradcheck.explanation.rerun import widened
 from gradcheck.numerics.probing import magnitudes, probe_directions
@@ -57,6 +58,7 @@ class FactorProblem(Problem):
 
     function: Function
     cotangent: Array
+    time: BlameTime
     spent: list[int] = field(default_factory=list)
 
     @cached_property
@@ -87,9 +89,10 @@ class FactorProblem(Problem):
     @cached_property
     def in_float64(self) -> Problem | None:
         wide = self.function.wide
-        return None if wide is None else FactorProblem(wide, self.cotangent)
+        return None if wide is None else FactorProblem(wide, self.cotangent, self.time)
 
     def values(self, points: Array | LinePoints) -> Array:
+        self.time.refuse_more()
         self.spent.append(len(points))
         if sum(self.spent) > MOST:
             raise TooDearError
@@ -105,16 +108,17 @@ class FactorProblem(Problem):
         return Gradients.undefined(len(directions), self.point.size)
 
 
-def compared(factor: Factor) -> OrderResult:
+def compared(factor: Factor, time: BlameTime) -> OrderResult:
     """The factor's derivative beside differences; inconclusive where it cannot run by itself, or is not finite.
 
-    Only what is suspicious along one random direction is compared entry by entry.
+    Only what is suspicious along one random direction is compared entry by entry. Raises TimeUpError.
     """
+    time.refuse_more()
     if not factor.moved:
         return undecided(1, Reason.CANNOT_RUN, NOT_ALONE)
     try:
         with state_restored():
-            problem, sources = _problem(factor)
+            problem, sources = _problem(factor, time)
             if not np.isfinite(problem.cotangent).all():
                 return undecided(1, Reason.NOT_FINITE, NO_COTANGENT)
             if not suspicious(problem):
@@ -176,14 +180,14 @@ def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Arra
     return bool(error <= RIGHT * problem.precision * np.abs(products).sum())
 
 
-def _problem(factor: Factor) -> tuple[FactorProblem, list[Source]]:
+def _problem(factor: Factor, time: BlameTime) -> tuple[FactorProblem, list[Source]]:
     """The factor as a function of what is moved, with its float64 form if it has one; and that by name."""
     tensors = [factor.tensors[position] for position in factor.moved]
     function = open_function(lambda *moved: factor.function(moved), _constrained(factor, tensors), None)
     cotangents = [to_coordinates(np.asarray(one.numpy())) for one in factor.reached]
     pairs = zip(function.sources, factor.names, strict=True)
     sources = [replace(source, name=name) for source, name in pairs]
-    return FactorProblem(_with_float64_form(factor, function, tensors), np.concatenate(cotangents)), sources
+    return FactorProblem(_with_float64_form(factor, function, tensors), np.concatenate(cotangents), time), sources
 
 
 def _with_float64_form(factor: Factor, function: Function, tensors: Sequence[Any]) -> Function:

@@ -12,6 +12,7 @@ from tensorflow.python.eager import execute, record
 
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.defects.library_functions import LibraryCall
+from gradcheck.explanation.blame_time import ENDLESS, BlameTime
 from gradcheck.explanation.user_code import Line, place_of, quoted
 from gradcheck.result import Cause, OrderResult, Place
 
@@ -182,7 +183,7 @@ class CodeRecord:
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
     tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `accessed` is
     the state that it read or used, as it was before, and `changed` what of it was another one after. `compared`,
-    `wrong`, `causes` and `cotangents` keep what came of looking at its operations.
+    `wrong`, `causes` and `cotangents` keep what came of looking at its operations, `time` how long that may take.
     """
 
     events: Sequence[Event]
@@ -199,6 +200,7 @@ class CodeRecord:
     wrong: set[tuple[int, int]] = field(default_factory=set, compare=False, repr=False)
     causes: set[tuple[Cause, Place | None]] = field(default_factory=set, compare=False, repr=False)
     cotangents: dict[Any, dict[int, Any]] = field(default_factory=dict, compare=False, repr=False)
+    time: BlameTime = field(default_factory=partial(BlameTime, ENDLESS), compare=False, repr=False)
 
     @cached_property
     def leaves(self) -> tuple[Any, ...]:

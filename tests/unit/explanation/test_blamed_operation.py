@@ -10,6 +10,7 @@ import tensorflow as tf
 from gradcheck import Cause, Kind, OrderResult, check
 from gradcheck.comparison.lines import first_look
 from gradcheck.explanation import blamed_operation, diagnosis, factor_check
+from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.blamed_operation import Blame, blame, blame_diagnosis
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.record import CodeRecord
@@ -86,9 +87,9 @@ def test_what_is_right_is_counted() -> None:
 def test_what_is_wrong_for_one_input_comes_first_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     record, seen = record_of(lambda x, y: tf.exp(doubled(tf.sin(x) * y)), 0.5, 2.0), []
 
-    def noted(one: Factor) -> OrderResult:
+    def noted(one: Factor, time: BlameTime) -> OrderResult:
         seen.append(one.operation.name)
-        return factor_check.compared(one)
+        return factor_check.compared(one, time)
 
     monkeypatch.setattr(blamed_operation, "compared", noted)
     first, again = (blame(record, record.derivatives[-1], source) for source in record.inputs)
