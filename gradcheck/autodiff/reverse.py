@@ -70,7 +70,14 @@ Differentiate = Callable[[Forward, Tensors, Sequence[Tensors]], tuple[Tensors, l
 
 def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors]) -> tuple[Tensors, list[Tensors]]:
     """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
-    tape, targets = watched(function, sources, persistent=len(weights) > 1)
+    try:
+        tape, targets = watched(function, sources, persistent=len(weights) > 1)
+    except DerivativeRaisedError:
+        if len(weights) == 1:
+            raise
+        # A persistent tape refuses what others record: a saved model's loop that reads a variable.
+        taken = [differentiate(function, sources, [weight]) for weight in weights]
+        return taken[0][0], [rows[0] for _, rows in taken]
     return targets, [pulled_back(tape, targets, sources, weight) for weight in weights]
 
 
@@ -107,11 +114,20 @@ def differentiate_by_variables(
 
 
 def watched(forward: Forward, sources: Tensors, *, persistent: bool = False) -> tuple[Any, Tensors]:
-    """A tape that watched the sources, and nothing else, while `forward` ran; and what that gave."""
-    with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
-        for source in sources:
-            tape.watch(source)
-        outputs = forward(sources)
+    """A tape that watched the sources, and nothing else, while `forward` ran; and what that gave.
+
+    Raises DerivativeRaisedError where `forward` throws under the tape alone, what it throws otherwise.
+    """
+    try:
+        with tf.GradientTape(persistent=persistent, watch_accessed_variables=False) as tape:
+            for source in sources:
+                tape.watch(source)
+            outputs = forward(sources)
+    except DerivativeRaisedError:
+        raise
+    except Exception as error:
+        forward(sources)
+        raise DerivativeRaisedError(error) from error
     return tape, outputs
 
 

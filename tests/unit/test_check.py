@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -266,3 +267,22 @@ def test_a_variable_that_f_assigns_is_named() -> None:
     assert result.verdict == "mismatch"
     assert any("f itself assigns variables[0] (kernel:0)" in note for note in result.orders[1].notes)
     assert not any("assigns" in note for note in check(lambda x: kernel * x, 0.5, variables=[kernel]).orders[1].notes)
+
+
+class _Looping(tf.Module):
+    def __init__(self) -> None:
+        self.factor = tf.Variable([0.5, 1.5], dtype=tf.float64)
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float64)])
+    def looped(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y) * self.factor), [tf.constant(0), x])[1]
+
+
+def test_a_loop_of_a_saved_model_that_reads_a_variable(tmp_path: Path) -> None:
+    """TensorFlow records it on a tape that is not persistent, and on no nested ones."""
+    tf.saved_model.save(_Looping(), str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    assert check(loaded.looped, [1.0, 2.0], variables=[loaded.factor]).verdict == "agree"
+    result = check(loaded.looped, [1.0, 2.0], order=2)
+    assert (result.orders[1].verdict, result.findings[0].kind) == ("agree", Kind.RAISES)
+    assert "handle data" in result.findings[0].reason
