@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ class LeftVectors:
     vector: Array
     direction: Array
     length: int
-    coordinates: Sequence[int] = field(default=())
+    coordinates: Sequence[int] = ()
 
     @cached_property
     def starts(self) -> Array:

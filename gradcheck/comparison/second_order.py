@@ -135,8 +135,7 @@ def compare_second(
     coordinate, or, with a single direction, a left vector. Directions along which everything agrees with tight
     estimates from few values are done with; the others are looked at closely, with the coordinates that look worst
     beside the left vectors. Of these a second comparison, of one line, is there where only the second differences of
-    values contradict. Raises DerivativeRaisedError and
-    WrongShapeError.
+    values contradict. Raises DerivativeRaisedError and WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
@@ -296,7 +295,8 @@ def compare_products(
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected, left = products.connected, lines.left
-        connected = connected if left is None else left.over(np.logical_or, lambda v: (v != 0) & connected[0])[None, :]
+        if left is not None:
+            connected = left.over(np.logical_or, lambda v: (v != 0) & products.connected[0])[None, :]
         entries, diagonal = entries.named(~connected), diagonal.named()
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):
