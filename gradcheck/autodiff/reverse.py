@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,7 @@ from gradcheck.autodiff.sources import Source
 Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 Forward = Callable[[Tensors], Tensors]
+T = TypeVar("T")
 
 SecondPullbacks = tuple[Tensors, list[Tensors]]
 """The gradient for one cotangent, and its pullbacks along directions: lists with one item a source."""
@@ -70,15 +71,27 @@ Differentiate = Callable[[Forward, Tensors, Sequence[Tensors]], tuple[Tensors, l
 
 def differentiate(function: Forward, sources: Tensors, weights: Sequence[Tensors]) -> tuple[Tensors, list[Tensors]]:
     """What a function (of dense tensors or None) gives, such as a gradient, and the pullbacks of weights through it."""
-    try:
+
+    def from_one_tape(weights: Sequence[Tensors]) -> list[tuple[Tensors, Tensors]]:
         tape, targets = watched(function, sources, persistent=len(weights) > 1)
+        return [(targets, pulled_back(tape, targets, sources, weight)) for weight in weights]
+
+    taken = together_or_each(from_one_tape, weights)
+    return taken[0][0], [row for _, row in taken]
+
+
+def together_or_each(take: Callable[[Sequence[Tensors]], list[T]], weights: Sequence[Tensors]) -> list[T]:
+    """What is taken for all weights from one persistent tape, or for each from its own where that one refuses.
+
+    It refuses what others record, such as a saved model's loop that reads a variable, and a gradient that can be taken
+    only once, such as that of tf.py_function.
+    """
+    try:
+        return take(weights)
     except DerivativeRaisedError:
         if len(weights) == 1:
             raise
-        # A persistent tape refuses what others record: a saved model's loop that reads a variable.
-        taken = [differentiate(function, sources, [weight]) for weight in weights]
-        return taken[0][0], [rows[0] for _, rows in taken]
-    return targets, [pulled_back(tape, targets, sources, weight) for weight in weights]
+        return [one for weight in weights for one in take([weight])]
 
 
 def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = differentiate) -> Forward:

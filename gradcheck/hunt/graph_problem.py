@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from gradcheck.autodiff.reverse import (
     WrongShapeError,
     gradient_matrix,
     seen,
+    together_or_each,
     watched,
 )
 from gradcheck.autodiff.sources import Source
@@ -259,13 +260,7 @@ class GraphProblem(Problem):
                 return [gradient]
         tensors = self.tensors(point)
         with self._by_itself():
-            try:
-                return pullbacks(self.mode, self.forward, tensors, rows)
-            except DerivativeRaisedError:
-                if len(rows) == 1:
-                    raise
-                # Some gradients, that of tf.py_function for one, can be taken only once from a persistent tape.
-                return [pullbacks(self.mode, self.forward, tensors, [row])[0] for row in rows]
+            return together_or_each(partial(pullbacks, self.mode, self.forward, tensors), rows)
 
     def _by_itself(self) -> AbstractContextManager[None]:
         """A derivative in another mode than the plain one leaves no traces that other derivatives would find."""

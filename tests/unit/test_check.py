@@ -286,3 +286,12 @@ def test_a_loop_of_a_saved_model_that_reads_a_variable(tmp_path: Path) -> None:
     result = check(loaded.looped, [1.0, 2.0], order=2)
     assert (result.orders[1].verdict, result.findings[0].kind) == ("agree", Kind.RAISES)
     assert "handle data" in result.findings[0].reason
+
+
+def test_a_gradient_that_a_persistent_tape_gives_once_is_right() -> None:
+    def sine_by_hand(x: Any) -> Any:
+        return tf.py_function(lambda v: tf.sin(v) * v, [x], tf.float64)
+
+    result = check(sine_by_hand, [1.0, 2.0], order=2)
+    assert (result.orders[1].verdict, result.orders[2].verdict) == ("agree", "mismatch")
+    assert result.findings[0].kind == Kind.MISSING  # TensorFlow differentiates tf.py_function once
