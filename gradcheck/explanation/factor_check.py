@@ -17,7 +17,7 @@ from gradcheck.autodiff.reverse import Gradients
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.first_order import compare_first
-from gradcheck.comparison.lines import Lines, first_look, sample_values, ulp_rounding
+from gradcheck.comparison.lines import Lines, first_look, ulp_rounding
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
@@ -25,15 +25,16 @@ from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.chain import Factor
 from gradcheck.explanation.rerun import widened
 from gradcheck.numerics.probing import magnitudes, probe_directions
-from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, Stencil
+from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, largest_steps
 from gradcheck.result import OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
 
 PROBES = 8
-GLANCE, NEARBY = Stencil(ratio=2.0, count=3, noise_spacings=(), noise_points=0), 2.0**-3
-RICHARDSON = np.array([1.0, -20.0, 64.0]) / 45.0
-"""The weights of central differences whose steps are halved twice, without the errors of second and fourth order."""
+NEXT, NEARBY = 2.0**-15, 2.0 ** np.array([-6.0, -7.0])
+"""A glance takes the central difference of a step so much smaller than the largest one, and then those of two steps,"""
+RICHARDSON = np.array([-1.0, 4.0]) / 3.0
+"""whose sum with these weights is without the error of second order."""
 RIGHT = 1e6
 """So many roundings of the products that are summed are no suspicion at a glance."""
 ONE = np.ones((1, 1))
@@ -174,10 +175,19 @@ def _right_at_a_glance(problem: FactorProblem, directions: Array, products: Arra
     """Whether few values near the point show a sum of products to be the derivative along a direction, in float64."""
     if problem.precision > EPS64:
         return False
-    sample = sample_values(problem, directions, stencil=GLANCE, shrink=NEARBY)
-    slopes = (sample.right - sample.left)[0, :, 0] / (2 * sample.step[0] * GLANCE.steps)
-    error = abs(float(products.sum()) - float(RICHARDSON @ slopes))
-    return bool(error <= RIGHT * problem.precision * np.abs(products).sum())
+    largest = problem.feasible_steps(directions, largest_steps(problem.point, directions, QUICK))
+
+    def slopes(shares: Array) -> Array:
+        steps = largest * shares
+        beside = np.concatenate([steps, -steps])[:, None] * directions
+        right, left = np.split(problem.values(problem.point + beside)[:, 0], 2)
+        return np.asarray((right - left) / (2 * steps))
+
+    def right(slope: float) -> bool:
+        return bool(abs(float(products.sum()) - slope) <= RIGHT * problem.precision * np.abs(products).sum())
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        return right(float(slopes(np.array([NEXT]))[0])) or right(float(RICHARDSON @ slopes(NEARBY)))
 
 
 def _problem(factor: Factor, time: BlameTime) -> tuple[FactorProblem, list[Source]]:
