@@ -33,9 +33,14 @@ from gradcheck.comparison.tables import Tolerance
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 from gradcheck.progress import at, shown
 from gradcheck.result import Kind, OrderResult, Reason, Result, Verdict
+from gradcheck.search import example_under_way
 
 Array = np.ndarray[Any, Any]
 
+NOT_LOOKED_FOR = (
+    "The cause was not looked for, as Hypothesis was trying out examples; "
+    "this one alone, as in @example(...), is told with its cause."
+)
 MODES = ("raise", "warn", "ignore")
 ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
@@ -69,6 +74,21 @@ def check(
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
     agree
     """
+    return _result(f, inputs, order, variables, gradient, rtol, atol, probes)
+
+
+def _result(
+    f: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    order: int,
+    variables: Any,
+    gradient: Any,
+    rtol: float | None,
+    atol: float | None,
+    probes: int,
+    causes: bool = True,
+) -> Result:
+    """What `check` returns; without `causes` nobody looks for those of its findings."""
     tolerance = tolerance_from(order, rtol, atol, probes)
     if order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
@@ -106,10 +126,8 @@ def check(
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
-        told = tuple(notes)
-        return Result(
-            {n: _checked(problem, CheckDiagnosis(function, gradient, n), tolerance, probes, told) for n in orders}
-        )
+        told, diagnosis = tuple(notes), partial(CheckDiagnosis, function, gradient, causes=causes)
+        return Result({n: _checked(problem, diagnosis(order=n), tolerance, probes, told) for n in orders})
 
 
 def _apart(function: Function) -> float:
@@ -192,9 +210,18 @@ def assert_close(
     """
     __tracebackhide__ = True
     refuse_mode(inconclusive)
-    result = check(f, *inputs, order=order, variables=variables, gradient=gradient, rtol=rtol, atol=atol, probes=probes)
+    result_of = partial(_result, f, inputs, order, variables, gradient, rtol, atol, probes)
+    # With a gradient of one's own, the cause decides about the kind, and that about the class of the exception.
+    example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
-    raise_unless_good(name_of(f), result, label, inconclusive)
+    if example is None:
+        raise_unless_good(name_of(f), result_of(), label, inconclusive)
+        return
+
+    def with_causes() -> Result | None:
+        return result_of() if example_under_way() is example else None
+
+    raise_unless_good(name_of(f), result_of(causes=False), label, inconclusive, with_causes)
 
 
 def name_of(f: Any) -> str:
@@ -208,11 +235,23 @@ def refuse_mode(inconclusive: str | None) -> None:
         raise ValueError(f"inconclusive was {inconclusive!r}; expected one of {', '.join(map(repr, MODES))}")
 
 
-def raise_unless_good(name: str, result: Result, label: str, inconclusive: str | None) -> None:
-    """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller."""
+def raise_unless_good(
+    name: str,
+    result: Result,
+    label: str,
+    inconclusive: str | None,
+    with_causes: Callable[[], Result | None] | None = None,
+) -> None:
+    """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller.
+
+    `with_causes` gives the result once more, with causes, while these can still be looked for; else None.
+    """
     __tracebackhide__ = True
     if result.verdict == Verdict.MISMATCH:
-        raise FAILURES[result.findings[0].kind](failure(name, result, label), result) from None
+        error = FAILURES[result.findings[0].kind](failure(name, result, label), result)
+        if with_causes is not None:
+            error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
+        raise error from None
     if result.verdict != Verdict.INCONCLUSIVE or inconclusive == "ignore":
         return
     first = result.orders[1]
@@ -220,6 +259,11 @@ def raise_unless_good(name: str, result: Result, label: str, inconclusive: str |
     if inconclusive == "raise" or (inconclusive is None and nothing_seen):
         raise GradientInconclusive(doubt(name, result), result) from None
     warnings.warn(doubt(name, result), InconclusiveWarning, stacklevel=3)
+
+
+def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) -> tuple[str, Result] | None:
+    result = with_causes()
+    return None if result is None or result.verdict != Verdict.MISMATCH else (failure(name, result, label), result)
 
 
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite, nan
+from typing import TypeAlias
 
 from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict, told_apart
+
+Completion: TypeAlias = Callable[[], "tuple[str, Result] | None"]
+"""Gives the message and the result of a mismatch; None where they are not to be had any more."""
 
 
 class GradientInconclusive(AssertionError):
@@ -28,7 +33,33 @@ class GradientMismatch(AssertionError):
 
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)
-        self.result = result
+        self._result = result
+        self._completion: tuple[Completion, str] | None = None
+
+    def complete_when_read(self, completed: Completion, otherwise: str) -> None:
+        """Puts off what takes long until somebody reads: `completed` gives the whole message and result.
+
+        Where it gives None, as it is too late, the message ends with `otherwise`.
+        """
+        self._completion = completed, otherwise
+
+    @property
+    def result(self) -> Result | None:
+        """What the check found."""
+        self._complete()
+        return self._result
+
+    def __str__(self) -> str:
+        self._complete()
+        return super().__str__()
+
+    def _complete(self) -> None:
+        if self._completion is None:
+            return
+        (completed, otherwise), self._completion = self._completion, None
+        found = completed()
+        message, self._result = found or (f"{super().__str__()}\n\n{otherwise}", self._result)
+        self.args = (message,)
 
 
 class GradientRaises(GradientMismatch):

@@ -38,12 +38,13 @@ class CheckDiagnosis:
     """Diagnoses the findings of a check of somebody's function at one order.
 
     `gradient` is what they gave for it: None (TensorFlow's own is checked), a callable, or values. The check begins as
-    this is made.
+    this is made. Without `causes` nothing is looked for, and no finding has a diagnosis.
     """
 
     function: Function
     gradient: Any
     order: int
+    causes: bool = True
     time: BlameTime = field(default_factory=BlameTime, compare=False, repr=False)
 
     def explained(self, finding: Finding, coordinate: int | None) -> Finding:
@@ -53,6 +54,8 @@ class CheckDiagnosis:
             # What was given is the gradient of the sum of all outputs.
             reason = finding.reason.replace("autodiff gives", "the gradient given is", 1)
             finding = replace(finding, output=None, reason=reason)
+        if not self.causes:
+            return finding
         diagnosis = None
         with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
             diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
@@ -63,6 +66,8 @@ class CheckDiagnosis:
     def error(self) -> Diagnosis | None:
         """Why the derivative raised an exception."""
         with suppress(Exception):
+            if not self.causes:
+                return None
             record = self._record(None)
             failed = [call for call in record.derivatives if call.error is not None]
             return diagnose_error(record, failed[-1]) if failed else known_to_raise(record)
@@ -71,7 +76,8 @@ class CheckDiagnosis:
     def wrong_shape(self) -> Diagnosis | None:
         """Why the derivative has another shape or dtype than its source."""
         with suppress(Exception):
-            return None if self.gradient is not None and self.order == 1 else known_to_raise(self._record(None))
+            taken = self.gradient is None or self.order == 2
+            return known_to_raise(self._record(None)) if self.causes and taken else None
         return None
 
     def noted(self, order: OrderResult) -> OrderResult:
