@@ -121,8 +121,14 @@ lost digits would pass for a slope; and a sample would hit the round numbers whe
 """
 
 
+EXPONENT = 0x7FF0000000000000
+"""The bits of a float64 that say between which powers of two it lies."""
+
 MANY = 2**14
-"""The median of many coordinates is that of about so many of them, evenly spaced."""
+"""The median of many coordinates is that of about so many of them, evenly spaced;
+
+so many are taken at a time where each gives a number that is not kept, so that these stay in the processor's cache.
+"""
 
 
 def typical_magnitude(x: Array) -> float:
@@ -139,12 +145,15 @@ def coordinate_steps(x: Array, *, eps: float = EPS64, typical: float | None = No
     A coordinate that is zero, or below sqrt(eps) / 4 of the typical magnitude, is taken for one of that size: there a
     function of ordinary scale would change by less than its rounding.
     """
-    size = np.abs(x)
+    size = np.abs(np.asarray(x, dtype=np.float64))
     usual = typical_magnitude(x) if typical is None else typical
-    size, zero = np.maximum(size, np.sqrt(eps) / 4 * usual), size == 0
+    zero = size == 0
+    np.maximum(size, np.sqrt(eps) / 4 * usual, out=size)
     size[zero] = usual
-    _, exponents = np.frexp(size)
-    return np.asarray(np.ldexp(MANTISSA, exponents - 1))
+    powers = size.view(np.int64)  # the same memory: a sign, an exponent and a mantissa each
+    powers &= EXPONENT
+    size *= MANTISSA
+    return size
 
 
 def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float = EPS64) -> Array:
@@ -153,12 +162,13 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     `x` is (n,), `directions` (k, n); a direction of zeros gets the step 1. `eps` is the unit roundoff of the function's
     arithmetic. A row that would be mostly finer than the arithmetic resolves (float32) starts one power of two wider.
     """
-    steps = coordinate_steps(x, eps=eps)
-    if stencil.ratio ** (1 - stencil.count) < eps:
-        steps = 2 * steps
-    with np.errstate(divide="ignore"):
-        ratios = steps / directions
-    lines = np.min(np.abs(ratios, out=ratios), axis=1)
+    usual, lines = typical_magnitude(x), np.full(len(directions), np.inf)
+    wider = 2.0 if stencil.ratio ** (1 - stencil.count) < eps else 1.0
+    for part in _parts(x.size):
+        steps = wider * coordinate_steps(x[part], eps=eps, typical=usual)
+        with np.errstate(divide="ignore"):
+            ratios = steps / directions[:, part]
+        np.minimum(lines, np.min(np.abs(ratios, out=ratios), axis=1), out=lines)
     return np.where(np.isfinite(lines), lines, 1.0)
 
 
@@ -246,7 +256,20 @@ def sample_lines(
     flat = np.asarray(f(LinePoints.on(x, directions, offsets)), dtype=np.float64)
     centre = np.broadcast_to(flat[0], (len(directions), 1, flat.shape[-1]))
     values = np.concatenate([centre, flat[1:].reshape(*offsets.shape, flat.shape[-1])], axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = x / directions
-    magnitude = np.max(np.abs(ratios, out=ratios), axis=1, where=directions != 0, initial=0.0)
-    return Sample(stencil, step, values, magnitude, eps)
+    return Sample(stencil, step, values, _magnitude(x, directions), eps)
+
+
+def _magnitude(x: Array, directions: Array) -> Array:
+    """The largest |x_i / direction_i| over the moving coordinates of each line, (k,)."""
+    largest = np.zeros(len(directions))
+    for part in _parts(x.size):
+        moving = directions[:, part]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = x[part] / moving
+        ratios[moving == 0] = 0.0
+        np.maximum(largest, np.max(np.abs(ratios, out=ratios), axis=1), out=largest)
+    return largest
+
+
+def _parts(n: int) -> Iterator[slice]:
+    return (slice(start, start + MANY) for start in range(0, n, MANY))
