@@ -259,13 +259,16 @@ class Function(Problem):
         self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: LeftVectors | None = None
     ) -> Array:
         table = np.empty((len(points), self.point.size if left is None else len(left)))
+        gradient = None if left is None else np.empty((1, self.point.size))
         missing = np.ones(len(points), bool)
         for row, taken in self._taken_at(points, mapped, shared):
             missing[row] = taken is None
             if taken is not None:
                 pairs = zip(self.sources, taken, strict=True)
-                gradient = np.concatenate([source.derivatives(part) for source, part in pairs])
-                table[row] = seen(gradient[None, :], left)[0]
+                parts = [source.derivatives(part) for source, part in pairs]
+                np.concatenate(parts, out=table[row] if gradient is None else gradient[0])
+                if gradient is not None:
+                    table[row] = seen(gradient, left)[0]
         table[missing] = np.nan
         return table
 

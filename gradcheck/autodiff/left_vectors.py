@@ -38,9 +38,14 @@ class LeftVectors:
 
     def products(self, gradients: Array) -> Array:
         """The products (p, c) of gradients (p, n): with the unit vectors, the parts, and at last the direction."""
-        parts = [slice(start, start + self.length) for start in self.starts]
-        columns = [gradients[:, part] @ self.vector[part] for part in parts] + [gradients @ self.direction]
-        return np.concatenate([gradients[:, list(self.coordinates)], np.transpose(columns)], axis=1)
+        length, count = self.length, self.vector.size // self.length
+        whole = count * length
+        rows = gradients[:, :whole].reshape(len(gradients), count, 1, length)
+        columns = [(rows @ self.vector[:whole].reshape(count, length, 1))[..., 0, 0]]
+        if whole < self.vector.size:
+            columns.append(gradients[:, whole:] @ self.vector[whole:, None])
+        columns.append(gradients @ self.direction[:, None])
+        return np.concatenate([gradients[:, list(self.coordinates)], *columns], axis=1)
 
     def over(self, reduce: np.ufunc, of: Callable[[Array], Array]) -> Array:
         """Of each vector (c,), all that `of` makes of its entries (n,), reduced; what lies beside it is left out."""

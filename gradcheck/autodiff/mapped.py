@@ -7,11 +7,12 @@ few. Nothing under test is computed here, only what it is compared with.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -142,17 +143,17 @@ class Mapped:
         if perturbing() or not points.count:
             yield from enumerate(self._eagerly(points.each(), shared))
             return
-        early = 0
+        early, known = 0, {}
         if self._calls < MEASURED and self._trace_expected is None:
             early = min(MEASURED, points.count)
             yield from enumerate(self._eagerly(islice(points.each(), early), shared))
         if not self._tried and points.count > early and self._pays(points.count - early):
             self._tried = True
-            self._trace(points, early, shared)
+            known = self._trace(points, early, shared)
         if self._trusted:
             try:
                 # All of them: where a graph rounds otherwise, a point that was called would stand alone.
-                yield from enumerate(self._traced(points, shared))
+                yield from enumerate(self._traced(points, shared, known))
                 return
             except Exception:  # what throws at any point is called at all
                 self._trusted, early = False, 0
@@ -184,9 +185,13 @@ class Mapped:
             self._seconds = min(self._seconds, time.process_time() - began)
             yield values
 
-    def _trace(self, points: Points, start: int, shared: Sequence[Any]) -> None:
-        """Make the graph, unless that cannot be done or it does not give the eager values from a row on."""
-        few = points.at([start, (start + points.count) // 2, points.count - 1])
+    def _trace(self, points: Points, start: int, shared: Sequence[Any]) -> dict[int, Values]:
+        """Make the graph, unless that cannot be done or it does not give the eager values from a row on.
+
+        Its values at the rows that were compared.
+        """
+        rows = [start, (start + points.count) // 2, points.count - 1]
+        few = points.at(rows)
         began = time.process_time()
         try:
             values = list(self._traced(Points.of(few), shared))
@@ -195,6 +200,7 @@ class Mapped:
         seconds = time.process_time() - began
         self._trusted = self._same(values, few, shared)
         self._trace_calls = seconds / self._seconds if self._trusted else None
+        return dict(zip(rows, values, strict=False))
 
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
         """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""
@@ -209,12 +215,15 @@ class Mapped:
         moved = list(self._eagerly(Points.of(beside).each(), shared))
         return bool(apart <= min(SPREAD * _apart(moved, eager), self._precision**0.5))
 
-    def _traced(self, points: Points, shared: Sequence[Any]) -> Iterator[Values]:
-        waiting = points.each()
+    def _traced(
+        self, points: Points, shared: Sequence[Any], known: Mapping[int, Values] = MappingProxyType({})
+    ) -> Iterator[Values]:
+        """The graph's values, unless they are known by their rows."""
+        waiting = enumerate(points.each())
         while block := list(islice(waiting, points.rows)):
             # Not around the loop: a generator that is left alone ends later than its caller.
             with graphs_as_traced():
-                values = [self._run(point, shared) for point in block]
+                values = [known[row] if row in known else self._run(point, shared) for row, point in block]
             yield from values
 
     def _run(self, point: Sequence[Array], shared: Sequence[Any]) -> Values:
@@ -252,14 +261,23 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
     for one, other in zip(ones, others, strict=False):
         if one is None or other is None:
             return np.inf
-        first, second = (np.concatenate([np.zeros(1), *map(np.ravel, arrays)]) for arrays in (one, other))
-        with np.errstate(invalid="ignore"):
-            same = (first == second) | (np.isnan(first) & np.isnan(second))
-            error = np.max(np.abs(first - second), where=~same, initial=0.0)
-            largest = np.max(np.abs(second), where=np.isfinite(second), initial=0.0)
+        error = max((_farthest(*pair) for pair in zip(one, other, strict=True)), default=0.0)
         if error > 0:
+            largest = max(np.max(np.abs(array), where=np.isfinite(array), initial=0.0) for array in other)
             worst = max(worst, float(error / largest) if largest > 0 else np.inf)
     return worst
+
+
+def _farthest(one: Array, other: Array) -> float:
+    """The largest difference of two arrays; NaN is no farther from NaN than a number from itself."""
+    if np.array_equal(one, other):  # as a graph and a call mostly are: one pass, and little memory
+        return 0.0
+    if one.shape != other.shape:
+        return np.inf
+    first, second = (array.astype(np.result_type(array, np.float64), copy=False) for array in (one, other))
+    with np.errstate(invalid="ignore"):
+        same = (first == second) | (np.isnan(first) & np.isnan(second))
+        return float(np.max(np.abs(first - second), where=~same, initial=0.0))
 
 
 def as_array(tensor: Any) -> Array:

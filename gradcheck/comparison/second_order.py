@@ -50,8 +50,12 @@ SUSPECTS = 8
 MOST, BESIDE = 0.5, 0.6
 """Where more of a column is in doubt, a row beyond the finest step of the first comes next, else one between them."""
 
-SHARE = 1e-10
-"""A bound of this part of the largest entry of its column is as good as a tight one."""
+SHARE, SHARE_OF_PRODUCTS = 1e-10, 1e-9
+"""A bound of this part of the largest entry of its column is as good as a tight one.
+
+Products with left vectors sum thousands of roundings, of which one always is unlucky; another row costs as many
+gradients of a large function again.
+"""
 
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
@@ -193,9 +197,11 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     def sampled(places: Array, shrink: Array) -> Sample:
         return replace(lines, gradients=True).sampled(QUICK, places, widest[places] * shrink)
 
+    share = SHARE if lines.left is None else SHARE_OF_PRODUCTS
+
     def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
         estimate = _scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
-        return replace(estimate, conclusive=sharp_beside(estimate, SHARE, axis=1))
+        return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
 
     estimate = quick_estimate(sampled, len(lines.directions), enough)
     # Near thousands of kinks a row before the first is smooth; of many entries a few are unlucky in any one row.
