@@ -201,6 +201,8 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
 
     def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
         estimate = _scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
+        sharp = estimate.bound <= share * np.abs(estimate.value)
+        estimate = replace(estimate, conclusive=estimate.conclusive | sharp)
         return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
 
     estimate = quick_estimate(sampled, len(lines.directions), enough)
