@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.single_operation import attribute_kinds
 from gradcheck.explanation.blame_time import TIMES, TimeUpError
 from gradcheck.explanation.chain import Factor, factors
 from gradcheck.explanation.factor_check import compared
 from gradcheck.explanation.function_graph import OF_GRAPH
 from gradcheck.explanation.known_defect import known_composition, orders_of, recognised
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, RecordedOperation
-from gradcheck.explanation.rerun import attribute_kinds
 from gradcheck.explanation.user_code import at, definition_of, file_owner, place_of
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, Verdict, told_apart

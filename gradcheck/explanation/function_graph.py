@@ -8,11 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import tensorflow as tf
-from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry, tensor_util
+from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.retraced import CALLS, LOOPS, called_graph, gradient_in_graph, needed
-from gradcheck.explanation.rerun import attribute_kinds
+from gradcheck.autodiff.single_operation import run_alone
 
 BRANCHES = ("If", "StatelessIf")
 GIVEN = ("Placeholder", "NoOp")
@@ -79,7 +78,7 @@ class EagerGraph:
         with self._inside(_named(op)):
             if "_gradient_op_type" in op.node_def.attr:
                 return self._custom(op, known)
-            return _single(op, inputs)
+            return run_alone(op, inputs)
 
     def _within(self, op: Any, attribute: str, inputs: Sequence[Any]) -> list[Any]:
         return EagerGraph(_function(op, attribute), self._inside).outputs(inputs, len(op.outputs) or None)
@@ -139,33 +138,6 @@ def _counterpart(graph: Any, tensor: Any) -> Any:
         if other is tensor:
             return own
     return graph.get_tensor_by_name(tensor.name)
-
-
-def _single(op: Any, inputs: list[Any]) -> list[Any]:
-    """The outputs of one operation, by its attributes."""
-    if op.type == "NoOp":
-        return []
-    if op.type == "Const":
-        return [tf.constant(tensor_util.MakeNdarray(op.get_attr("value")), op.outputs[0].dtype)]
-    attributes = tuple(
-        part for name, kind in attribute_kinds(op.type).items() for part in (name, _eager(op.get_attr(name), kind))
-    )
-    outputs = execute.execute(op.type, len(op.outputs), inputs, attributes, context.context())
-    if not op.outputs:
-        return []
-    execute.record_gradient(op.type, inputs, attributes, outputs)
-    return list(outputs)
-
-
-def _eager(value: Any, kind: str) -> Any:
-    """The value of an attribute as operations take it that run eagerly. Raises ValueError for a function."""
-    if kind.startswith("list("):
-        return [_eager(one, kind[5:-1]) for one in value]
-    if kind == "func":
-        raise ValueError("a function is no attribute of an operation that runs by itself")
-    if kind == "type":
-        return tf.as_dtype(value).as_datatype_enum
-    return execute.make_shape(value, "shape") if kind == "shape" else value
 
 
 def _called(op: Any) -> list[Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context, execute, record
+from tensorflow.python.eager import record
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import custom_gradient as tf_custom_gradient
 
 from gradcheck.autodiff.coordinates import WIDE
+from gradcheck.autodiff.single_operation import attribute_kinds, executed
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.explanation.record import RecordedOperation
 
@@ -34,10 +35,7 @@ def rerun(operation: RecordedOperation, inputs: Sequence[Any], *, wide: bool = F
     if operation.backward is not None:
         raise CannotRerunError(operation.name)
     attributes = _in_float64(operation) if wide else operation.attrs
-    inputs, count = list(inputs), len(operation.outputs)
-    outputs = execute.execute(operation.name, count, inputs, attributes, context.context())
-    execute.record_gradient(operation.name, inputs, attributes, outputs)
-    return list(outputs)
+    return executed(operation.name, len(operation.outputs), list(inputs), attributes)
 
 
 def _called(operation: RecordedOperation, inputs: Sequence[Any]) -> Tensors:
@@ -114,13 +112,6 @@ def _wide(dtypes: Any) -> Any:
         return [_wide(one) for one in dtypes]
     name = tf.as_dtype(dtypes).name
     return tf.as_dtype(WIDE.get(name, name)).as_datatype_enum
-
-
-@lru_cache(maxsize=512)
-def attribute_kinds(name: str) -> dict[str, str]:
-    """The types of an operation's attributes, by their names."""
-    definition = op_def_registry.get(name)
-    return {} if definition is None else {one.name: one.type for one in definition.attr}
 
 
 def argument_names(operation: RecordedOperation) -> list[str]:
