@@ -119,7 +119,7 @@ def _result(
             why = hidden_state(partial(function.value, function.point))
             note = f"two calls at the same inputs differ by {apart:.3g}; {why}"
             return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
-        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed.roundoff)
+        problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import func_graph
 
 from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.function import Function, specs_of
 from gradcheck.autodiff.mapped import graph_of
-from gradcheck.autodiff.observed_call import FLOAT64, beside, observed_call
-from gradcheck.autodiff.retraced import Retraced
+from gradcheck.autodiff.observed_call import BESIDE, FLOAT64, ObservedCall, beside, observed_call
+from gradcheck.autodiff.retraced import Retraced, straight
 from gradcheck.autodiff.sources import Arguments, Source
+from gradcheck.autodiff.wengert_list import WengertList
 
 Array = np.ndarray[Any, Any]
 
@@ -29,28 +31,32 @@ ROUNDINGS, MOST = 1e3, 0.1
 DRAWS, SPREAD = 8, 10.0
 """or where perturbations of inner values, so many of them, move the form by at least a part of the difference."""
 
+LONGEST = 128
+"""A form of more operations that depend on the inputs is built as a graph."""
 
-def with_float64_form(function: Function, inner: float | None = None) -> Function:
+
+def with_float64_form(function: Function, observed: ObservedCall | None = None) -> Function:
     """The function with its float64 form, where it computes in less and has one, and with the roundoff of what it does.
 
     The form is compared with the function's own values, at the point and beside it: what computes something else in
-    float64 is not used. `inner` is the roundoff that an ObservedCall has shown.
+    float64 is not used. `observed` is a call of the function, if there was one.
     """
-    inner = observed_call(function).roundoff if inner is None else inner
+    observed = observed or observed_call(function)
+    inner = observed.roundoff
     if max(function.precision, inner) <= FLOAT64:
         return function
     retracing = _Retracing(function)
     copied = _copied(function)
     if copied is not None:
         copied = replace(copied, noisy=retracing.noisy)
-        if _same(function, copied) and observed_call(copied).roundoff <= FLOAT64:
+        if _same(function, copied, observed) and observed_call(copied).roundoff <= FLOAT64:
             return replace(function, wide=copied)
     try:
         wide, inner = retracing.wide
         if max(function.precision, inner) <= FLOAT64:
             return function  # what it does in less does not matter
         function = replace(function, inner=inner)
-        return replace(function, wide=wide) if _same(function, wide) else function
+        return replace(function, wide=wide) if _same(function, wide, observed) else function
     except Exception:  # what cannot be traced, or has no kernel in float64, stays what it is
         return replace(function, inner=inner)
 
@@ -74,18 +80,20 @@ def _copied(function: Function) -> Function | None:
     return None if narrow or len(wide.results) != len(function.results) else wide
 
 
-def _same(function: Function, wide: Function) -> bool:
-    """Whether both have the same values but for rounding, at the point and at one beside it."""
-    points = function.rounded(function.point), beside(function)
-    return all(_same_at(function, wide, point) for point in points if function.contains(point))
+def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
+    """Whether both have the same values but for rounding, at the point, where one is observed, and at one beside it."""
+    if not _same_at(wide, function.point, observed.value, function.precision):
+        return False
+    point = beside(function)
+    return not function.contains(point) or _same_at(wide, point, function.value(point), function.precision)
 
 
-def _same_at(function: Function, wide: Function, point: Array) -> bool:
-    low, high = function.value(point), wide.value(point)
+def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool:
+    high = wide.value(point)
     if low.shape != high.shape:
         return False
     apart = np.abs(low - high)
-    slack = min(ROUNDINGS * function.precision, MOST) * float(np.max(np.abs(high), initial=0.0))
+    slack = min(ROUNDINGS * precision, MOST) * float(np.max(np.abs(high), initial=0.0))
     if np.all(apart <= slack):
         return True
     moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
@@ -104,9 +112,11 @@ class _Retracing:
         specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
 
         def compute(*tensors: Any) -> Any:
-            return self.function.call(self.function.placed(list(tensors)))
+            with tf.variable_creator_scope(_refuse_variable):
+                return self.function.call(self.function.placed(list(tensors)))
 
-        return tf.function(compute, autograph=False).get_concrete_function(*specs).graph
+        # A tf.function would make a function of it as well, which takes as long again.
+        return func_graph.func_graph_from_py_func("traced", compute, specs, {}, add_control_dependencies=False)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -117,9 +127,30 @@ class _Retracing:
     def wide(self) -> tuple[Function, float]:
         """The float64 form, and the coarsest roundoff that was left out."""
         retraced = Retraced()
-        form = _built(self.sources, lambda *tensors: retraced.outputs(self.graph, tensors))
-        wide = replace(_function_of(self.sources, form), noisy=self.noisy, plain=not retraced.same_gradients)
+
+        def compute(*tensors: Any) -> Any:
+            return retraced.outputs(self.graph, tensors)
+
+        listed = self._listed(compute)
+        wide = _function_of(self.sources, listed or _built(self.sources, compute))
+        wide = replace(wide, noisy=self.noisy, plain=not retraced.same_gradients, straight=listed is not None)
         return wide, retraced.narrow
+
+    def _listed(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
+        """The same form as a list of operations, where that is short, but in a graph that is traced."""
+        if not straight(self.graph):
+            return None
+        copies = replace(self.function, arguments=replace(self.function.arguments, sources=self.sources))
+        point = copies.point
+        try:
+            listed = WengertList.of(
+                compute, copies.tensors(point), copies.tensors(np.where(point == 0, BESIDE, beside(copies)))
+            )
+        except Exception:  # whatever the list is not, a graph may be
+            return None
+        if len(listed.steps) > LONGEST:
+            return None
+        return lambda *tensors: (listed if tf.executing_eagerly() else compute)(*tensors)
 
     @cached_property
     def _rounded(self) -> Callable[..., Any] | None:
@@ -139,6 +170,10 @@ class _Retracing:
         if compute is None:
             return None
         return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])))
+
+
+def _refuse_variable(*_: Any, **__: Any) -> Any:
+    raise ValueError("a variable is made at every call")
 
 
 def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[..., Any]:

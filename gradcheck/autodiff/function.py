@@ -22,6 +22,7 @@ from gradcheck.autodiff.reverse import (
     Gradients,
     Tensors,
     WrongShapeError,
+    connected,
     gradient_matrix,
     pullbacks,
     second_pullbacks,
@@ -55,8 +56,8 @@ class Function(Problem):
     What a call changes besides, `held`, is put back before every call. `inner` is the unit roundoff of the coarsest
     arithmetic inside, if that is coarser than what comes in and goes out. `noisy`, where it is known, is the function
     with its inner values perturbed, for a number that chooses how. `plain` is a float64 form that left custom gradients
-    behind. `seconds`, where it is known, is the processor time of a call, and `opened` what the very first one gave,
-    (m,).
+    behind; `straight` promises that the same operations run at all points. `seconds`, where it is known, is the
+    processor time of a call, and `opened` what the very first one gave, (m,).
     """
 
     f: Callable[..., Any]
@@ -67,6 +68,7 @@ class Function(Problem):
     inner: float = 0.0
     noisy: Callable[[int], Function | None] | None = None
     plain: bool = False
+    straight: bool = False
     seconds: float | None = None
     opened: Array | None = field(default=None, compare=False, repr=False)
     _remembered: Remembered = field(default_factory=Remembered, init=False, compare=False, repr=False)
@@ -200,7 +202,7 @@ class Function(Problem):
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
             return connected(row, tensors)
 
-        return Mapped(gradient, self.precision, function=self._mapped_results)
+        return Mapped(gradient, self.precision, function=self._mapped_results, straight=self.straight)
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
@@ -321,14 +323,6 @@ class Function(Problem):
             tf.constant(from_coordinates(row[part], result.shape, result.dtype.as_numpy_dtype))
             for part, result in zip(self.result_parts, self.results, strict=True)
         ]
-
-
-def connected(parts: Tensors, tensors: Tensors) -> Tensors:
-    """Gradients as dense tensors: zeros for None."""
-    return [
-        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
-        for part, tensor in zip(parts, tensors, strict=True)
-    ]
 
 
 def _flat(results: Sequence[Array]) -> Array:

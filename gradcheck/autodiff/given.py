@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.function import Function, connected
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
-from gradcheck.autodiff.reverse import Gradients, Tensors, differentiate, taking_derivative
+from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, taking_derivative
 from gradcheck.autodiff.sources import Source, paths
 from gradcheck.numerics.sampling import LinePoints
 

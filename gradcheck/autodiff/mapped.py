@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import perturbing
+from gradcheck.autodiff.wengert_list import WengertList
 from gradcheck.progress import counted
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +46,10 @@ MEASURED = 3
 COMPARED, DEARER = 3, 1.25
 """A graph is compared with so many eager calls. The trace of a gradient takes about so many times as many of its own
 calls as that of its function does (measured: 0.6 to 1.7)."""
+
+LISTED = 8
+"""Calls are listed where there are so many of them: a listed one takes a third (measured), and three are made as well.
+"""
 
 ULPS = 64.0
 """A traced value is trusted if it differs from the eager one by at most so many roundings of the largest,"""
@@ -96,7 +101,8 @@ class Mapped:
     cost more than a trace, or those made as well more than two, `compute` is traced (without autograph), if it can be,
     and if its values at the first, middle and last point are those of eager calls. Python code that looks at values,
     NumPy, hidden state and variables that are made inside therefore mean eager calls, as does an exception at any
-    point.
+    point. What promises to run the same operations at all points (`straight`), linear in what is shared, is no graph
+    but the list of them.
     """
 
     def __init__(
@@ -106,8 +112,11 @@ class Mapped:
         expected: int = 0,
         seconds: float | None = None,
         function: Mapped | None = None,
+        *,
+        straight: bool = False,
     ) -> None:
         self._compute, self._precision, self._expected, self._function = compute, precision, expected, function
+        self._straight = straight
         self._trace_calls: float | None = None
         self._along: Mapped | None = None
         self._calls = 0 if seconds is None else MEASURED
@@ -144,7 +153,10 @@ class Mapped:
             yield from enumerate(self._eagerly(points.each(), shared))
             return
         early, known = 0, {}
-        if self._calls < MEASURED and self._trace_expected is None:
+        if self._straight and not self._tried and points.count >= LISTED:
+            self._tried = True
+            self._list(points, shared)
+        if not self._trusted and self._calls < MEASURED and self._trace_expected is None:
             early = min(MEASURED, points.count)
             yield from enumerate(self._eagerly(islice(points.each(), early), shared))
         if not self._tried and points.count > early and self._pays(points.count - early):
@@ -201,6 +213,20 @@ class Mapped:
         self._trusted = self._same(values, few, shared)
         self._trace_calls = seconds / self._seconds if self._trusted else None
         return dict(zip(rows, values, strict=False))
+
+    def _list(self, points: Points, shared: Sequence[Any]) -> None:
+        """Make the list of operations, unless they cannot be listed or do something else at two other points."""
+        few = points.at([0, points.count // 2, points.count - 1])
+        first, *others = (list(map(tf.constant, point)) for point in zip(*few, strict=True))
+        counted(COMPARED)
+        twice = [one + one for one in shared]
+        with suppress(Exception):  # what cannot be listed is called, or traced
+            listed = WengertList.of(
+                lambda *given: self._compute(list(given[: len(first)]), *given[len(first) :]),
+                [*first, *shared],
+                *([*other, *twice] for other in others),
+            )
+            self._graph, self._trusted = lambda tensors: listed(*tensors), True
 
     def _same(self, traced: Sequence[Values], points: Sequence[Array], shared: Sequence[Any]) -> bool:
         """Whether traced values are the eager ones but for rounding, which calls beside the points show if need be."""

@@ -19,6 +19,7 @@ from tensorflow.python.ops import control_flow_util_v2
 from gradcheck.autodiff.coordinates import ROUNDOFF, WIDE
 from gradcheck.autodiff.kernels import IN_FLOAT64
 from gradcheck.autodiff.perturbation import EXACT
+from gradcheck.autodiff.single_operation import AS_THEY_ARE, run_alone
 
 WIDER = {tf.as_dtype(low): tf.as_dtype(wide) for low, wide in WIDE.items()}
 ENUMS = {low.as_datatype_enum: wide.as_datatype_enum for low, wide in WIDER.items()}
@@ -60,7 +61,7 @@ class Known:
 
 
 class Retraced:
-    """One more build of a traced graph, in float64, inside the graph that is current.
+    """One more build of a traced graph, in float64, inside the graph that is current; or a run of it, eagerly.
 
     With a `seed` (2,) every inner value moves by a unit in the last place of the precision that it
     was traced in, up or down. `narrow` is the coarsest roundoff in what depends on the inputs, once it was built;
@@ -78,6 +79,7 @@ class Retraced:
 
     def outputs(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for tensors in the place of the graph's inputs; what it captured keeps its value."""
+        self._variables = {}
         known = {inner.ref(): Known(outer, moved=False) for outer, inner in graph.captures}
         explicit = [tensor for tensor in graph.inputs if tensor.ref() not in known]
         given = [Known(value, moved=True) for value in inputs]
@@ -289,6 +291,20 @@ def needed(
     return [op for op in graph.get_operations() if op in found and op.type != "Placeholder"]
 
 
+def straight(graph: Any) -> bool:
+    """Whether a graph runs the same operations at all inputs, on tensors of the same shapes, by themselves.
+
+    Without functions that it calls, loops, branches and gradients that somebody gave.
+    """
+    others = {*CALLS, *LOOPS, *BRANCHES, *map("Stateless{}".format, BRANCHES)}
+    return all(
+        op.type not in others
+        and not _is_custom(op)
+        and all(tensor.shape.is_fully_defined() for tensor in op.outputs if tensor.dtype != tf.resource)
+        for op in graph.get_operations()
+    )
+
+
 def _is_custom(op: Any) -> bool:
     """Whether an operation gives what a function under tf.custom_gradient returned its gradient."""
     given = op.node_def.attr.get("_gradient_op_type")
@@ -341,6 +357,8 @@ def _fixed(op: Any, definition: Any) -> list[bool]:
 
 def _created(op: Any, values: Sequence[Any], *, wide: bool = False, rounds: bool = False) -> list[Any]:
     """The results of the same operation on other inputs; a custom gradient is left behind."""
+    if tf.executing_eagerly():
+        return run_alone(op, values, ENUMS if wide else AS_THEY_ARE)
     attributes = {}
     if rounds and _has_gradient(op.type):
         attributes["_gradient_op_type"] = attr_value_pb2.AttrValue(s=GRADIENT.encode())

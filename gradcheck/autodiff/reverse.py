@@ -159,6 +159,14 @@ def dense(part: Any) -> Any:
     return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part
 
 
+def connected(parts: Tensors, tensors: Tensors) -> Tensors:
+    """Gradients as dense tensors: zeros for None."""
+    return [
+        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
+
+
 def differentiate_by_jacobian(
     function: Forward, sources: Tensors, weights: Sequence[Tensors], *, pfor: bool
 ) -> tuple[Tensors, list[Tensors]]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from gradcheck import check
-from gradcheck.autodiff.float64_form import with_float64_form
+from gradcheck.autodiff.float64_form import LONGEST, with_float64_form
 from gradcheck.autodiff.function import Function, open_function
 from gradcheck.autodiff.observed_call import observed_call
+from gradcheck.autodiff.state import observe_operations
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 W = np.array([1.14, 0.5, 0.44])
@@ -110,6 +112,40 @@ def test_what_was_assigned_depends_on_what_it_was() -> None:
         return x + tf.cast(kept, x.dtype)
 
     assert observed_call(open_function(f, (W,), None)).roundoff == SINGLE
+
+
+STRAIGHT = {*LOW} - {"a loop", "a branch", "a call"}
+
+
+@pytest.mark.parametrize("name", LOW)
+def test_short_forms_without_functions_run_as_lists_of_operations(name: str) -> None:
+    f, x, _ = LOW[name]
+    wide = formed(f, x).wide
+    assert wide is not None
+    assert wide.straight == (name in STRAIGHT and wide.f is not f)  # float64 inputs may be enough for what it does
+    called: list[str] = []
+    observe_operations(lambda: wide.value(wide.point), lambda name, *_: called.append(name))
+    assert not wide.straight or all(map(op_def_registry.get, called))
+
+
+def test_other_forms_are_graphs() -> None:
+    def repeated(count: int) -> Callable[[Any], Any]:
+        return lambda x: reduce(lambda y, _: tf.sin(y), range(count), x) * tf.constant(2.0)
+
+    x = np.array([0.3, 0.7], np.float32)
+    for f, expected in (
+        *((repeated(LONGEST - 1), True), (repeated(LONGEST), False)),
+        (lambda x: scaled_slope(x) * tf.constant(2.0), False),
+        (lambda x: tf.boolean_mask(x, x > 0) * tf.constant(2.0), False),  # of a size that depends on the values
+    ):
+        wide = formed(f, x).wide
+        assert wide is not None
+        assert wide.straight == expected
+
+
+def test_what_makes_a_variable_at_every_call_has_none() -> None:
+    function = formed(lambda x: x * tf.Variable([2.0, 3.0]), np.array([0.3, 0.7], np.float32))
+    assert (function.wide, function.roundoff) == (None, SINGLE)
 
 
 def test_functions_in_float64_have_none() -> None:

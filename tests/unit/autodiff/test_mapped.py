@@ -277,3 +277,54 @@ def test_what_the_trace_of_a_function_took_tells_what_that_of_its_gradient_will_
         np.testing.assert_array_equal([one[0] for one in whole([POINTS]) if one is not None], np.cos(POINTS))
         assert whole._trusted == traced
         assert sum(eager) == (3 if traced else len(POINTS))
+
+
+def listed(f: Callable[[Any, Any], Any]) -> tuple[Mapped, list[int]]:
+    """What promises to run the same operations at all points, and a count of the calls of `f` in Python."""
+    calls = [0]
+
+    def compute(tensors: list[Any], weight: Any) -> list[Any]:
+        calls[0] += 1
+        return [f(tensors[0], weight)]
+
+    return Mapped(compute, 2.0**-53, straight=True), calls
+
+
+def test_the_same_operations_at_all_points_are_listed_by_three_calls() -> None:
+    whole, calls = listed(lambda x, weight: tf.sin(x) * weight)
+    for weight in (2.0, 3.0):
+        values = whole([POINTS], [tf.constant(weight, tf.float64)])
+        np.testing.assert_array_equal([value[0] for value in values if value is not None], np.sin(POINTS) * weight)
+    assert calls == [3]
+
+
+def test_few_points_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: False)
+    whole, calls = listed(lambda x, weight: tf.sin(x) * weight)
+    whole([POINTS[: mapped.LISTED - 1]], [tf.constant(2.0, tf.float64)])
+    assert calls == [mapped.LISTED - 1]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, weight: (tf.sin(x) if x[0] < 1 else tf.cos(x)) * weight,
+        lambda x, weight: tf.sin(x) * tf.constant(weight.numpy()),
+    ],
+)
+def test_a_broken_promise_means_calls(monkeypatch: pytest.MonkeyPatch, f: Callable[[Any, Any], Any]) -> None:
+    monkeypatch.setattr(Mapped, "_pays", lambda self, count: False)
+    weight = tf.constant(2.0, tf.float64)
+    whole, _ = listed(f)
+    values = whole([POINTS], [weight])
+    expected = [f(tf.constant(point), weight) for point in POINTS]
+    np.testing.assert_array_equal([value[0] for value in values if value is not None], expected)
+
+
+def test_what_throws_at_a_listed_point_is_no_value_there() -> None:
+    def f(x: Any, weight: Any) -> Any:
+        return tf.debugging.check_numerics(tf.where(x == POINTS[3], np.inf, x), "Inf") * weight
+
+    whole, _ = listed(f)
+    values = whole([POINTS], [tf.constant(2.0, tf.float64)])
+    assert [row for row, value in enumerate(values) if value is None] == [3]

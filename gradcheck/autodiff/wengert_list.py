@@ -1,0 +1,131 @@
+"""A computation as the list of its operations, which run eagerly one after the other (a Wengert list).
+
+A graph of a few dozen operations takes many times longer to make, and to run once, than those operations do, and again
+for its derivatives. What does not depend on the inputs is computed once.
+
+R. E. Wengert, "A simple automatic derivative evaluation program", Communications of the ACM 7 (1964).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tensorflow.python.eager import context, execute, record
+from tensorflow.python.framework import op_callbacks, op_def_registry, ops
+
+from gradcheck.autodiff.coordinates import to_coordinates
+
+Compute = Callable[..., list[Any]]
+"""From tensors to a list of tensors, eagerly."""
+
+SHAPES = ("Rank", "Shape", "ShapeN", "Size")
+"""Operations that depend on no more than the shapes of their inputs, which are the same at all points."""
+
+ULPS = 64.0
+"""The list has the values of the computation if they differ by at most so many roundings of the largest."""
+
+
+class NoListError(Exception):
+    """The computation is no such list; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An operation: its inputs are these among the values that are there before it."""
+
+    name: str
+    inputs: tuple[int, ...]
+    count: int
+    attributes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class WengertList:
+    """The operations between inputs and outputs: the inputs come first among the values, then the constants."""
+
+    constants: tuple[Any, ...]
+    steps: tuple[_Step, ...]
+    outputs: tuple[int, ...]
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """The outputs for other inputs of the same shapes and dtypes. Raises what an operation raises."""
+        values, handle = [*inputs, *self.constants], context.context()
+        run, recorded = execute.execute, record.could_possibly_record()
+        for step in self.steps:
+            given = [values[place] for place in step.inputs]
+            results = run(step.name, step.count, given, step.attributes, handle)
+            if recorded:
+                execute.record_gradient(step.name, given, step.attributes, results)
+            values += results
+        return [values[place] for place in self.outputs]
+
+    @staticmethod
+    def of(compute: Compute, inputs: Sequence[Any], *others: Sequence[Any]) -> WengertList:
+        """The list of what runs at the inputs, which has to have the values that the computation has at all others.
+
+        Raises NoListError, or what the computation raises.
+        """
+        found = _Recording([tensor._id for tensor in inputs])
+        op_callbacks.add_op_callback(found.note)
+        try:
+            outputs = compute(*inputs)
+        finally:
+            op_callbacks.remove_op_callback(found.note)
+        listed = found.list_to(outputs)
+        # What ran unseen would be a constant by now.
+        for given in others:
+            if not all(map(_same, compute(*given), listed(*given))):
+                raise NoListError("it has other values at other inputs")
+        return listed
+
+
+class _Recording:
+    """The operations that depend on the inputs, by the ids of their tensors."""
+
+    def __init__(self, inputs: Sequence[int]) -> None:
+        self._inputs = inputs
+        self._moved = set(inputs)
+        self._seen: list[tuple[str, tuple[Any, ...], tuple[Any, ...], Sequence[Any]]] = []
+
+    def note(self, name: Any, inputs: Any, attributes: Any, outputs: Any, *_: Any, **__: Any) -> None:
+        """Take down an operation if it depends on the inputs."""
+        name = name.decode() if isinstance(name, bytes) else name
+        eager = (tensor for tensor in inputs if isinstance(tensor, ops.EagerTensor))
+        if name not in SHAPES and any(tensor._id in self._moved for tensor in eager):
+            self._seen.append((name, tuple(inputs), attributes, outputs))
+            self._moved.update(tensor._id for tensor in outputs)
+
+    def list_to(self, outputs: Sequence[Any]) -> WengertList:
+        """The list up to these tensors, without operations that they do not need. Raises NoListError."""
+        wanted, needed = {tensor._id for tensor in outputs}, []
+        for one in reversed(self._seen):
+            if any(tensor._id in wanted for tensor in one[3]):
+                needed.append(one)
+                wanted.update(tensor._id for tensor in one[1])
+        self._refuse_others(needed)
+        used = [*outputs, *(tensor for one in needed for tensor in one[1])]
+        constants = {tensor._id: tensor for tensor in used if tensor._id not in self._moved}
+        places = {number: place for place, number in enumerate((*self._inputs, *constants))}
+        count, steps = len(places), []
+        for name, inputs, attributes, results in reversed(needed):
+            steps.append(_Step(name, tuple(places[one._id] for one in inputs), len(results), attributes))
+            places.update((one._id, count + place) for place, one in enumerate(results))
+            count += len(results)
+        return WengertList(tuple(constants.values()), tuple(steps), tuple(places[one._id] for one in outputs))
+
+    def _refuse_others(self, needed: Sequence[Any]) -> None:
+        for name, *_ in needed:
+            definition = op_def_registry.get(name)
+            if definition is None or definition.is_stateful:
+                raise NoListError(f"{name} is a function, or has a state")
+
+
+def _same(one: Any, other: Any) -> bool:
+    first, second = to_coordinates(one.numpy()), to_coordinates(other.numpy())
+    if first.shape != second.shape:
+        return False
+    slack = ULPS * np.finfo(np.float64).eps * np.max(np.abs(first), initial=0.0)
+    return bool(np.all((np.abs(first - second) <= slack) | (first == second) | (np.isnan(first) & np.isnan(second))))
