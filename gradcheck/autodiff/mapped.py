@@ -295,7 +295,7 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
 
 
 def _farthest(one: Array, other: Array) -> float:
-    """The largest difference of two arrays; NaN is no farther from NaN than a number from itself."""
+    """The largest difference of two arrays; NaN is 0 from NaN, and infinitely far from a number."""
     if np.array_equal(one, other):  # as a graph and a call mostly are: one pass, and little memory
         return 0.0
     if one.shape != other.shape:
@@ -303,7 +303,8 @@ def _farthest(one: Array, other: Array) -> float:
     first, second = (array.astype(np.result_type(array, np.float64), copy=False) for array in (one, other))
     with np.errstate(invalid="ignore"):
         same = (first == second) | (np.isnan(first) & np.isnan(second))
-        return float(np.max(np.abs(first - second), where=~same, initial=0.0))
+        apart = np.abs(first - second)
+    return float(np.max(np.where(np.isnan(apart), np.inf, apart), where=~same, initial=0.0))
 
 
 def as_array(tensor: Any) -> Array:

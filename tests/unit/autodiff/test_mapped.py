@@ -73,6 +73,10 @@ def test_what_can_be_traced_is_taken_in_a_graph(f: Callable[..., Any]) -> None:
         np.testing.assert_array_equal(value, np.asarray(f(tf.constant(point))))
 
 
+def test_a_graph_that_has_nan_where_calls_have_numbers_is_not_trusted() -> None:
+    assert not in_a_graph(lambda x: x if tf.executing_eagerly() else x * float("nan"))
+
+
 def python_branch(x: Any) -> Any:
     return x if x[0] > 0 else -x
 
