@@ -39,7 +39,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import probe_directions
-from gradcheck.numerics.reach import stepped_over
+from gradcheck.numerics.reach import hidden_transition, stepped_over
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
@@ -100,7 +100,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)
     )
-    missed = stepped_over(sample, finer, comparison.difference, comparison.bound)
+    missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
     return comparison.excused(beyond | missed | (apart & supports), Reason.ILL_CONDITIONED)
 
 

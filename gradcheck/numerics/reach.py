@@ -7,6 +7,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gradcheck.numerics.difference import RELATIVE, Estimate, tight
 from gradcheck.numerics.rounding import FACTOR, RESOLVED, rounding_of
@@ -40,6 +41,9 @@ FAR = 512.0
 
 CERTAIN = 10.0
 """What departs from a line by so many errors is a feature."""
+
+REPEATED, ALIKE = 6, 0.05
+"""So many rises, of steps that differ a thousandfold, that are alike to this part show a transition within."""
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
@@ -106,6 +110,21 @@ def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> A
         missed = departs(rises, steps[:, :, None]) & (np.abs(steps) < finest)[:, :, None]
         seen = departs((sample.right - sample.left)[:, -1:], finest[:, :, None])
         return np.asarray((missed & ~seen).any(axis=1))
+
+
+def hidden_transition(finer: Sample) -> Array:
+    """Whether a finer row shows one and the same rise on steps far apart, and less at the point, boolean (k, m).
+
+    The function goes over from one value to another inside of these steps: its slope there is missing in those of the
+    usual row, for which the rise is noise if it is small beside the value: 1 + 1e-9 tanh(1e11 t + 0.7) at 0. Noise does
+    not repeat itself.
+    """
+    rises = finer.right - finer.left
+    with np.errstate(all="ignore"):
+        runs = sliding_window_view(rises, REPEATED, axis=1)
+        high, low = runs.max(axis=-1), runs.min(axis=-1)
+        same = (high - low <= ALIKE * np.abs(high)) & (np.abs(rises[:, -1:]) <= np.abs(high) / 2) & (high != 0)
+    return np.asarray(same.any(axis=1))
 
 
 def nearer(wide: Estimate, close: Estimate, least: Array) -> Estimate:

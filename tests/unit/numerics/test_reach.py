@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gradcheck.numerics.difference import first_difference
-from gradcheck.numerics.reach import stepped_over
+from gradcheck.numerics.reach import hidden_transition, stepped_over
 from gradcheck.numerics.sampling import CONFIRM, FIRST, Stencil, coordinate_steps, sample
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,18 @@ def test_a_transition_before_the_finest_step_is_stepped_over(stencil: Stencil) -
     assert not shown(lambda t: exact((2.6 - 1e3 * t) ** 2), 0.0, stencil)
 
 
+def repeated(f: Any, x: float) -> bool:
+    finer = sample(f, np.array([x]), np.eye(1), step=2.0**-20 * coordinate_steps(np.array([x])))
+    return bool(hidden_transition(finer)[0, 0])
+
+
+def test_a_small_transition_shows_in_rises_that_are_alike() -> None:
+    assert repeated(lambda t: 1 + 1e-9 * np.tanh(1e11 * t + 0.7), 0.0)
+    assert repeated(lambda t: 1 + 1e-9 * np.arctan(1e12 * t) + 1e-3 * np.sin(t), 0.0)
+    assert not repeated(lambda t: 1 + 1e-9 * np.sign(t), 0.0)  # a jump at the point itself
+    assert not repeated(lambda t: np.ones_like(t), 0.0)
+
+
 @pytest.mark.parametrize("x", [-40.0, 1e-3, 0.7, 3.0, 1e5])
 @pytest.mark.parametrize(
     "f",
@@ -45,6 +57,7 @@ def test_a_transition_before_the_finest_step_is_stepped_over(stencil: Stencil) -
 )
 def test_neither_rounding_nor_noise_nor_a_kink_at_the_point_is(f: Any, x: float) -> None:
     assert not shown(f, x)
+    assert not repeated(f, x)
 
 
 def test_a_pole_beyond_the_finest_step_is_not() -> None:
