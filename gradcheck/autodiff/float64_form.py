@@ -16,9 +16,10 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
 from gradcheck.autodiff.coordinates import WIDE
-from gradcheck.autodiff.function import Function, specs_of
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import graph_of
 from gradcheck.autodiff.observed_call import BESIDE, FLOAT64, ObservedCall, beside, observed_call
+from gradcheck.autodiff.results import specs_of
 from gradcheck.autodiff.retraced import Retraced, straight
 from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.wengert_list import WengertList

@@ -17,6 +17,7 @@ from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.remembered import Remembered
+from gradcheck.autodiff.results import specs_of
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
@@ -261,24 +262,32 @@ class Function(Problem):
         self, points: Array | LinePoints, mapped: Mapped, shared: Sequence[Any] = (), left: LeftVectors | None = None
     ) -> Array:
         table = np.empty((len(points), self.point.size if left is None else len(left)))
-        gradient = None if left is None else np.empty((1, self.point.size))
         missing = np.ones(len(points), bool)
         for row, taken in self._taken_at(points, mapped, shared):
             missing[row] = taken is None
             if taken is not None:
-                pairs = zip(self.sources, taken, strict=True)
-                parts = [source.derivatives(part) for source, part in pairs]
-                np.concatenate(parts, out=table[row] if gradient is None else gradient[0])
-                if gradient is not None:
-                    table[row] = seen(gradient, left)[0]
+                pieces = [source.derivatives(part) for source, part in zip(self.sources, taken, strict=True)]
+                if left is None:
+                    np.concatenate(pieces, out=table[row])
+                else:
+                    table[row] = left.of_pieces(pieces)
         table[missing] = np.nan
         return table
 
     def products(self, cotangent: Array, directions: Array, point: Array | None = None) -> Gradients:
         weight, vectors = self.cotangent(cotangent), [self.direction(row) for row in directions]
-        return self._taken(
-            point, len(vectors), lambda tensors: second_pullbacks(self.call, tensors, weight, vectors)[1]
-        )
+
+        def rows(tensors: Tensors) -> list[Tensors]:
+            gradient, taken = second_pullbacks(self.call, tensors, weight, vectors)
+            if point is None and self.wide is None and self._moves_inside:  # it is large, and asked for again
+                kept = partial(self._coordinates_of, connected(gradient, tensors))
+                self._remembered.table(cotangent.tobytes(), self.point[None, :], kept)
+            return taken
+
+        return self._taken(point, len(vectors), rows)
+
+    def _coordinates_of(self, gradient: Tensors) -> Array:
+        return gradient_matrix([gradient], self.sources).values
 
     def rounded(self, point: Array) -> Array:
         pairs = zip(self.parts, self.sources, strict=True)
@@ -334,9 +343,6 @@ def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))
 
 
-WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
-
-
 def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
     """Call `f` once and record what it takes and returns.
 
@@ -368,30 +374,3 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
         ) from error
     specs = specs_of(result)
     return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
-
-
-def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
-    """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
-    flat = tf.nest.flatten(result)
-    if not flat:
-        raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
-    names = ["the result"] if len(flat) == 1 else [f"output {position}" for position in range(len(flat))]
-    for name, value in zip(names, flat, strict=True):
-        if value is None:
-            raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
-        if not tf.is_tensor(value):
-            raise TypeError(
-                f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
-                "(NumPy and Python numbers cut the gradient)"
-            )
-        if value.dtype.name not in ROUNDOFF:
-            raise TypeError(
-                f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"
-            )
-        finite = np.isfinite(to_coordinates(value.numpy()))
-        if not finite.all():
-            raise ValueError(
-                f"{name} of f is NaN or Inf in {int(np.sum(~finite))} of {finite.size} coordinates at the inputs "
-                "given; a derivative exists only where f is finite, give other inputs"
-            )
-    return tuple(tf.TensorSpec(value.shape, value.dtype, name) for name, value in zip(names, flat, strict=True))

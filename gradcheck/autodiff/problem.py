@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import Gradients, seen
+from gradcheck.numerics.probing import magnitudes, probe_directions
 from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +58,24 @@ class Problem(ABC):
     def terms(self) -> float:
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
+
+    def directions(self, rng: np.random.Generator, count: int) -> Array:
+        """Random directions (count, n) of each coordinate's own magnitude, as `probe_directions` draws them.
+
+        The same array where a generator in the same state drew the first ones: second order begins with those of first.
+        """
+        before = count, repr(rng.bit_generator.state)
+        if before in self._drawn:
+            drawn, rng.bit_generator.state = self._drawn[before]
+            return drawn
+        drawn = probe_directions(rng, count, magnitudes(self.point))
+        if not self._drawn:
+            self._drawn[before] = drawn, rng.bit_generator.state
+        return drawn
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[int, str], tuple[Array, Any]]:
+        return {}
 
     @property
     def smooth(self) -> bool:

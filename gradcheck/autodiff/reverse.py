@@ -239,13 +239,13 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
     """Stack the gradients of k cotangents, each a tensor or None a source. Raises WrongShapeError."""
     seen = np.array([[part is not None for part in row] for row in rows])
     counts = [source.count for source in sources]
-    values = np.zeros((len(rows), sum(counts)))
+    values = np.empty((len(rows), sum(counts)))
     columns = np.split(values, np.cumsum(counts)[:-1], axis=1)
     for number, row in enumerate(rows):
         for column, part, source in zip(columns, row, sources, strict=True):
-            if part is not None:
-                column[number] = _coordinates(part, source)
-    return Gradients(values, np.repeat(seen, counts, axis=1))
+            column[number] = 0.0 if part is None else _coordinates(part, source)
+    connected = np.ones(1, bool) if seen.all() else np.repeat(seen, counts, axis=1)
+    return Gradients(values, np.broadcast_to(connected, values.shape))
 
 
 def _coordinates(part: Any, source: Source) -> Array:

@@ -74,6 +74,8 @@ class Source:
 
     def displacement(self, step: Array) -> Array:
         """How the array moves for a step of its coordinates (count,)."""
+        if not self.constrained:
+            return self._array(step)
         padded = np.zeros(coordinate_count(self.value.shape, self.value.dtype))
         padded[self._free] = step
         return self.constraint.tangent(self._start, self._array(padded))

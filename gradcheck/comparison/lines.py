@@ -69,7 +69,7 @@ class Lines:
 
     def some(self, lines: Array | slice) -> Lines:
         """The same for some of the directions."""
-        return replace(self, directions=self.directions[lines])
+        return replace(self, directions=some_rows(self.directions, lines))
 
     def values(self, points: Array | LinePoints, problem: Problem | None = None) -> Array:
         """The values (p, l) of <w, f> at points (p, n), or what is seen of its gradient, maybe of a perturbed problem.
@@ -99,7 +99,9 @@ class Lines:
     def lengths(self) -> Array:
         """How far the axes, or the left vectors, go until a coordinate has moved by its own magnitude, (c,)."""
         sizes = magnitudes(self.problem.point)
-        return sizes if self.left is None else 1.0 / self.left.over(np.maximum, lambda vector: np.abs(vector) / sizes)
+        if self.left is None:
+            return sizes
+        return 1.0 / self.left.over(np.maximum, lambda vector, at: np.abs(vector) / sizes[at])
 
     def sample(self, stencil: Stencil = FIRST, *, shrink: Array | float = 1.0) -> Sample:
         """The values on all lines; `shrink` makes all steps, or those of each line (k,), smaller than usual."""
@@ -118,13 +120,18 @@ class Lines:
         """
         assert self.left is not None
         (gradient,) = self.problem.gradients_at(self.cotangents[0], self.problem.point[None, :])
-        squares = np.nan_to_num(gradient) ** 2
-        sums = self.left.over(np.add, lambda vector: vector**2 * squares)
+        sums = self.left.over(np.add, lambda vector, at: (vector * np.nan_to_num(gradient[at])) ** 2)
         return np.asarray(ULPS * self.roundoff * np.sqrt(sums))
 
     def sampled(self, stencil: Stencil, places: Array, shrink: Array) -> Sample:
         """A sample of the lines at some places with steps that are so much smaller than usual."""
         return self.some(places).sample(stencil, shrink=shrink)
+
+
+def some_rows(array: Array, rows: Array | slice) -> Array:
+    """Some of the rows; the array itself for all of them in their order, since a large one is dear to copy."""
+    every = np.arange(len(array))
+    return array if np.array_equal(every[rows], every) else array[rows]
 
 
 def sample_values(

@@ -21,10 +21,11 @@ from gradcheck.comparison.lines import (
     first_look,
     sample_values,
     sharp_beside,
+    some_rows,
     ulp_rounding,
 )
 from gradcheck.comparison.own_rounding import slope_rounding
-from gradcheck.comparison.second_order import SHARE
+from gradcheck.comparison.second_order import SHARE, WIDE
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare
 from gradcheck.numerics.difference import Estimate, first_difference
 from gradcheck.numerics.one_sided import ROUGH, classify
@@ -35,7 +36,6 @@ from gradcheck.numerics.probing import (
     axes,
     cotangents,
     locate_entry,
-    magnitudes,
     probe_directions,
     probe_tests,
 )
@@ -74,7 +74,9 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     n, m = problem.point.size, problem.outputs
     rng = np.random.default_rng(0)
     if not problem.batched and (n > FEW_INPUTS or m > SMALL):
-        light = _Probing.of(problem, tolerance, FEW_INPUTS, FEW_OUTPUTS, probes // PAIR, rng)
+        # The gradient of each of a few outputs of a large function costs more than all the values on a line.
+        outputs = FEW_OUTPUTS if n <= WIDE else 1
+        light = _Probing.of(problem, tolerance, FEW_INPUTS, outputs, probes // PAIR, rng)
         if table := light.quickly():
             return [table]
     if n <= SMALL and m <= SMALL:
@@ -153,7 +155,7 @@ class _Probing:
         """Up to so many inputs and outputs are probed one by one, more in so many random combinations."""
         n = problem.point.size
         few = n <= inputs
-        directions = np.eye(n) if few else probe_directions(rng, probes, magnitudes(problem.point))
+        directions = np.eye(n) if few else problem.directions(rng, probes)
         columns: tuple[int | None, ...] = tuple(range(n)) if few else (None,) * probes
         return _Probing(problem, tolerance, directions, columns, np.ones(n, bool), outputs, probes, rng)
 
@@ -165,7 +167,7 @@ class _Probing:
         return replace(self, directions=directions * finite, columns=columns, finite=finite)
 
     def _sampled(self, stencil: Stencil, lines: Array, shrink: Array) -> Sample:
-        return sample_values(self.problem, self.directions[lines], stencil=stencil, shrink=shrink)
+        return sample_values(self.problem, some_rows(self.directions, lines), stencil=stencil, shrink=shrink)
 
     def quickly(self) -> Comparison | None:
         """The probes beside tight estimates from few values, if all agree and hide nothing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,11 +27,11 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
-from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue
+from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue, worst_coordinates
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, crude_difference, first_difference
+from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
-from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents, magnitudes, probe_directions
+from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
 from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
 from gradcheck.result import Reason, Verdict
 
@@ -40,12 +39,6 @@ Array = np.ndarray[Any, Any]
 
 WIDE = 4096
 """Beyond so many coordinates a column is compared by its products with parts of a random left vector, each as long."""
-
-ESTIMATED, AT_A_TIME = 4096, 65536
-"""The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
-
-SUSPECTS = 8
-"""So many coordinates are looked at behind products that are wrong."""
 
 MOST, BESIDE = 0.5, 0.6
 """Where more of a column is in doubt, a row beyond the finest step of the first comes next, else one between them."""
@@ -60,8 +53,6 @@ gradients of a large function again.
 UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
 """What a function that is not twice differentiable looks like along a line."""
 
-TINY = float(np.finfo(np.float64).tiny)
-
 
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
     """The comparisons of second derivatives, a line a coordinate.
@@ -73,12 +64,12 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     n, m, pairs = problem.point.size, problem.outputs, probes // PAIR
     few = n <= FEW_INPUTS
     # The first that are drawn, as at first order, whose values serve again.
-    directions = np.eye(n) if few else probe_directions(rng, pairs, magnitudes(problem.point))
+    directions = np.eye(n) if few else problem.directions(rng, pairs)
 
     def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
         if n <= WIDE:
             return compare_second(problem, lines, weight, tolerance, output)
-        (left,) = probe_directions(rng, 1, magnitudes(problem.point))
+        (left,) = problem.directions(rng, 1)
         return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
 
     def one_by_one() -> list[Comparison]:
@@ -151,36 +142,11 @@ def compare_second(
         return tables
     close = lines.some(~agrees)
     if left is not None:
-        suspects = _worst_coordinates(close, products.values[0], widest)
+        suspects = worst_coordinates(close, products.values[0], widest)
         close = replace(close, left=replace(left, coordinates=suspects.tolist()))
     gradients, values = replace(close, gradients=True).sample(), close.sample()
     estimates = first_difference(gradients), curvature_estimate(values)
     return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
-
-
-def _worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
-    """The coordinates where second derivatives (n,) along a line miss estimates from the quick look's gradients most.
-
-    Of very many, those whose crude differences they miss most are estimated. The quick look's steps `shrink` (1,).
-    """
-    sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
-    granted = ulp_rounding(autodiff, line.problem.precision) + TINY
-
-    def some(places: Array | slice) -> Sample:
-        return replace(sample, values=sample.values[:, :, places])
-
-    def worst(count: int, places: Array, value: Array, error: Array) -> Array:
-        missed = np.abs(autodiff[places] - value) / (error + granted[places])
-        missed[~np.isfinite(autodiff[places])] = np.inf
-        return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
-
-    places = np.arange(autodiff.size)
-    if places.size > ESTIMATED:
-        parts = [slice(start, start + AT_A_TIME) for start in range(0, places.size, AT_A_TIME)]
-        crude = np.concatenate([crude_difference(some(part)) for part in parts], axis=2)
-        places = worst(ESTIMATED, places, *crude[:, 0])
-    estimate = first_difference(some(places))
-    return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:
@@ -191,7 +157,12 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     passed over. Values are cheap, and first order may have them: gradients' steps shrink (k,) to well within a radius.
     """
     autodiff, values = lines.seen(products.values), lines.sample(QUICK)
-    radius = first_look(partial(lines.sampled, QUICK), len(lines.directions)).radius[:, 0]
+
+    def valued(places: Array, shrink: Array) -> Sample:
+        known = len(places) == len(values.step) and (shrink == 1).all()
+        return values if known else lines.sampled(QUICK, places, shrink)
+
+    radius = first_look(valued, len(lines.directions)).radius[:, 0]
     widest = np.where(radius > 0, np.minimum(radius / (QUICK.ratio * values.step), 1.0), 1.0)
 
     def sampled(places: Array, shrink: Array) -> Sample:
@@ -263,8 +234,9 @@ def _table(
         columns = tuple(range(lines.directions.shape[1]))
     else:
         columns = (*lines.left.coordinates, *[None] * (len(lines.left) - len(lines.left.coordinates)))
-        sizes = np.abs(np.nan_to_num(products.values[0]))
-        table = replace(table, contribution=lines.left.over(np.maximum, lambda left: np.abs(left) * sizes)[:, None])
+        (values,) = products.values
+        largest = lines.left.over(np.maximum, lambda left, at: np.abs(left * np.nan_to_num(values[at])))
+        table = replace(table, contribution=largest[:, None])
     return replace(table, columns=columns, directions=lines.directions)
 
 
@@ -304,7 +276,7 @@ def compare_products(
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
         connected, left = products.connected, lines.left
         if left is not None:
-            connected = left.over(np.logical_or, lambda v: (v != 0) & products.connected[0])[None, :]
+            connected = left.over(np.logical_or, lambda v, at: (v != 0) & products.connected[0, at])[None, :]
         entries, diagonal = entries.named(~connected), diagonal.named()
     found = [_table(lines, entries, products, output, alone)]
     if diagonal.any(Verdict.MISMATCH) and not entries.any(Verdict.MISMATCH):

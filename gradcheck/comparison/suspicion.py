@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gradcheck.autodiff.problem import Problem
-from gradcheck.comparison.lines import LITTLE, Lines
+from gradcheck.comparison.lines import LITTLE, Lines, ulp_rounding
 from gradcheck.comparison.own_rounding import OwnRounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare
-from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import ROUGH, OneSided, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.sampling import Sample
+from gradcheck.numerics.sampling import QUICK, Sample
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +28,14 @@ ULPS = 2.0
 
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
+
+ESTIMATED, AT_A_TIME = 4096, 65536
+"""The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
+
+SUSPECTS = 8
+"""So many coordinates are looked at behind products that are wrong."""
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -96,3 +104,28 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
 def moves(directions: Array) -> Array:
     """How far some lines move each coordinate, (n,)."""
     return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
+
+
+def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
+    """The coordinates where second derivatives (n,) along a line miss estimates from the quick look's gradients most.
+
+    Of very many, those whose crude differences they miss most are estimated. The quick look's steps `shrink` (1,).
+    """
+    sample = replace(line, gradients=True, left=None).sample(QUICK, shrink=shrink)
+    granted = ulp_rounding(autodiff, line.problem.precision) + TINY
+
+    def some(places: Array | slice) -> Sample:
+        return replace(sample, values=sample.values[:, :, places])
+
+    def worst(count: int, places: Array, value: Array, error: Array) -> Array:
+        missed = np.abs(autodiff[places] - value) / (error + granted[places])
+        missed[~np.isfinite(autodiff[places])] = np.inf
+        return np.asarray(places[np.argsort(-np.nan_to_num(missed, nan=0.0, posinf=np.inf))[:count]])
+
+    places = np.arange(autodiff.size)
+    if places.size > ESTIMATED:
+        parts = [slice(start, start + AT_A_TIME) for start in range(0, places.size, AT_A_TIME)]
+        crude = np.concatenate([crude_difference(some(part)) for part in parts], axis=2)
+        places = worst(ESTIMATED, places, *crude[:, 0])
+    estimate = first_difference(some(places))
+    return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])

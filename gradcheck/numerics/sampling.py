@@ -217,7 +217,7 @@ def same_points(one: Array | LinePoints, other: Array | LinePoints) -> bool:
     """Whether two arrays hold the same points, or the same points are asked for on the same lines."""
     if isinstance(one, LinePoints) and isinstance(other, LinePoints):
         parts = [(one.moves, other.moves), (one.lines, other.lines), (one.directions, other.directions)]
-        return all(np.array_equal(*pair) for pair in [*parts, (one.x, other.x)])
+        return all(first is second or np.array_equal(first, second) for first, second in [*parts, (one.x, other.x)])
     if isinstance(one, LinePoints) or isinstance(other, LinePoints) or one.shape != other.shape:
         return False
     return np.array_equal(one[-1], other[-1]) and np.array_equal(one, other)

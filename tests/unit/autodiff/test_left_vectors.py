@@ -15,8 +15,8 @@ def test_the_products_and_sums_are_those_of_the_dense_vectors() -> None:
     dense = np.stack([*np.eye(10)[[7, 2]], *parts, direction])
     assert len(left) == len(dense)
     np.testing.assert_allclose(left.products(gradients), gradients @ dense.T, rtol=1e-14, atol=1e-14)
-    np.testing.assert_allclose(left.over(np.add, lambda row: row**2 * weights), dense**2 @ weights, rtol=1e-13)
-    farthest = left.over(np.maximum, lambda row: np.abs(row) * np.abs(weights))
+    np.testing.assert_allclose(left.over(np.add, lambda row, at: row**2 * weights[at]), dense**2 @ weights, rtol=1e-13)
+    farthest = left.over(np.maximum, lambda row, at: np.abs(row * weights[at]))
     np.testing.assert_array_equal(farthest, np.max(np.abs(dense * weights), axis=1))
 
 
