@@ -223,6 +223,13 @@ def _training(self: Any, inputs: Any, training: bool, mask: Any) -> OperationCal
     return _is(inputs, masked=False) if training and self.trainable and mask is None else None
 
 
+def _cropped(image: Any, boxes: Any, box_indices: Any, crop_size: Any) -> OperationCall | None:
+    """Of one image, where nothing is sampled but the corners of the boxes."""
+    given = value(image)
+    corners = given is not None and len(given) == 1 and _numbers(crop_size) == [2, 2]
+    return _is(given[0], boxes) if given is not None and corners and set(_numbers(box_indices)) == {0} else None
+
+
 def _resized(images: Any, antialias: bool) -> OperationCall | None:
     return _is(images) if antialias and getattr(images, "dtype", None) in (tf.float64, np.float64) else None
 
@@ -325,6 +332,7 @@ FORMS = (
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),
     LibraryForm("sparse_from_dense", "tf.sparse.from_dense", lambda tensor: _is(tensor)),
+    LibraryForm("crop_and_resize", "tf.image.crop_and_resize", _cropped, ("boxes",), orders=(1,)),
     LibraryForm("pinv", "tf.linalg.pinv", _pinv, ("a",)),
     LibraryForm("eigh_tridiagonal", "tf.linalg.eigh_tridiagonal", lambda alpha, beta: _is(alpha, beta)),
     LibraryForm("tridiagonal_solve", "tf.linalg.tridiagonal_solve", lambda diagonals, rhs: _is(diagonals, rhs)),

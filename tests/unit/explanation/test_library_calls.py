@@ -127,6 +127,22 @@ def test_a_check_names_the_record_and_the_remedy(call: Call) -> None:
     assert gradcheck.check(call.f, call.outside, order=call.order).verdict is Verdict.AGREE
 
 
+@pytest.mark.parametrize(
+    ("left", "size", "known"),
+    [(0.5, (2, 2), True), (0.4, (2, 2), False), (0.5, (3, 3), False)],
+    ids=["on a pixel", "beside it", "more than the corners"],
+)
+def test_a_crop_of_an_image_by_a_box_with_an_edge_on_a_pixel_is_known(
+    left: float, size: tuple[int, int], known: bool
+) -> None:
+    sloping = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1) ** 2
+    boxes = np.array([[0.25, left, 0.75, 0.8]], np.float32)
+    record = ("tf.image.crop_and_resize", "crop_and_resize-pixels-order1", 1)
+    seen = inside(lambda boxes: tf.image.crop_and_resize(sloping, boxes, [0], size), boxes)
+    assert (record in seen) is known
+    assert record not in inside(lambda image: tf.image.crop_and_resize(image, boxes, [0], size), sloping)
+
+
 def test_of_moments_the_variance_alone_is_said_to_be_wrong() -> None:
     record = ("tf.nn.moments", "moments-variance-order2", 2)
     assert inside(lambda x: two_values(x, 1), FOUR) == {record}

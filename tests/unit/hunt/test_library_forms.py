@@ -23,12 +23,15 @@ COMMITTED = Path(__file__).parents[3] / "reports" / "known"
 RECORDS = [one for one in known.load(COMMITTED) if one.signature.taken == PLAIN and not one.kernels]
 REGIONS = [region for one in RECORDS for region in one.regions]
 
-RAW = "operations of tf.raw_ops, of which one output is meant"
+RAW = "operations of tf.raw_ops, of which one output is meant, or which take what only others of them make"
+BEFORE = "one kernel, which is wrong with certain ones before it alone"
+WITHOUT = "its derivative is None, which is said of the kernel without any record"
 TRACED = "what a tf.function around it does"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
-    **dict.fromkeys(("tensor_list_gather", "fake_quant_per_channel", "crop_and_resize"), RAW),
-    **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), RAW),
+    "tensor_list_gather": RAW,
+    "fake_quant_per_channel": WITHOUT,
+    **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
     **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad"), TRACED),
     "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",
