@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,21 @@ class NoListError(Exception):
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation: its inputs are these among the values that are there before it."""
+    """An operation: its inputs are these among the values that are there before it.
+
+    Of its attributes, as tapes are told of them, those that are `given` are not None, which means the default.
+    """
 
     name: str
     inputs: tuple[int, ...]
     count: int
     attributes: tuple[Any, ...]
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """The attributes to run it with."""
+        pairs = zip(self.attributes[::2], self.attributes[1::2], strict=True)
+        return tuple(part for name, value in pairs if value is not None for part in (name, value))
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,10 @@ class WengertList:
         values, handle = [*inputs, *self.constants], context.context()
         run, recorded = execute.execute, record.could_possibly_record()
         for step in self.steps:
-            given = [values[place] for place in step.inputs]
-            results = run(step.name, step.count, given, step.attributes, handle)
+            tensors = [values[place] for place in step.inputs]
+            results = run(step.name, step.count, tensors, step.given, handle)
             if recorded:
-                execute.record_gradient(step.name, given, step.attributes, results)
+                execute.record_gradient(step.name, tensors, step.attributes, results)
             values += results
         return [values[place] for place in self.outputs]
 

@@ -302,6 +302,15 @@ def test_the_same_operations_at_all_points_are_listed_by_three_calls() -> None:
     assert calls == [3]
 
 
+def test_what_a_list_is_compared_with_moves_every_coordinate() -> None:
+    """A coordinate that is the same at the first, the middle and the last point, and is read where nobody sees it."""
+    points = np.array([[0.5, 0.25], *[[0.5, 0.75]] * 3, [1.0, 0.25], *[[0.5, 0.75]] * 3, [1.5, 0.25]])
+    whole, _ = listed(lambda x, weight: tf.sin(x[0]) * tf.constant(x[1].numpy()) * weight)
+    values = whole([points], [tf.constant(2.0, tf.float64)])
+    expected = [2 * np.sin(x) * y for x, y in points]
+    np.testing.assert_allclose([value[0] for value in values if value is not None], expected, rtol=1e-15)
+
+
 def test_few_points_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mapped, "_pays", lambda self, count: False)
     whole, calls = listed(lambda x, weight: tf.sin(x) * weight)

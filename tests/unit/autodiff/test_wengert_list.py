@@ -74,6 +74,15 @@ def test_a_gradient_is_listed_with_its_backward_pass() -> None:
     np.testing.assert_array_equal(listed(Z, X)[0], gradient(Z, X)[0])
 
 
+def test_attributes_may_be_the_default() -> None:
+    listed = WengertList.of(lambda x: [tf.squeeze(tf.stack([x], 1)) * x], [X], [Y])
+    assert names(listed) == ["Pack", "Squeeze", "Mul"]
+    np.testing.assert_array_equal(listed(Z)[0], Z * Z)
+    weights, directions = [tf.ones(3, tf.float64)], [[Y]]
+    second = second_pullbacks(lambda sources: listed(*sources), [Z], weights, directions)
+    np.testing.assert_array_equal(second[1][0][0], 2 * Y)
+
+
 def test_results_may_be_inputs_or_constants() -> None:
     one, other = WengertList.of(lambda x: [x, tf.ones(2, tf.float64)], [X], [Y])(Z)
     np.testing.assert_array_equal(one, Z)
