@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 
@@ -24,3 +25,11 @@ def test_what_is_not_finite_stays_in_its_part() -> None:
     left = LeftVectors(np.ones(6), np.ones(6), 2)
     products = left.products(np.array([[1.0, 2.0, np.nan, 4.0, 5.0, 6.0]]))
     np.testing.assert_array_equal(products, [[3.0, np.nan, 11.0, np.nan]])
+
+
+@pytest.mark.parametrize("ends", [[10], [3, 10], [4, 8, 10], [1, 2, 9, 9, 10], [5, 6, 7, 10]])
+def test_a_gradient_may_come_in_pieces(ends: list[int]) -> None:
+    rng = np.random.default_rng(1)
+    left, gradient = LeftVectors(*rng.normal(size=(2, 10)), 4, [7, 2]), rng.normal(size=10)
+    pieces = np.split(gradient, ends)
+    np.testing.assert_allclose(left.of_pieces(pieces), left.products(gradient[None, :])[0], rtol=1e-13)

@@ -157,6 +157,19 @@ def test_no_point_stands_alone_where_a_graph_rounds_otherwise() -> None:
     np.testing.assert_array_equal(values, np.sin(POINTS) * (1 + 8 * 2.0**-52))
 
 
+def test_what_a_graph_gave_where_it_was_compared_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[Any] = []
+    plain = Mapped._run
+
+    def counted(self: Mapped, point: Any, shared: Any) -> Any:
+        runs.append(point)
+        return plain(self, point, shared)
+
+    monkeypatch.setattr(Mapped, "_run", counted)
+    assert in_a_graph(tf.sin)
+    assert len(runs) == len(POINTS)
+
+
 def test_shared_tensors_are_given_at_every_point() -> None:
     whole = Mapped(lambda tensors, weight: [tensors[0] * weight], 2.0**-53)
     for weight in (2.0, 3.0):

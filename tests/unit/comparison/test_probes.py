@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Kind, Reason, check
+from gradcheck.autodiff import problem
+from gradcheck.autodiff.function import Function
+from gradcheck.comparison.second_order import WIDE
 
 
 def nearly_identity(size: int, output: int, coordinate: int, error: float) -> Any:
@@ -218,3 +221,38 @@ def test_a_fault_in_bfloat16_is_found_by_whichever_probes(seed: int, monkeypatch
         return tf.identity(y), lambda upstream: -4.0 * upstream
 
     assert check(lambda x: wrong(layer(x)), x).verdict == "mismatch"
+
+
+def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One gradient, whose inputs are not drawn a second time for second order; what is wrong is found all the same."""
+    cotangents, draws = [], []
+    gradients, draw = Function.gradients, problem.probe_directions
+
+    def counted(self: Function, weights: Any, point: Any = None) -> Any:
+        cotangents.append(len(weights))
+        return gradients(self, weights, point)
+
+    def drawn(*arguments: Any) -> Any:
+        draws.append(arguments)
+        return draw(*arguments)
+
+    monkeypatch.setattr(Function, "gradients", counted)
+    monkeypatch.setattr(problem, "probe_directions", drawn)
+    x = np.random.default_rng(0).uniform(0.5, 2.0, WIDE + 1)
+
+    def f(x: Any) -> Any:
+        return tf.stack([tf.reduce_sum(tf.sin(x) * x), tf.reduce_sum(x**3), tf.reduce_mean(tf.exp(x))])
+
+    assert check(f, x, order=2).verdict == "agree"
+    assert cotangents == [1]
+    assert len(draws) == 2  # the direction, and the left vector
+
+    @tf.custom_gradient
+    def planted(x: Any) -> Any:
+        def backward(upstream: Any) -> Any:
+            return 3 * x**2 * upstream[0] + upstream[1] * (1 + 0.5 * tf.one_hot(7, WIDE + 1, dtype=x.dtype))
+
+        return tf.stack([tf.reduce_sum(x**3), tf.reduce_sum(x)]), backward
+
+    (finding,) = check(planted, x).findings
+    assert (finding.output, finding.index) == (1, (7,))
