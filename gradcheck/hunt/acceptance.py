@@ -17,6 +17,7 @@ from gradcheck.hunt.registry import OperationError, Registration
 Array = np.ndarray[Any, Any]
 NOISE = re.compile(r"\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ")
 """What TensorFlow writes around its own words."""
+OTHER_TYPES = "what takes only float32, or complex numbers, is registered with dtype='float32' or dtype='complex128'"
 NEAR = 1e-9
 """Kernels may round differently, by a few units in the last place, in a batch and alone."""
 
@@ -70,21 +71,28 @@ class TriedCase:
         return source(*tensors, **self.attributes)
 
     def value(self) -> Array:
-        """The result here; refused unless it is one tensor of float64."""
+        """The result here; refused unless it is one tensor of the dtype declared."""
         try:
             value = self.run(*map(tf.constant, self.arguments))
         except Exception as error:
             reason = f"{type(error).__name__}: {NOISE.sub('', str(error))}".splitlines()[0]
-            hint = "" if self.made.spec.rtol else "; what computes in float32 only is registered with dtype='float32'"
+            hint = "" if self.made.spec.rtol else f"; {OTHER_TYPES}"
             raise self.refused(
                 f"raised {reason}", f"a result; say with shapes= and domain= what it takes{hint}"
             ) from error
-        if not isinstance(value, (tf.Tensor, tf.Variable)) or value.dtype != tf.float64:
+        if not isinstance(value, (tf.Tensor, tf.Variable)) or value.dtype != self.made.spec.result:
             given = f"a tensor of {value.dtype.name}" if isinstance(value, tf.Tensor) else f"{type(value).__name__}"
-            expected = "one tensor of float64, as its arguments are; what computes in float32 has dtype='float32'"
-            raise self.refused(f"gave {given}", expected)
+            raise self.refused(f"gave {given}", self._expected(getattr(value, "dtype", None)))
         array: Array = value.numpy()
         return array
+
+    def _expected(self, given: Any) -> str:
+        """What a result of another dtype should be, and how one of that dtype is declared."""
+        result = self.made.spec.result
+        if not isinstance(given, tf.DType) or given.is_complex == tf.as_dtype(result).is_complex:
+            narrow = "complex64" if result == "complex128" else "float32"
+            return f"one tensor of {result}, as was declared; what computes in {narrow} has dtype={narrow!r}"
+        return f"one tensor of {result}, as was declared; what gives {given.name} has result={given.name!r}"
 
     def refuse_value(self) -> None:
         """Raises OperationError for what is no result to take differences of."""

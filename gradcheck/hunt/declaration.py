@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import inspect
 import math
 import re
@@ -16,7 +17,7 @@ import numpy as np
 from gradcheck.autodiff.mode import COND, LIGHT, MODES, NARROW, Mode
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue.distances import at
-from gradcheck.hunt.catalogue.language import tf
+from gradcheck.hunt.declared_types import DTYPES, DeclaredTypes, dtype_name
 from gradcheck.hunt.domains import DOMAINS, Domain, interval_of
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.graph_json import attribute_literal
@@ -24,14 +25,12 @@ from gradcheck.hunt.opspec import MOST_ELEMENTS, SHAPES, Choice, Distances, Inte
 from gradcheck.hunt.registry import FAMILY, OperationError, Origin, Registration, register
 
 F = TypeVar("F", bound=Callable[..., Any])
-Points = float | Sequence[float] | Distances | None
+Points = complex | Sequence[complex] | Distances | None
 Shapes = Sequence[Any]
 NAME = re.compile(r"(?!([xy]\d*|np|tf)$)[a-z][a-z0-9_]{0,59}")
 """Those of a script's variables are taken."""
 FREE = (2, 1, 3)
 """The sizes of a free dimension."""
-SINGLE = 1e-6
-"""The relative rounding of a function in float32."""
 CLAIMS: Mapping[str, Mode] = {
     mode.path if mode.mode == "eager" else mode.mode if mode.path == "reverse" else str(mode): mode
     for mode in (*MODES, *NARROW)
@@ -62,7 +61,8 @@ def operation(
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
-    dtype: str = "float64",
+    dtype: Any = "float64",
+    result: Any = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -79,7 +79,8 @@ def operation(
     attributes: Mapping[str, Iterable[Any]] | None = None,
     orders: Sequence[int] = (1, 2),
     modes: Iterable[str] | None = None,
-    dtype: str = "float64",
+    dtype: Any = "float64",
+    result: Any = None,
 ) -> Any:
     """Puts a function beside TensorFlow's operations, so that `pytest --gradcheck-ops=NAME` hunts with it.
 
@@ -94,16 +95,23 @@ def operation(
     jumps, `curvature_jumps` those without a second derivative: numbers, or a function of the arguments (NumPy arrays)
     that gives distances from them. `attributes` are keywords with the literals they take, the simplest first.
 
+    `dtype` is that of the arguments, or a dict by name or position, `result` that of the result, by default complex
+    where an argument is: float64, complex128, or float32 and complex64 for what computes in nothing else: arguments are
+    cast, and rounding is granted. Complex arguments lie all over the plane, whose real and imaginary parts the domain
+    bounds; the gradient is held to TensorFlow's convention, `upstream * tf.math.conj(slope)` of a holomorphic function.
+
     `orders` are the derivatives that it has, `modes` those besides eager tapes in which it claims them, such as
-    "tf.function", "forward", "XLA" or "in float32" (a dozen, if None; `()` for none). `dtype` is "float32" for
-    what computes in nothing else: arguments are cast, and rounding is granted. Raises gradcheck.OperationError, which
-    names what does not fit.
+    "tf.function", "forward", "XLA" or "in float32" (a dozen, if None; `()` for none). Raises gradcheck.OperationError,
+    which names what does not fit.
 
     >>> @operation(domain=(-3, 3), attributes={"scale": (1.0, 2.0)})
     ... def scaled_swish(x, scale):
     ...     return x * tf.sigmoid(scale * x)
     >>> float(scaled_swish(tf.constant(0.0), 2.0))
     0.0
+    >>> @operation(dtype="complex64", result="float32")
+    ... def squared_modulus(z):
+    ...     return tf.math.real(z * tf.math.conj(z))
     """
     frame = sys._getframe(1)
     module, file, line = str(frame.f_globals.get("__name__", "__main__")), frame.f_code.co_filename, frame.f_lineno
@@ -111,10 +119,10 @@ def operation(
     def put(function: Any) -> Any:
         called = _name_of(function) if name is None else name
         given = Declaration(function, called, dict(attributes or {}), None if shapes is None else tuple(shapes))
-        choices = given.choices
+        choices, types = given.choices, given.types(dtype, result)
         spec = OpSpec(
             called,
-            given.source(dtype),
+            given.source(types),
             (),
             FAMILY,
             arity=given.arity,
@@ -123,11 +131,13 @@ def operation(
             starts=given.starts,
             attributes=lambda *_: choices,
             domains=given.domains(domain),
-            kinks=given.distances("kinks", kinks),
-            singular=given.distances("singular", singular),
-            curvature_jumps=given.distances("curvature_jumps", curvature_jumps),
+            kinks=given.distances("kinks", kinks, types),
+            singular=given.distances("singular", singular, types),
+            curvature_jumps=given.distances("curvature_jumps", curvature_jumps, types),
             orders=given.orders(orders),
-            rtol=SINGLE if dtype == "float32" else 0.0,
+            dtypes=types.of_graphs,
+            result=types.result_of_graphs,
+            rtol=types.rtol,
             modes=given.modes(modes),
         )
         register(Registration(spec, Origin.of(module, file), file, line, shapes is None))
@@ -199,16 +209,23 @@ class Declaration:
             return len(entry) if _is_entry_of_shapes(entry) else 1
         raise self.refused("function", self.function, "a parameter without a default, for the tensor that it is about")
 
-    def source(self, dtype: str) -> Callable[..., Any]:
+    def types(self, dtype: Any, result: Any) -> DeclaredTypes:
+        """The dtypes of the arguments and of the result."""
+        arguments = []
+        for what, given in self._by_argument("dtype", dtype, "float64"):
+            if dtype_name(given) is None:
+                raise self.refused(what, given, f"{DTYPES}, or a dict by argument, such as {{0: 'complex128'}}")
+            arguments.append(str(dtype_name(given)))
+        named = dtype_name(result)
+        if result is not None and named is None:
+            raise self.refused("result", result, f"{DTYPES}, or None for complex numbers where an argument has them")
+        return DeclaredTypes(tuple(arguments), named)
+
+    def source(self, types: DeclaredTypes) -> Callable[..., Any]:
         """The function as graphs call it: tensors by position, attributes as keywords."""
-        if dtype not in ("float64", "float32"):
-            raise self.refused("dtype", dtype, "'float64', or 'float32' for what computes in nothing else")
-        function = self.function
 
         def source(*tensors: Any, **attributes: Any) -> Any:
-            if dtype == "float64":
-                return function(*tensors, **attributes)
-            return tf.cast(function(*(tf.cast(one, tf.float32) for one in tensors), **attributes), tf.float64)
+            return types.called(self.function, tensors, attributes)
 
         kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY
         given = [inspect.Parameter(f"x{place}", kinds[0]) for place in range(self.arity)]
@@ -271,14 +288,17 @@ class Declaration:
 
     def domains(self, given: Any) -> tuple[Interval, ...]:
         """The domain of each argument."""
+        return tuple(self._interval(one, what) for what, one in self._by_argument("domain", given, "reals"))
+
+    def _by_argument(self, what: str, given: Any, default: Any) -> list[tuple[str, Any]]:
+        """What was given for all arguments, or for each in a dict, with how a refusal calls it."""
         if not isinstance(given, Mapping):
-            return (self._interval(given, "domain"),)
+            return [(what, given)]
         names = self.arguments or tuple(map(str, range(self.arity)))
         for key in given:
             if key not in names and key not in range(self.arity):
-                raise self.refused("domain", given, f"names of arguments, {', '.join(names)}; {key!r} is none")
-        asked = ((name, given.get(name, given.get(place, "reals"))) for place, name in enumerate(names))
-        return tuple(self._interval(one, f"domain[{name!r}]") for name, one in asked)
+                raise self.refused(what, given, f"names of arguments, {', '.join(names)}; {key!r} is none")
+        return [(f"{what}[{name!r}]", given.get(name, given.get(at, default))) for at, name in enumerate(names)]
 
     def _interval(self, given: Any, what: str) -> Interval:
         interval = None if isinstance(given, range) else interval_of(given)
@@ -289,15 +309,16 @@ class Declaration:
             )
         return interval
 
-    def distances(self, what: str, given: Any) -> Distances | None:
+    def distances(self, what: str, given: Any, types: DeclaredTypes) -> Distances | None:
         """Distances of the arguments from declared points, as the catalogue calls them."""
         if given is None or (isinstance(given, (tuple, list)) and not given):
             return None
         points = given if isinstance(given, (tuple, list)) else (given,)
-        if all(isinstance(one, (int, float)) and math.isfinite(one) for one in points):
+        numbers = (int, float, complex) if types.is_complex else (int, float)
+        if all(isinstance(one, numbers) and cmath.isfinite(one) for one in points):
             if self.arity > 1:
                 raise self.refused(what, given, "a function of the arguments, such as lambda x, y: np.abs(x - y)")
-            return at(*map(float, points))
+            return at(*points)
         if not callable(given):
             raise self.refused(what, given, "numbers, such as (0.0, 6.0), or a function that gives distances from them")
         known = {name for name, one in inspect.signature(given).parameters.items()} & set(self.attributes)

@@ -17,6 +17,7 @@ from .conftest import ROOT, Distributions, Environment, run
 VERBOSE = ("-v", "-p", "no:cacheprovider")
 MENDED = (
     ("x * gate)  # forgets the factor 1 - gate", "x * gate * (1 - gate))"),
+    ("upstream * value  # forgets the conjugate", "upstream * tf.math.conj(value)"),
     ("tf.stop_gradient(gate)  # right, but a part of its own derivative is lost", "gate"),
 )
 
@@ -46,7 +47,7 @@ def test_a_project_finds_what_is_wrong_with_its_operations(project: Path, enviro
     told = done.stdout + done.stderr
     assert done.returncode == 1, told
     found = reports(project)
-    assert set(found) == {("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}, told
+    assert set(found) == {("fused_exponential", 1), ("fused_gate", 1), ("fused_gate", 2), ("fused_silu", 2)}, told
     for one in found.values():
         assert one["signature"]["kind"] == "wrong value"
         assert one["confirmation"]["returncode"] == 1, one["confirmation"]["output"]

@@ -11,19 +11,25 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from gradcheck.strategies import operation_tests, profiles
+from gradcheck.strategies.graphs import graphs
+from hypothesis import find, settings
 from hypothesis.database import InMemoryExampleDatabase
 
 import gradcheck
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.acceptance import accept
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.graph_json import from_json, to_json
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.registry import REGISTERED, forget
-from gradcheck.result import Kind
+from gradcheck.result import Kind, Verdict
+
+DRAWN = settings(derandomize=True, database=None, deadline=None, max_examples=500)
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +133,129 @@ def test_a_kink_that_is_declared_excuses_the_kink_alone() -> None:
     gradcheck.operation(name="own_steep_ramp", domain=(-9, 9), kinks=1.0)(clipped(3.0))
     result = trial.run(Graph((literal([2.0, 1.0]),), (Node.of("own_steep_ramp", 0),)), (1,)).result
     assert [one.kind for one in result.findings] == [Kind.SUBDIFFERENTIAL]
+
+
+@tf.custom_gradient
+def exponential(z: Any) -> Any:
+    value = tf.exp(z)
+    return value, lambda upstream: upstream * tf.math.conj(value)
+
+
+@tf.custom_gradient
+def exponential_without_conjugate(z: Any) -> Any:
+    value = tf.exp(z)
+    return value, lambda upstream: upstream * value
+
+
+@tf.custom_gradient
+def power(z: Any) -> Any:
+    return tf.math.real(z * tf.math.conj(z)), lambda upstream: 2 * tf.cast(upstream, z.dtype) * z
+
+
+@tf.custom_gradient
+def power_by_wirtinger(z: Any) -> Any:
+    """The derivative by z with conj(z) held, which is not what TensorFlow's tapes hand on."""
+    return tf.math.real(z * tf.math.conj(z)), lambda upstream: tf.cast(upstream, z.dtype) * tf.math.conj(z)
+
+
+def turned(conjugate: Any) -> Any:
+    @tf.custom_gradient
+    def turn(z: Any, angle: Any) -> Any:
+        factor = tf.complex(tf.cos(angle), tf.sin(angle))
+        value = z * factor
+
+        def gradient(upstream: Any) -> Any:
+            return upstream * conjugate(factor), tf.math.real(upstream * tf.math.conj(1j * value))
+
+        return value, gradient
+
+    return turn
+
+
+@tf.custom_gradient
+def circle(x: Any) -> Any:
+    value = tf.complex(tf.cos(x), tf.sin(x))
+    return value, lambda upstream: tf.math.real(upstream * tf.math.conj(1j * value))
+
+
+@tf.custom_gradient
+def circle_in_the_wrong_sense(x: Any) -> Any:
+    value = tf.complex(tf.cos(x), tf.sin(x))
+    return value, lambda upstream: tf.math.real(upstream * 1j * value)
+
+
+IN_PLANE: dict[str, Any] = {"dtype": "complex128", "domain": (-5, 5)}
+TO_REAL: dict[str, Any] = {"dtype": "complex64", "result": "float32"}
+TURN: dict[str, Any] = {"dtype": {"z": "complex128"}, "domain": {"angle": (-9, 9)}}
+TO_PLANE: dict[str, Any] = {"result": "complex128", "domain": (-9, 9)}
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "declared"),
+    [
+        ("own_exponential", exponential, IN_PLANE),
+        ("own_power", power, TO_REAL),
+        ("own_turn", turned(tf.math.conj), TURN),
+        ("own_circle", circle, TO_PLANE),
+    ],
+)
+def test_right_complex_functions_pass_at_both_orders_and_in_a_mode(
+    name: str, function: Any, declared: dict[str, Any]
+) -> None:
+    gradcheck.operation(name=name, **declared)(function)
+    for order in (1, 2):
+        assert hunted(name, order) == []
+    assert hunted(name, 1, Mode("reverse", FUNCTION)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "declared", "order"),
+    [
+        ("own_exponential", exponential_without_conjugate, IN_PLANE, 1),
+        ("own_exponential", exponential_without_conjugate, {**IN_PLANE, "dtype": "complex64"}, 2),
+        ("own_circle", circle_in_the_wrong_sense, TO_PLANE, 1),
+    ],
+)
+def test_a_lost_conjugate_is_found_and_blamed(name: str, function: Any, declared: dict[str, Any], order: int) -> None:
+    gradcheck.operation(name=name, modes=(), **declared)(function)
+    found = hunted(name, order)
+    assert (order, Kind.WRONG_VALUE) in [(one.order, one.kind) for one in found]
+    assert from_json(to_json(found[0].graph)) == found[0].graph
+    assert f'Origin("{__name__}", ' in found[0].script
+    compile(found[0].script, "script", "exec")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "declared"),
+    [(power, power_by_wirtinger, TO_REAL), (turned(tf.math.conj), turned(tf.identity), TURN)],
+    ids=["to real numbers", "of both kinds"],
+)
+def test_between_others_a_lost_conjugate_is_blamed_and_a_right_one_agrees(
+    right: Any, wrong: Any, declared: dict[str, Any]
+) -> None:
+    for name, function in (("own_right", right), ("own_wrong", wrong)):
+        gradcheck.operation(name=name, **declared)(function)
+        z, angle = literal([0.5 + 0.25j, -0.75j]), literal([0.5, 2.0])
+        given = (2, 1) if CATALOGUE[name].arity == 2 else (2,)
+        behind = Node.of("square" if CATALOGUE[name].result == "float64" else "complex_tanh", 3)
+        graph = Graph((z, angle), (Node.of("complex_exp", 0), Node.of(name, *given), behind))
+        for order in (1, 2):
+            verdict = trial.run(graph, (order,)).result.verdict
+            assert verdict == (Verdict.AGREE if function is right else Verdict.MISMATCH)
+            assert trial.culprit(graph, order) == (None if function is right else 3)
+        mode = Mode("reverse", FUNCTION)
+        # In a mode the derivative is held to the plain one, wrong or not.
+        assert trial.run(graph, (1,), mode=mode).result.verdict == Verdict.AGREE
+
+
+def test_complex_functions_are_drawn_between_tensorflow_s_complex_operations() -> None:
+    gradcheck.operation(name="own_exponential", **IN_PLANE)(exponential)
+
+    def between(graph: Graph) -> bool:
+        place = next(place for place, node in graph.positions() if node.op == "own_exponential")
+        parents = graph.nodes[place - len(graph.inputs)].parents
+        before = any(node.op.startswith("complex_") for at, node in graph.positions() if at in parents)
+        return before and any(node.op.startswith("complex_") for node in graph.nodes if place in node.parents)
+
+    graph = find(graphs(containing="own_exponential"), between, settings=DRAWN)
+    assert trial.run(graph).result.verdict == Verdict.AGREE

@@ -1,7 +1,7 @@
 """What the project's activations give; `ci.sh` hunts for wrong derivatives of theirs besides."""
 
 import tensorflow as tf
-from activations import fused_gate, fused_ramp, fused_silu, fused_swish
+from activations import fused_exponential, fused_gate, fused_ramp, fused_silu, fused_swish
 
 x = tf.constant([-1.0, 0.5, 2.0], tf.float64)
 
@@ -11,3 +11,4 @@ def test_activations():
     tf.debugging.assert_near(fused_gate(x, x), tf.nn.silu(x))
     tf.debugging.assert_near(fused_silu(x), tf.nn.silu(x))
     tf.debugging.assert_near(fused_ramp(x, leak=0.5), tf.constant([-0.5, 0.5, 1.0], tf.float64))
+    tf.debugging.assert_near(tf.math.abs(fused_exponential(tf.complex(x, x))), tf.exp(x))

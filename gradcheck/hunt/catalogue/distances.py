@@ -26,7 +26,7 @@ def second_at_zero(_x: Array, y: Array, *_: Array, **_attributes: Any) -> Array:
     return np.abs(y)
 
 
-def at(*points: float) -> Distances:
+def at(*points: complex) -> Distances:
     """The elements of the first argument are to stay away from any of these points.
 
     >>> float(at(0.0, 6.0)(np.array([1.0, 6.0])).min())

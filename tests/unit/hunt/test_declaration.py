@@ -99,6 +99,53 @@ def test_a_layer_with_fixed_weights_in_float32() -> None:
     accept(REGISTERED["own_dense"])
 
 
+def own_turn(z: Any, phi: Any) -> Any:
+    return z * tf.exp(tf.complex(tf.zeros_like(phi), phi))
+
+
+def own_power(z: Any) -> Any:
+    return tf.math.real(z * tf.math.conj(z))
+
+
+def own_circle(x: Any) -> Any:
+    return tf.complex(tf.cos(x), tf.sin(x))
+
+
+def test_complex_dtypes_are_those_of_all_arguments_or_of_each_and_that_of_the_result_follows() -> None:
+    spec = made(own_identity, dtype="complex128")
+    assert (spec.dtypes, spec.result, spec.rtol) == (("complex128",), "complex128", 0.0)
+    spec = made(own_turn, dtype={0: tf.complex64, "phi": np.float32}, domain={"phi": (-9, 9)})
+    assert (spec.dtypes, spec.result, spec.rtol > 0) == (("complex128", "float64"), "complex128", True)
+    spec = made(own_power, dtype="complex64", result="float32")
+    assert (spec.dtypes, spec.result, spec.rtol > 0) == (("complex128",), "float64", True)
+    spec = made(own_circle, result="complex128")
+    assert (spec.dtypes, spec.result, spec.rtol) == (("float64",), "complex128", 0.0)
+    for registered_one in list(REGISTERED.values()):
+        accept(registered_one)
+
+
+def test_what_computes_in_complex64_gets_it_and_gives_graphs_their_complex128() -> None:
+    given = []
+
+    def own_sine(z: Any) -> Any:
+        given.append(z.dtype)
+        return tf.sin(z)
+
+    spec = made(own_sine, dtype="complex64")
+    value = single(spec)(tf.constant([1j], tf.complex128))
+    assert (given, value.dtype) == ([tf.complex64], tf.complex128)
+    assert value.numpy() == pytest.approx(np.sin(1j), rel=spec.rtol)
+
+
+def test_points_of_the_plane_and_the_domain_of_both_parts() -> None:
+    spec = made(own_power, dtype="complex128", result="float64", kinks=(0, 1j), domain=(-3, 3))
+    z = np.array([3 + 5j, 1j])
+    assert spec.kinks is not None
+    assert spec.kinks(z).min(axis=0).tolist() == [5.0, 0.0]
+    assert spec.domain(0).contains(np.array([2 + 2j]))
+    assert not spec.domain(0).contains(np.array([2 + 4j]))
+
+
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
@@ -114,7 +161,13 @@ def test_a_layer_with_fixed_weights_in_float32() -> None:
         ({"shapes": [(100,)]}, r"at most 64 elements"),
         ({"kinks": "zero"}, r"kinks was 'zero'; expected numbers, such as"),
         ({"orders": 3}, r"orders was 3; expected \(1, 2\)"),
-        ({"dtype": "int32"}, r"dtype was 'int32'; expected 'float64'"),
+        ({"dtype": "int32"}, r"dtype was 'int32'; expected 'float64', 'complex128', or 'float32' and 'complex64'"),
+        ({"dtype": complex}, r"dtype was <class 'complex'>; expected 'float64'"),
+        ({"dtype": {"x": "half"}}, r"dtype\['x'\] was 'half'; expected .*or a dict by argument"),
+        ({"dtype": {1: "complex64"}}, r"dtype was \{1: 'complex64'\}; expected names of arguments, x; 1 is none"),
+        ({"result": "complex"}, r"result was 'complex'; expected 'float64'.* or None"),
+        ({"kinks": 1j}, r"kinks was 1j; expected numbers, such as"),
+        ({"dtype": "complex64", "kinks": complex("inf")}, r"kinks was \(inf\+0j\); expected numbers"),
         ({"attributes": {"beta": (1,)}}, r"names of parameters, of which 'beta' is none"),
         ({"attributes": {"x": ()}}, r"attributes\['x'\] was \(\); expected a few literals"),
         ({"name": "Bad Name"}, r"name was 'Bad Name'; expected a lower-case name"),
@@ -212,6 +265,33 @@ def test_what_is_not_what_it_was_registered_as_is_refused_with_an_example(functi
     with pytest.raises(
         OperationError, match=r"'own_refused' at test_declaration.py:\d+: own_refused\(.*\) " + complaint
     ):
+        accept(REGISTERED["own_refused"])
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "complaint"),
+    [
+        (own_power, {"dtype": "complex128"}, r"gave a tensor of float64; expected .*complex128.*has result='float64'"),
+        (own_power, {"dtype": "complex64"}, r"gave a tensor of float32; expected .*complex128.*has result='float32'"),
+        (own_circle, {}, r"gave a tensor of complex128; expected .*float64.*has result='complex128'"),
+        (own_circle, {"dtype": "float32"}, r"gave a tensor of complex64; expected .*has result='complex64'"),
+        (
+            lambda z: tf.cast(z, tf.complex64),
+            {"dtype": "complex128"},
+            r"gave a tensor of complex64; expected one tensor of complex128.*has dtype='complex64'",
+        ),
+        (tf.signal.fft, {}, r"\(\[.*\]\) raised .*; what takes .*, or complex numbers, is registered with dtype="),
+        (tf.math.lgamma, {"dtype": "complex64"}, r"\(\[.*j.*\]\) raised .*; expected a result; say with shapes="),
+        (lambda z: z / 0, {"dtype": "complex128"}, r"gave \[.*nan.*j.*\]; expected finite numbers"),
+        (lambda z: z - tf.reduce_sum(z), {"dtype": "complex128"}, r"expected an elementwise function"),
+        (lambda z: tf.stop_gradient(z), {"dtype": "complex64"}, r"is not differentiable: its gradient is None"),
+    ],
+)
+def test_complex_functions_that_are_not_what_they_were_registered_as(
+    function: Any, types: dict[str, Any], complaint: str
+) -> None:
+    gradcheck.operation(name="own_refused", **types)(function)
+    with pytest.raises(OperationError, match=r"(?s)'own_refused' at test_declaration.py:\d+: .*" + complaint):
         accept(REGISTERED["own_refused"])
 
 

@@ -1,0 +1,72 @@
+"""The dtypes that a function of somebody's own computes in, and those that the graphs around it have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gradcheck.autodiff.coordinates import WIDE, is_complex
+from gradcheck.hunt.catalogue.language import tf
+
+SINGLE = 1e-6
+"""The relative rounding of a function in float32 or complex64."""
+NAMES = ("float64", "float32", "complex128", "complex64")
+DTYPES = "'float64', 'complex128', or 'float32' and 'complex64' for what computes in nothing else"
+
+
+def dtype_name(given: Any) -> str | None:
+    """The name of a dtype that an operation may have, given by name or as one of NumPy or TensorFlow; else None.
+
+    >>> dtype_name("complex64"), dtype_name(tf.float64), dtype_name(complex)
+    ('complex64', 'float64', None)
+    """
+    name = given if isinstance(given, str) else None
+    # Python's float is float32 to TensorFlow, and float64 to NumPy.
+    if name is None and given not in (None, float, complex):
+        with suppress(TypeError):
+            name = tf.as_dtype(given).name
+    return name if name in NAMES else None
+
+
+@dataclass(frozen=True)
+class DeclaredTypes:
+    """The dtypes of a function's arguments, one for each or one for all, and of its result (None: complex if they are).
+
+    Graphs are of float64 and complex128: what is narrower is cast on the way in and out.
+    """
+
+    arguments: tuple[str, ...]
+    result: str | None = None
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the first argument is."""
+        return is_complex(self.arguments[0])
+
+    @property
+    def of_graphs(self) -> tuple[str, ...]:
+        """The dtypes that the arguments have in graphs."""
+        return tuple(WIDE.get(dtype, dtype) for dtype in self.arguments)
+
+    @property
+    def result_of_graphs(self) -> str:
+        """The dtype that the result has in graphs."""
+        if self.result is not None:
+            return WIDE.get(self.result, self.result)
+        return "complex128" if "complex128" in self.of_graphs else "float64"
+
+    @property
+    def rtol(self) -> float:
+        """The relative rounding that is granted."""
+        return SINGLE if WIDE.keys() & {*self.arguments, self.result} else 0.0
+
+    def called(self, function: Callable[..., Any], tensors: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+        """What the function gives for tensors of a graph; what is of another kind than declared stays as it is."""
+        if not self.rtol:
+            return function(*tensors, **attributes)
+        dtypes = self.arguments if len(self.arguments) > 1 else self.arguments * len(tensors)
+        value = function(*(tf.cast(one, to) for one, to in zip(tensors, dtypes, strict=True)), **attributes)
+        alike = tf.is_tensor(value) and value.dtype.is_complex == is_complex(self.result_of_graphs)
+        return tf.cast(value, self.result_of_graphs) if alike else value
