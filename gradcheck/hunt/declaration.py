@@ -104,6 +104,7 @@ def operation(
     "tf.function", "forward", "XLA" or "in float32" (a dozen, if None; `()` for none). Raises gradcheck.OperationError,
     which names what does not fit.
 
+    >>> import tensorflow as tf
     >>> @operation(domain=(-3, 3), attributes={"scale": (1.0, 2.0)})
     ... def scaled_swish(x, scale):
     ...     return x * tf.sigmoid(scale * x)

@@ -91,7 +91,9 @@ def test_digits_lost_in_few_stairs_are_seen_beside_a_row_on_one_stair(accuracy: 
     (function,) = (function for function in accuracy.CANCELLING if function.name == name)
     point = np.array([x])
     estimate = accuracy.first_difference(accuracy.sampled(function, point, FIRST))
-    assert abs(estimate.value[0, 0] - function.derivatives(point)[0][0]) <= estimate.bound[0, 0]
+    error, bound = abs(estimate.value[0, 0] - function.derivatives(point)[0][0]), estimate.bound[0, 0]
+    # NumPy's exp differs from processor to processor by an ulp: on some of them nothing is known of one of these.
+    assert np.isposinf(bound) or error <= bound
 
 
 def test_a_wrong_exact_derivative_would_be_noticed(accuracy: Any) -> None:
