@@ -30,6 +30,7 @@ def test_what_is_not_finite_stays_in_its_part() -> None:
 @pytest.mark.parametrize("ends", [[10], [3, 10], [4, 8, 10], [1, 2, 9, 9, 10], [5, 6, 7, 10]])
 def test_a_gradient_may_come_in_pieces(ends: list[int]) -> None:
     rng = np.random.default_rng(1)
-    left, gradient = LeftVectors(*rng.normal(size=(2, 10)), 4, [7, 2]), rng.normal(size=10)
+    vector, direction, gradient = rng.normal(size=(3, 10))
+    left = LeftVectors(vector, direction, 4, [7, 2])
     pieces = np.split(gradient, ends)
     np.testing.assert_allclose(left.of_pieces(pieces), left.products(gradient[None, :])[0], rtol=1e-13)

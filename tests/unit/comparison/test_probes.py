@@ -12,6 +12,7 @@ from gradcheck import Kind, Reason, check
 from gradcheck.autodiff import problem
 from gradcheck.autodiff.function import Function
 from gradcheck.comparison.second_order import WIDE
+from gradcheck.numerics.probing import probe_directions
 
 
 def nearly_identity(size: int, output: int, coordinate: int, error: float) -> Any:
@@ -226,7 +227,7 @@ def test_a_fault_in_bfloat16_is_found_by_whichever_probes(seed: int, monkeypatch
 def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One gradient, whose inputs are not drawn a second time for second order; what is wrong is found all the same."""
     cotangents, draws = [], []
-    gradients, draw = Function.gradients, problem.probe_directions
+    gradients = Function.gradients
 
     def counted(self: Function, weights: Any, point: Any = None) -> Any:
         cotangents.append(len(weights))
@@ -234,7 +235,7 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
 
     def drawn(*arguments: Any) -> Any:
         draws.append(arguments)
-        return draw(*arguments)
+        return probe_directions(*arguments)
 
     monkeypatch.setattr(Function, "gradients", counted)
     monkeypatch.setattr(problem, "probe_directions", drawn)
