@@ -147,7 +147,7 @@ def test_a_glance_passes_over_what_is_right(
 
 
 def test_what_is_too_dear_is_unclear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factor_check, "MOST", 5)
+    monkeypatch.setattr(factor_check, "MOST", 1)
     result = found(record_of(lambda x: doubled(tf.sin(x)), 0.5))
     assert result.culprit is None
     assert [operation.name for operation in result.unclear] == ["doubled", "Sin"]
