@@ -42,8 +42,8 @@ FAR = 512.0
 CERTAIN = 10.0
 """What departs from a line by so many errors is a feature."""
 
-REPEATED, ALIKE = 6, 0.05
-"""So many rises, of steps that differ a thousandfold, that are alike to this part show a transition within."""
+REPEATED, ALIKE, STAIRS = 6, 0.05, 16.0
+"""So many rises, of steps that differ a thousandfold, that are alike to this part and so many stairs high show it."""
 
 
 def closer_steps(sample: Sample, estimate: Estimate) -> Array:
@@ -117,13 +117,16 @@ def hidden_transition(finer: Sample) -> Array:
 
     The function goes over from one value to another inside of these steps: its slope there is missing in those of the
     usual row, for which the rise is noise if it is small beside the value: 1 + 1e-9 tanh(1e11 t + 0.7) at 0. Noise does
-    not repeat itself.
+    not repeat itself, but for the one or two stairs that a low precision leaves.
     """
     rises = finer.right - finer.left
     with np.errstate(all="ignore"):
         runs = sliding_window_view(rises, REPEATED, axis=1)
         high, low = runs.max(axis=-1), runs.min(axis=-1)
-        same = (high - low <= ALIKE * np.abs(high)) & (np.abs(rises[:, -1:]) <= np.abs(high) / 2) & (high != 0)
+        same = (high - low <= ALIKE * np.abs(high)) & (np.abs(rises[:, -1:]) <= np.abs(high) / 2)
+        gaps = np.diff(np.sort(rises, axis=1), axis=1)
+        stair = np.min(gaps, axis=1, where=gaps > 0, initial=np.inf)[:, None]
+        same &= np.abs(high) >= STAIRS * stair
     return np.asarray(same.any(axis=1))
 
 
