@@ -39,7 +39,7 @@ from gradcheck.numerics.probing import (
     probe_directions,
     probe_tests,
 )
-from gradcheck.numerics.sampling import CONFIRM, FIRST, QUICK, Sample, Stencil
+from gradcheck.numerics.sampling import CONFIRM, EPS64, FIRST, QUICK, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -74,8 +74,8 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
     n, m = problem.point.size, problem.outputs
     rng = np.random.default_rng(0)
     if not problem.batched and (n > FEW_INPUTS or m > SMALL):
-        # The gradient of each of a few outputs of a large function costs more than all the values on a line.
-        outputs = FEW_OUTPUTS if n <= WIDE else 1
+        # A gradient of each of a few outputs of a large function is dear; in less than float64 a sum would hide some.
+        outputs = 1 if n > WIDE and problem.precision <= EPS64 else FEW_OUTPUTS
         light = _Probing.of(problem, tolerance, FEW_INPUTS, outputs, probes // PAIR, rng)
         if table := light.quickly():
             return [table]

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 FEW_INPUTS = 6
 FEW_OUTPUTS = 4
 """A first look at first derivatives, and second derivatives, are taken along all axes, of all outputs, up to these
-numbers. Of more than some thousand inputs such a first look takes any outputs together."""
+numbers. Of thousands of inputs in float64 such a first look takes any outputs together."""
 
 PAIR = 8
 """For so many probes there is one random cotangent w, with a random direction v of its own (or all axes).

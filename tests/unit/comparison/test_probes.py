@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import Kind, Reason, check
-from gradcheck.autodiff import problem
 from gradcheck.autodiff.function import Function
 from gradcheck.comparison.second_order import WIDE
 from gradcheck.numerics.probing import probe_directions
@@ -226,7 +225,8 @@ def test_a_fault_in_bfloat16_is_found_by_whichever_probes(seed: int, monkeypatch
 
 def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One gradient, whose inputs are not drawn a second time for second order; what is wrong is found all the same."""
-    cotangents, draws = [], []
+    cotangents: list[int] = []
+    draws: list[Any] = []
     gradients = Function.gradients
 
     def counted(self: Function, weights: Any, point: Any = None) -> Any:
@@ -238,7 +238,7 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
         return probe_directions(*arguments)
 
     monkeypatch.setattr(Function, "gradients", counted)
-    monkeypatch.setattr(problem, "probe_directions", drawn)
+    monkeypatch.setattr("gradcheck.autodiff.problem.probe_directions", drawn)
     x = np.random.default_rng(0).uniform(0.5, 2.0, WIDE + 1)
 
     def f(x: Any) -> Any:
@@ -247,6 +247,8 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
     assert check(f, x, order=2).verdict == "agree"
     assert cotangents == [1]
     assert len(draws) == 2  # the direction, and the left vector
+    assert check(f, x.astype(np.float32)).verdict == "agree"
+    assert cotangents[1:] == [3]
 
     @tf.custom_gradient
     def planted(x: Any) -> Any:
