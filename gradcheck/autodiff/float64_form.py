@@ -18,7 +18,7 @@ from tensorflow.python.framework import func_graph
 from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import graph_of
-from gradcheck.autodiff.observed_call import BESIDE, FLOAT64, ObservedCall, beside, observed_call
+from gradcheck.autodiff.observed_call import FLOAT64, ObservedCall, beside, beside_everywhere, observed_call
 from gradcheck.autodiff.results import specs_of
 from gradcheck.autodiff.retraced import Retraced, straight
 from gradcheck.autodiff.sources import Arguments, Source
@@ -142,11 +142,9 @@ class _Retracing:
         if not straight(self.graph):
             return None
         copies = replace(self.function, arguments=replace(self.function.arguments, sources=self.sources))
-        point = copies.point
         try:
-            listed = WengertList.of(
-                compute, copies.tensors(point), copies.tensors(np.where(point == 0, BESIDE, beside(copies)))
-            )
+            points = copies.tensors(copies.point), copies.tensors(beside_everywhere(copies))
+            listed = WengertList.of(compute, *points)
         except Exception:  # whatever the list is not, a graph may be
             return None
         if len(listed.steps) > LONGEST:

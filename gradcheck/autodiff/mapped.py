@@ -47,7 +47,7 @@ COMPARED, DEARER = 3, 1.25
 """A graph is compared with so many eager calls, that of the gradient of a trusted function with one less. The trace of
 a gradient takes about so many times as many of its own calls as that of its function does (measured: 0.6 to 1.7)."""
 
-BESIDE = 2.0**-8
+MOVED = 2.0**-8
 """How far beside a point, beside one or relatively, a list of operations is made and compared with calls."""
 
 LISTED = 8
@@ -223,7 +223,7 @@ class Mapped:
         """Make the list of operations, unless they cannot be listed or do something else beside two other points."""
         few, signs = points.at([0, points.count // 2, points.count - 1]), np.random.default_rng(0)
         # Points may have coordinates in common, beside them there are none: where one is read unseen, it shows.
-        moves = [BESIDE * signs.choice([-1.0, 1.0], size=array.shape) * (1 + np.abs(array)) for array in few]
+        moves = [MOVED * signs.choice([-1.0, 1.0], size=array.shape) * (1 + np.abs(array)) for array in few]
         beside = [(array + move).astype(array.dtype) for array, move in zip(few, moves, strict=True)]
         (first, *_), (_, *others) = (
             [list(map(tf.constant, one)) for one in zip(*rows, strict=True)] for rows in (few, beside)

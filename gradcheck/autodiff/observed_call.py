@@ -50,7 +50,7 @@ def observed_call(function: Function) -> ObservedCall:
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
     """Whether a call beside the point, where every coordinate is another one, makes the same tensors apart from it."""
-    point = np.where(function.point == 0, BESIDE, beside(function))
+    point = beside_everywhere(function)
     if not function.contains(point) or (point == function.point).any():
         return False
     try:
@@ -105,3 +105,8 @@ def beside(function: Function) -> Array:
     """A point a little beside that of the function, in no direction in particular."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=function.point.size)
     return function.rounded(function.point * (1 + BESIDE * signs))
+
+
+def beside_everywhere(function: Function) -> Array:
+    """The same, where zeros have moved, too."""
+    return np.where(function.point == 0, BESIDE, beside(function))

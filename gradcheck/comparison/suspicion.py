@@ -16,7 +16,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, compare
 from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import ROUGH, OneSided, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.sampling import QUICK, Sample
+from gradcheck.numerics.sampling import QUICK, Sample, slices
 
 Array = np.ndarray[Any, Any]
 
@@ -124,8 +124,7 @@ def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:
 
     places = np.arange(autodiff.size)
     if places.size > ESTIMATED:
-        parts = [slice(start, start + AT_A_TIME) for start in range(0, places.size, AT_A_TIME)]
-        crude = np.concatenate([crude_difference(some(part)) for part in parts], axis=2)
+        crude = np.concatenate([crude_difference(some(part)) for part in slices(places.size, AT_A_TIME)], axis=2)
         places = worst(ESTIMATED, places, *crude[:, 0])
     estimate = first_difference(some(places))
     return worst(SUSPECTS, places, estimate.value[0], estimate.bound[0])

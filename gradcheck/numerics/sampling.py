@@ -125,10 +125,8 @@ EXPONENT = 0x7FF0000000000000
 """The bits of a float64 that say between which powers of two it lies."""
 
 MANY = 2**14
-"""The median of many coordinates is that of about so many of them, evenly spaced;
-
-so many are taken at a time where each gives a number that is not kept, so that these stay in the processor's cache.
-"""
+"""The median of many coordinates is that of about so many of them, evenly spaced. So many are taken at a time where
+each gives a number that is not kept, so that these stay in the processor's cache."""
 
 
 def typical_magnitude(x: Array) -> float:
@@ -164,7 +162,7 @@ def largest_steps(x: Array, directions: Array, stencil: Stencil, *, eps: float =
     """
     usual, lines = typical_magnitude(x), np.full(len(directions), np.inf)
     wider = 2.0 if stencil.ratio ** (1 - stencil.count) < eps else 1.0
-    for part in _parts(x.size):
+    for part in slices(x.size, MANY):
         steps = wider * coordinate_steps(x[part], eps=eps, typical=usual)
         with np.errstate(divide="ignore"):
             ratios = steps / directions[:, part]
@@ -262,7 +260,7 @@ def sample_lines(
 def _magnitude(x: Array, directions: Array) -> Array:
     """The largest |x_i / direction_i| over the moving coordinates of each line, (k,)."""
     largest = np.zeros(len(directions))
-    for part in _parts(x.size):
+    for part in slices(x.size, MANY):
         moving = directions[:, part]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = x[part] / moving
@@ -271,5 +269,6 @@ def _magnitude(x: Array, directions: Array) -> Array:
     return largest
 
 
-def _parts(n: int) -> Iterator[slice]:
-    return (slice(start, start + MANY) for start in range(0, n, MANY))
+def slices(n: int, length: int) -> Iterator[slice]:
+    """What splits n coordinates into parts of so many, of which the last may be shorter."""
+    return (slice(start, start + length) for start in range(0, n, length))

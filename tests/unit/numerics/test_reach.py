@@ -42,6 +42,12 @@ def test_a_small_transition_shows_in_rises_that_are_alike() -> None:
     assert not repeated(lambda t: np.ones_like(t), 0.0)
 
 
+def test_one_stair_beside_the_point_is_no_transition() -> None:
+    """A low precision repeats its rise on all steps beyond the edge, and shows none nearer."""
+    assert not repeated(lambda t: np.floor(1e4 * t + 1 - 1e-8), 0.0)
+    assert not repeated(lambda t: 1 + 2.0**-23 * np.floor(1e4 * t + 1 - 1e-8), 0.0)
+
+
 @pytest.mark.parametrize("x", [-40.0, 1e-3, 0.7, 3.0, 1e5])
 @pytest.mark.parametrize(
     "f",
