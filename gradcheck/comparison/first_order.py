@@ -91,13 +91,14 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
     sample_here = sample.lines(doubtful)
     confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
-    samples = with_inner_rounding(lines, sample_here, confirming)
+    own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
+    samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
-        own=slope_rounding(problem, autodiff, lines.cotangents, lines.directions),
+        own=own,
         residue=residue(problem, samples[0], weights, reach(lines, samples[0])),
         values=samples,
         everywhere=(everywhere, sample),

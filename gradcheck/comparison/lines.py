@@ -33,9 +33,10 @@ Array = np.ndarray[Any, Any]
 ULPS = 4.0
 """Autodiff is granted the mixed error that is promised for functions, 4 units in the last place."""
 
-DRAWS = 8
+DRAWS, FIRST_DRAWS = 8, 2
 SPREAD = 2.0
-"""The largest of eight draws may miss the largest possible one by this factor."""
+"""The largest of eight draws may miss the largest possible one by this factor. After the first two no more are drawn
+where all values agree without them, or are too far off."""
 
 LITTLE = 64.0
 """A change by so many units in the last place of what is computed may be rounding alone."""
@@ -246,21 +247,29 @@ def ulp_rounding(autodiff: Array, precision: float) -> Array:
     return granted
 
 
-def with_inner_rounding(lines: Lines, *samples: Sample) -> tuple[Sample, ...]:
+Settled = Callable[[Sample], bool]
+"""Whether autodiff's values agree with a sample's estimates, or are too far off for any rounding to be the reason."""
+
+
+def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tuple[Sample, ...]:
     """Samples of the lines whose values are no better than a perturbation of what they are computed from lets them be.
 
     A function that has lost its digits inside may look constant, and its error bound does not show it. So may a
     gradient, so that the backward pass of each operation is perturbed, too. Its forward pass is where the problem
     reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
-    them.
+    them. Few perturbations are `enough` where all samples say so.
     """
     problem, point, changes = lines.problem, lines.problem.point[None, :], []
-    plain = lines.values(point)[0]
+    plain, rounded = lines.values(point)[0], samples
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
             noisy = problem.perturbed(draw)
             inner = noisy is problem and not lines.gradients
             with perturbed_gradients(draw), perturbed_operations(draw) if inner else nullcontext():
                 changes.append(np.abs(lines.values(point, noisy)[0] - plain))
-    floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
-    return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
+            if len(changes) in (FIRST_DRAWS, DRAWS):
+                floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+                rounded = tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
+                if all(map(enough, rounded)):
+                    break
+    return rounded

@@ -12,8 +12,10 @@ import numpy as np
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
-from gradcheck.comparison.lines import DRAWS, Lines, ulp_rounding
+from gradcheck.comparison.lines import DRAWS, Lines, Settled, ulp_rounding
 from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.sampling import Sample
 
 Array = np.ndarray[Any, Any]
 
@@ -127,6 +129,21 @@ class OwnRounding:
         far = (few > 0) & (outside > FAR * EXCLUSION * np.maximum(few, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
         return few if enough else self._change(self.around.ulps)
+
+    def settled(self, estimated: Callable[[Sample], Estimate]) -> Settled:
+        """Whether the values agree with what a sample is estimated to give, or are too far off for rounding to be why.
+
+        A sample that no perturbation of its inner values has moved may be moved by the next one.
+        """
+
+        def by(sample: Sample) -> bool:
+            estimate, moved = estimated(sample), np.asarray(sample.floor) > 0
+            with np.errstate(invalid="ignore", over="ignore"):
+                off, bound = np.abs(self.autodiff - estimate.value), estimate.bound + self.granted
+                far = moved & ~(off <= FAR * EXCLUSION * bound)
+                return bool((estimate.conclusive & ((off <= bound) | far)).all())
+
+        return by
 
     def _change(self, rows: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):

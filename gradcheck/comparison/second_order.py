@@ -292,27 +292,28 @@ def _second_closely(
 
     Beside gradients that contradict on lines that are not `rough` (k, 1), values count only where they agree.
     """
-    problem, directions, (cotangent,) = lines.problem, lines.directions, lines.cotangents
-    of_gradients = replace(lines, gradients=True)
-    both_values = with_inner_rounding(lines, values, lines.sample(CONFIRM))
-    both_gradients = with_inner_rounding(of_gradients, gradients, of_gradients.sample(CONFIRM))
+    of_gradients, problem, (cotangent,) = replace(lines, gradients=True), lines.problem, lines.cotangents
+    own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
+    twice, second = own.twice(lines), (lines.sample(CONFIRM), of_gradients.sample(CONFIRM))
+    both_values = with_inner_rounding(lines, values, second[0], enough=twice.settled(curvature_estimate))
+    both_gradients = with_inner_rounding(of_gradients, gradients, second[1], enough=own.settled(slope_estimate))
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), reach(lines, both_values[1])
     beside_gradients = Evidence(
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
-        own=OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision)),
+        own=own,
         residue=residue(problem, both_values[1], weight, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
-        moving=moves(directions),
+        moving=moves(lines.directions),
     )
     beside_values = replace(
         beside_gradients,
         lines=replace(lines, tolerance=Tolerance()),
         samples=both_values,
         estimate=curvature_estimate,
-        own=beside_gradients.own.twice(lines),
+        own=twice,
         residue=residue(problem, both_values[1], weight, step**2),
     )
     slopes_of = (
@@ -327,8 +328,7 @@ def _second_closely(
         beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
     )
     compared = filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES)
-    wrong = (compared.where(Verdict.MISMATCH) & ~rough).any()
-    chosen = filters.VALUE_AGREEMENT if wrong else filters.VALUE_DIFFERENCES
+    chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
     return compared, filtered(confirmed(*diagonal), beside_values, chosen)
 
 

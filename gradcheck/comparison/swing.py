@@ -21,6 +21,14 @@ value changes on both sides, up to four do.
 STILL = 4
 """What swings misses one of the first so many, which are the farthest."""
 
+NEAR, STAYS = 1e-4, 1e-3
+"""Neighbours that lie within this part of the radius, times the gap over the size, where a smooth derivative has
+changed by about as much of the gap, say that it does not swing if they all keep within this part of the gap."""
+NEIGHBOURS = np.array([1.0, -0.83, 0.61, -0.47])
+"""Where they lie."""
+PERIODS = 100.0
+"""A term that turns by fewer radians over the largest of these distances is too large to hide in the error bound."""
+
 
 def swings(
     derivative: Callable[[Array], Array],
@@ -42,6 +50,11 @@ def swings(
     shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
     rng, count = np.random.default_rng(2), np.count_nonzero(lines)
     move = (rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)) @ moves[lines]
+    near = NEAR * np.min(radius * gap / size, where=suspects, initial=1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shown = near * gap >= PERIODS * comparison.bound * radius
+    if shown[suspects].all() and _stays(derivative, point, near * move, comparison.autodiff, STAYS * gap, suspects):
+        return np.zeros(gap.shape, bool)
     square, means = shifts**2, []
     missed = np.zeros(gap.shape, int)
     for left, shift in zip(reversed(range(SHIFTS)), shifts, strict=True):
@@ -56,3 +69,15 @@ def swings(
         if not unsettled.any():
             break
     return np.asarray(suspects & (missed >= SWINGS))
+
+
+def _stays(
+    derivative: Callable[[Array], Array], point: Array, move: Array, autodiff: Array, slack: Array, suspects: Array
+) -> bool:
+    """Whether the derivatives of all suspects at a few neighbours are those at the point, up to the first that is not.
+
+    A term that swings, and whose amplitude an error bound hides, has gone through many periods up to each of them.
+    """
+    return all(
+        bool((np.abs(derivative(point + shift * move) - autodiff) <= slack)[suspects].all()) for shift in NEIGHBOURS
+    )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from gradcheck import check
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
+from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.comparison import second_order
 from gradcheck.comparison.lines import quick_estimate
 from gradcheck.numerics.difference import Estimate
@@ -166,3 +167,25 @@ def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> No
     assert len(taken) <= 8
     wrong = check(lambda x: f(x) + planted(second[:, :8], (3, 5, 2, 1.0))(x), x, order=2)
     assert [finding.element for finding in wrong.findings] == ["x[2]"]
+
+
+def test_what_is_far_off_is_confirmed_by_few_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That at the point, one perturbed, and those of four neighbours; and two perturbed gradients of eight."""
+    calls: list[str] = []
+
+    def noted(name: str) -> Any:
+        original = getattr(Function, name)
+
+        def taken(self: Function, *arguments: Any) -> Any:
+            calls.append("perturbed" if perturbing() and name == "gradients_at" else name)
+            return original(self, *arguments)
+
+        return taken
+
+    for name in ("products", "gradients_at"):
+        monkeypatch.setattr(Function, name, noted(name))
+    _, matrix, x = drawn(0)
+    f = planted(matrix, (2, 5, 6, 0.5))
+    assert check(lambda x: f(tf.exp(x)), x, order=2).orders[2].verdict == "mismatch"
+    assert calls.count("products") == 6
+    assert calls.count("perturbed") == 2
