@@ -112,6 +112,8 @@ class _Retracing:
         """The trace, in the precision given."""
         specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
 
+        # Unconverted is what a tf.function without autograph says, and what ends a loop over a dataset, with an error.
+        @tf.autograph.experimental.do_not_convert
         def compute(*tensors: Any) -> Any:
             with tf.variable_creator_scope(_refuse_variable):
                 return self.function.call(self.function.placed(list(tensors)))
