@@ -58,3 +58,16 @@ def element_of(coordinate: int, shape: Sequence[int], dtype: Any) -> tuple[tuple
         coordinate, imaginary = divmod(coordinate, 2)
         part = " (imaginary part)" if imaginary else " (real part)"
     return tuple(int(i) for i in np.unravel_index(coordinate, tuple(shape))) if shape else (), part
+
+
+def farthest(one: Array, other: Array) -> float:
+    """The largest difference of two arrays; NaN is 0 from NaN, and infinitely far from a number."""
+    if np.array_equal(one, other):  # as a graph and a call mostly are: one pass, and little memory
+        return 0.0
+    if one.shape != other.shape:
+        return np.inf
+    first, second = (array.astype(np.result_type(array, np.float64), copy=False) for array in (one, other))
+    with np.errstate(invalid="ignore"):
+        same = (first == second) | (np.isnan(first) & np.isnan(second))
+        apart = np.abs(first - second)
+    return float(np.max(np.where(np.isnan(apart), np.inf, apart), where=~same, initial=0.0))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import farthest
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.wengert_list import WengertList
 from gradcheck.progress import counted
@@ -297,24 +298,11 @@ def _apart(ones: Sequence[Values], others: Sequence[Values]) -> float:
     for one, other in zip(ones, others, strict=False):
         if one is None or other is None:
             return np.inf
-        error = max((_farthest(*pair) for pair in zip(one, other, strict=True)), default=0.0)
+        error = max((farthest(*pair) for pair in zip(one, other, strict=True)), default=0.0)
         if error > 0:
             largest = max(np.max(np.abs(array), where=np.isfinite(array), initial=0.0) for array in other)
             worst = max(worst, float(error / largest) if largest > 0 else np.inf)
     return worst
-
-
-def _farthest(one: Array, other: Array) -> float:
-    """The largest difference of two arrays; NaN is 0 from NaN, and infinitely far from a number."""
-    if np.array_equal(one, other):  # as a graph and a call mostly are: one pass, and little memory
-        return 0.0
-    if one.shape != other.shape:
-        return np.inf
-    first, second = (array.astype(np.result_type(array, np.float64), copy=False) for array in (one, other))
-    with np.errstate(invalid="ignore"):
-        same = (first == second) | (np.isnan(first) & np.isnan(second))
-        apart = np.abs(first - second)
-    return float(np.max(np.where(np.isnan(apart), np.inf, apart), where=~same, initial=0.0))
 
 
 def as_array(tensor: Any) -> Array:

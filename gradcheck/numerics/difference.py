@@ -99,7 +99,7 @@ def crude_difference(sample: Sample) -> tuple[Array, Array]:
     """
     square = sample.stencil.ratio**2
     with np.errstate(all="ignore"):
-        slopes = (sample.right - sample.left) / (2 * sample.step[:, None, None] * sample.stencil.steps[:, None])
+        slopes = sample.differences
         extrapolated = (square * slopes[:, 1:] - slopes[:, :-1]) / (square - 1)
         gaps = np.abs(np.diff(extrapolated, axis=1))
         errors = np.maximum(gaps[:, 1:], gaps[:, :-1])

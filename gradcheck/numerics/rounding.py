@@ -175,7 +175,7 @@ def rounding_of(sample: Sample) -> Rounding:
     eps, stencil = sample.eps, sample.stencil
     centre, plus, minus = sample.values[:, 0], *(side.transpose(1, 0, 2) for side in (sample.right, sample.left))
     steps = (stencil.steps[:, None] * sample.step)[:, :, None]
-    slopes = (plus - minus) / (2 * steps)
+    slopes = sample.differences.transpose(1, 0, 2)
     resolved = steps[:, :, 0] >= RESOLVED * eps * sample.magnitude
     smallest = float(np.finfo(np.float64 if eps <= EPS64 else np.float32).tiny)
     larger = np.maximum(np.abs(plus), np.abs(minus))

@@ -85,6 +85,11 @@ class Sample:
         return self.row[:, 1 + self.stencil.count :]
 
     @property
+    def differences(self) -> Array:
+        """The central differences at all steps, (k, count, m), the widest first."""
+        return np.asarray((self.right - self.left) / (2 * self.step[:, None, None] * self.stencil.steps[:, None]))
+
+    @property
     def noise(self) -> Array:
         """The values at the noise samples, (k, spacings, noise points, m)."""
         stencil, (lines, _, outputs) = self.stencil, self.values.shape
