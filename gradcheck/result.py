@@ -173,7 +173,10 @@ class OrderResult:
         if isfinite(self.resolution):
             lines.append(f"  resolution {self.resolution:.1e}{relative if isfinite(self.relative_resolution) else ''}")
         lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
-        lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}" for finding in self.findings]
+        for finding in self.findings:
+            why = [] if finding.diagnosis is None else finding.diagnosis.lines
+            lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}"]
+            lines += [f"      {label:<8}  {text}" for label, text in why]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -183,8 +186,9 @@ class SourceResult:
     """What one source of a derivative that somebody took has for a gradient.
 
     `call` is the line that took it (None where we did), `name` the source as it is written there, `gradient` what
-    TensorFlow returned, as text. `right` is None where the comparison is inconclusive. `note` says more about a right
-    one, `finding` what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot be compared.
+    TensorFlow returned, as text. `right` is None where the comparison is inconclusive; then `note` says why. It says
+    more about a right one, `finding` what is wrong, `origin` where NaN or infinity comes from in a gradient that cannot
+    be compared.
     """
 
     call: Place | None

@@ -67,6 +67,8 @@ def explained_call(
             orders += [] if finding is None else [OrderResult(1, Verdict.MISMATCH, (finding,))]
         right = False if finding else None if order.verdict is Verdict.INCONCLUSIVE else True
         origin = None if finding or finite(one.given) else diagnose_not_finite(one)
+        if right is None and origin is None:
+            note = ", ".join(reason.value for reason in order.reasons)
         results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
     return merged(orders, results)
 

@@ -154,6 +154,16 @@ def test_code_that_differs_from_run_to_run_is_not_judged() -> None:
     assert "two runs differ" in str(result)
 
 
+def test_what_cannot_be_compared_says_why() -> None:
+    x, y = f64(0.0, "x"), f64(1.0, "y")
+    result = explain(lambda: x**1.5 + y**2)
+    assert [(one.name, one.right, one.note) for one in result.sources] == [
+        ("x", None, Reason.JUMP.value),
+        ("y", True, ""),
+    ]
+    assert f"x: 0, inconclusive ({Reason.JUMP.value})" in str(result)
+
+
 def test_a_function_that_returns_something_else_when_it_is_traced() -> None:
     v = f64(2.0, "v")
 

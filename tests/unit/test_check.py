@@ -36,6 +36,8 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
     assert "wrong value at x[0]: autodiff gives 2, the finite-difference estimate is 4 (error at most " in text
     assert "2 entries are wrong, this is the worst" in text
+    assert "\n      cause     stop_gradient\n      where     " in text
+    assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
 
 def test_python_floats_and_numpy_stay_float64() -> None:
