@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class NotFinite:
 
     It did so at `element` of `argument`, where that is `value`, with the `cotangent` there (None: on the way there, or
     there is none of that shape). `behind` is the operation that made the argument, `unused` a tf.where that selects
-    something else there.
+    something else there. `inner` says that it did so in a first derivative that the target is made of.
     """
 
     operation: RecordedOperation
@@ -42,6 +42,7 @@ class NotFinite:
     looked_at: int
     behind: RecordedOperation | None = None
     unused: RecordedOperation | None = None
+    inner: bool = False
 
 
 def not_finite_diagnosis(
@@ -51,9 +52,24 @@ def not_finite_diagnosis(
 
     Raises what the tape that covers everything raises.
     """
-    there = all(finite(target) for target in call.targets)
-    found = _on_the_way_back(record, call, source, weights) if there else _on_the_way_there(record, call, source)
+    found = _found(record, call, source, weights)
     return None if found is None else _diagnosis(found)
+
+
+def _found(
+    record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequence[Any] | None = None
+) -> NotFinite | None:
+    if all(finite(target) for target in call.targets):
+        return _on_the_way_back(record, call, source, weights)
+    found = _on_the_way_there(record, call)
+    if found is None or found.operation.derivative is None:
+        return found
+    # It is one of those that TensorFlow's gradients are made of, which nobody wrote: that derivative has a way back.
+    inner = record.derivatives[found.operation.derivative]
+    for one, result in zip(inner.sources, inner.results or (), strict=False):
+        if not finite(result) and (own := _found(record, inner, one)) is not None:
+            return replace(own, inner=True)
+    return found
 
 
 def finite(tensor: Any) -> bool:
@@ -66,7 +82,7 @@ def _array(tensor: Any) -> Array:
     return array if array.dtype.kind in "fc" else array.astype(np.float64)  # bfloat16 is a type of its own
 
 
-def _on_the_way_there(record: CodeRecord, call: DerivativeCall, source: Any) -> NotFinite | None:
+def _on_the_way_there(record: CodeRecord, call: DerivativeCall) -> NotFinite | None:
     """From a target that is not finite, back to the operation whose arguments are still finite."""
     needed = {key(target) for target in call.targets if not finite(target)}
     looked_at = 0
@@ -212,6 +228,7 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
     else:
         given = "finite cotangents" if found.cotangent is None else f"the finite cotangent {found.cotangent:.6g}"
         second = "differentiated again, " if found.order == 2 else ""
+        second += "in the first derivative, " if found.inner else ""
         evidence = f"{second}{described(operation)} turns {given} into {found.result:.6g} at {where}; {count}"
     if found.unused is not None:
         evidence += (

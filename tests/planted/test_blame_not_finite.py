@@ -216,6 +216,32 @@ def test_at_second_order() -> None:
     assert "differentiated again" in diagnosis.evidence
 
 
+@pytest.mark.parametrize("way", [unused_logarithm, unused_quotient, saturated, exponent], ids=lambda way: way.__name__)
+def test_at_second_order_of_what_is_not_finite_at_first(way: Any) -> None:
+    """The operation of the model is named, not those that TensorFlow's gradient of it is made of."""
+    w = variable(KERNEL)
+
+    def step() -> Any:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                value = way(w)
+            penalty = tf.reduce_sum(tape.gradient(value, w) ** 2)
+        return outer.gradient(penalty, w)
+
+    for diagnosis in (source.diagnosis for source in explain(step).sources):
+        assert diagnosis is not None
+        assert_traced(diagnosis, *WAYS[way])
+
+
+@pytest.mark.parametrize("way", [unused_quotient, exponent], ids=lambda way: way.__name__)
+def test_in_the_second_order_of_check(way: Any) -> None:
+    checked = [one for one in check(way, KERNEL, order=2).findings if one.order == 2]
+    assert checked
+    for finding in checked:
+        assert finding.diagnosis is not None
+        assert_traced(finding.diagnosis, *WAYS[way])
+
+
 def test_the_remedies_work() -> None:
     """What the texts advise has a finite gradient that differences agree with, where they are conclusive."""
     x = np.array([0.0, 0.5, 2.0])
