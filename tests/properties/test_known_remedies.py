@@ -59,7 +59,7 @@ WITHOUT = {
     "block-lstm-v2-gate-order": "the cell written out is the remedy, at 30 lines",
     "betainc-in-a-and-b": "TensorFlow has no other function with this derivative",
     "zeta-in-x": "TensorFlow has no other function with this derivative",
-    "safe-reciprocal": "scale the matrix by a constant; the example's scale is what is differentiated",
+    "safe-reciprocal": "singular vectors that a scale does not help, as singular values are 0; the others have one",
     "crop-and-resize-on-pixel": "any subgradient would do; none is at hand",
     "igamma-large": "TensorFlow has no other function with this derivative",
     "ctc-loss-dense-large": "the loss is wrong as well; its recursion written out is the remedy, at 20 lines",
