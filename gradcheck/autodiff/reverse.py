@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,8 +33,14 @@ class DerivativeRaisedError(Exception):
     """The function was computed, its derivative threw; the cause is chained."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+        super().__init__(f"{type(cause).__name__}: {str(cause) or _raised_at(cause)}")
         self.cause = self.__cause__ = cause
+
+
+def _raised_at(cause: BaseException) -> str:
+    """What stands in the place of a message, as in the assertions of TensorFlow, which have none."""
+    frames = extract_tb(cause.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 @contextmanager

@@ -40,6 +40,20 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
 
+def test_an_exception_without_a_message_says_where_it_was_raised() -> None:
+    @tf.custom_gradient
+    def unfinished(x: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            raise AssertionError
+
+        return x * x, gradient
+
+    (finding,) = check(unfinished, 3.0).findings
+    assert finding.kind is Kind.RAISES
+    assert finding.reason.startswith("AssertionError: test_check.py:")
+    assert finding.reason.endswith(": raise AssertionError")
+
+
 def test_python_floats_and_numpy_stay_float64() -> None:
     seen: list[str] = []
 
