@@ -233,7 +233,7 @@ class _Domains:
         for name in self.given if self.named else ():
             if name not in self.known:
                 known = ", ".join(map(repr, dict.fromkeys(self.known)))
-                raise _refused("domain", self.given, f"names of arguments, of which there are {known}; not {name!r}")
+                raise _refused("domain", self.given, f"positions or names of arguments, here {known}; not {name!r}")
 
 
 def _form(spec: Any, place: tuple[Any, ...], domains: _Domains) -> ArrayForm:

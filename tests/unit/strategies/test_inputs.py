@@ -267,7 +267,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: arguments_of(lambda x: x), r"signature was <function.*expected tf.TensorSpec in lists"),
     (lambda: arguments_of([SPEC, {"k": 3}]), r"signature\[1\]\['k'\] was 3; expected tf.TensorSpec"),
     (lambda: arguments_of([tf.TensorSpec((2,), tf.string)]), r"the dtype of signature\[0\] was tf.string"),
-    (lambda: arguments_of([SPEC], {"x": "positive"}), "expected names of arguments, of which there are 0; not 'x'"),
+    (lambda: arguments_of([SPEC], {"x": "positive"}), "expected positions or names of arguments, here 0; not 'x'"),
     (lambda: arguments_of([SPEC], {0: "positve"}), r"domain\[0\] was 'positve'; expected one of reals"),
     (
         lambda: arguments_of(tf.function(lambda x: x)),
