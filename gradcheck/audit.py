@@ -63,7 +63,8 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
         raise RuntimeError(
             f"f raised {type(error).__name__}: {error}; it has to run before its operations can be audited"
         ) from error
-    operations = _differentiated(record)
+    needed = _differentiated(record)
+    operations = [one for one in needed if one.name != "Const"]
     inner = FunctionKernels(_definition)
     for one in operations:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
@@ -71,7 +72,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
     kernels = (_use(one, everywhere) for one in operations)
     calls = library_uses(operations, differentiated, dependent_on(_sources(record), record.operations), WITHOUT_LINE)
     uses: list[KernelUse | LibraryUse] = [*kernels, *calls, *inner.uses]
-    return audited(name_of(f), uses, [*_of_code(record, operations), *_of_functions(inner), *_of_records(OPERATIONS)])
+    return audited(name_of(f), uses, [*_of_code(record, needed), *_of_functions(inner), *_of_records(OPERATIONS)])
 
 
 def audit_saved_model(folder: Path) -> AuditResult:
@@ -121,7 +122,7 @@ def _sources(record: CodeRecord) -> list[Any]:
 
 
 def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
-    """The operations that the targets depend on, by way of derivatives, too."""
+    """The operations that the targets depend on, by way of derivatives, too, and constants."""
     needed = {key(target) for target in _targets(record)}
     taken, found = set(), []
     for event in reversed(record.events):
@@ -132,7 +133,7 @@ def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
         ):
             needed |= {key(tensor) for tensor in event.inputs}
             found.append(event)
-    return [one for one in reversed(found) if one.name != "Const"]
+    return found[::-1]
 
 
 def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
@@ -161,8 +162,9 @@ def _definition(name: str) -> Any:
         return None
 
 
-def _of_code(record: CodeRecord, operations: Sequence[RecordedOperation]) -> Iterator[str]:
+def _of_code(record: CodeRecord, needed: Sequence[RecordedOperation]) -> Iterator[str]:
     """What of somebody's code is not seen."""
+    operations = [one for one in needed if one.name != "Const"]
     rest = len([one for one in record.operations if one.name != "Const"]) - len(operations)
     reads = [one for one in record.events if isinstance(one, HostRead) and one.tensor.dtype.is_floating]
     read = sorted({str(place_of(one.line)) for one in reads if one.line is not None})
@@ -172,11 +174,20 @@ def _of_code(record: CodeRecord, operations: Sequence[RecordedOperation]) -> Ite
             yield f"what the compiled function {one.name} does, {one.place}"
     if read:
         yield f"what NumPy or Python computes of the tensors that it reads: {'; '.join(read)}"
+    entered = sorted({str(one.place) for one in needed if _from_numpy(one)} - set(read))
+    if entered:
+        yield f"whether arrays of NumPy are computed of tensors, which cuts the gradient: {'; '.join(entered)}"
     brought = sorted({f"{one.name} ({one.place})" for one in own if not one.name.startswith(COMPILED)})
     if brought:
         yield f"whether gradients are right that code brings along: {', '.join(brought)}; gradcheck.check compares"
     if rest:
         yield f"{rest} operations that no derivative depends on, such as those of an optimizer"
+
+
+def _from_numpy(one: RecordedOperation) -> bool:
+    """Whether it is an array of floating numbers that somebody's own line brings in, and not Keras for it."""
+    own = one.name == "Const" and one.line is not None and one.library is None
+    return own and bool(one.attrs and one.attrs[1] and one.outputs[0].dtype.is_floating)
 
 
 def _of_functions(inner: FunctionKernels) -> Iterator[str]:

@@ -9,6 +9,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import core, execute, record
@@ -35,7 +36,9 @@ from gradcheck.explanation.record import (
 from gradcheck.explanation.user_code import call_user_code, line_of, running_frame, running_layer, source_expressions
 
 HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
-"""The methods by which Python reads a tensor's value."""
+"""The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
+FROM_NUMPY = "from NumPy"
+"""The attribute of a constant that says whether it was an array of NumPy."""
 
 
 def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
@@ -267,7 +270,8 @@ class CodeRecorder:
 
     def _make_constant(self, original: Any, value: Any, ctx: Any, dtype: Any = None) -> Any:
         tensor = original(value, ctx, dtype)
-        return tensor if tensor is value else self.made("Const", (), [tensor], ())[0]
+        attrs = (FROM_NUMPY, isinstance(value, (np.ndarray, np.generic)))
+        return tensor if tensor is value else self.made("Const", (), [tensor], attrs)[0]
 
     def _define_gradient(
         self, original: Any, name: str, outputs: Any, inputs: Any, backward_function: Any, *args: Any, **kwargs: Any

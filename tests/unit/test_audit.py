@@ -149,6 +149,23 @@ def test_a_derivative_that_is_differentiated_again_is_looked_at() -> None:
     assert "Pow" not in penalty, "no number to the power of 2 is in the region of x ** 0"
 
 
+@pytest.mark.parametrize(
+    "entering",
+    [np.exp, np.array, lambda x: tf.numpy_function(np.exp, [x], tf.float64), memoryview],
+    ids=["np.exp", "np.array", "tf.numpy_function", "memoryview"],
+)
+def test_numpy_that_reads_tensors_without_a_method_is_not_passed_over(entering: Any) -> None:
+    def f(x: Any) -> Any:
+        return x * tf.convert_to_tensor(np.asarray(entering(x)))
+
+    def constants(x: Any) -> Any:
+        return x * tf.constant([2.0, 3.0], tf.float64) + 1.0
+
+    cut = r"whether arrays of NumPy are computed of tensors, which cuts the gradient: \S*test_audit.py:\d+: return x \*"
+    assert re.search(cut, " ".join(audit(f, [0.5, 1.0]).notes))
+    assert not re.search("NumPy", " ".join(audit(constants, [0.5, 1.0]).notes))
+
+
 def test_what_is_not_seen_is_said() -> None:
     @tf.custom_gradient
     def own(x: Any) -> Any:
