@@ -112,14 +112,14 @@ class _Retracing:
         """The trace, in the precision given."""
         specs = [tf.TensorSpec(source.shape, source.dtype) for source in self.function.sources]
 
-        # Unconverted is what a tf.function without autograph says, and what ends a loop over a dataset, with an error.
-        @tf.autograph.experimental.do_not_convert
         def compute(*tensors: Any) -> Any:
             with tf.variable_creator_scope(_refuse_variable):
                 return self.function.call(self.function.placed(list(tensors)))
 
+        # As in a tf.function without autograph, a loop over a dataset then ends, with an error.
+        unconverted = tf.autograph.experimental.do_not_convert(compute)
         # A tf.function would make a function of it as well, which takes as long again.
-        return func_graph.func_graph_from_py_func("traced", compute, specs, {}, add_control_dependencies=False)
+        return func_graph.func_graph_from_py_func("traced", unconverted, specs, {}, add_control_dependencies=False)
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
