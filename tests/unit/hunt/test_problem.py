@@ -54,6 +54,18 @@ def test_a_gradient_that_throws_beyond_the_domain_is_not_a_number() -> None:
     assert np.isnan(found[1]).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [("zeta", {"exponent": 3.0}), ("polygamma", {"order": 2.0}), ("digamma", {}), ("lgamma", {})],
+)
+def test_points_far_beyond_the_domain_take_no_longer(name: str, attributes: dict[str, Any]) -> None:
+    """Two derivatives at -4e15 would take the kernels years: they sum a term for each unit."""
+    graph = Graph((Input((1,), (2.5,)),), (Node.of(name, 0, **attributes),))
+    found, far = GraphProblem(graph, values_of(graph)), np.array([[2.5], [-4e15 + 0.5]])
+    assert np.isfinite(found.values(far)[0]).all()
+    assert np.isfinite(found.gradients_at(np.ones(1), far)[0]).all()
+
+
 def test_a_value_of_another_size_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = OpSpec("positive", "tf.boolean_mask({0}, {0} > 0)", ("Select",), "planted", looped=True)
     monkeypatch.setitem(CATALOGUE, "positive", spec)
