@@ -87,7 +87,9 @@ def test_a_record_is_shown_in_full_with_a_text_for_an_issue(call: Any, folder: P
     assert (data["defects"][0]["remedy"], data["tape_defects"]) == (record.remedy, [])
     assert data["defects"][0]["kernels"] == ["Cumprod"]
     assert data["defects"][0]["issue"].startswith(f"Title: {record.title}\nIssue type: Bug\n")
-    assert "no known defect of this name" in call("known", "show", "cumprod").err
+    unnamed = call("known", "show", "cumprod").err
+    assert "cumprod: no known defect of this name; did you mean " in unnamed
+    assert CUMPROD in unnamed
 
 
 @pytest.mark.parametrize("name", [CUMPROD, "cumprod-zero-order2", "xlogy-zero-order1", "complex_cumprod-order1"])

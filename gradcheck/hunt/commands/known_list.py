@@ -65,7 +65,8 @@ def named(records: Sequence[Known], names: Sequence[str]) -> Sequence[Known]:
     known = {one.name: one for one in records}
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 3)
+            of_it = sorted((one for one in known if name in one), key=lambda one: not one.startswith(name))
+            near = of_it[:3] or difflib.get_close_matches(name, known, 3)
             meant = f"did you mean {' or '.join(near)}?" if near else "python -m gradcheck known list has the names"
             raise cli.CommandError(f"{name}: no known defect of this name; {meant}")
     return [known[name] for name in names] or records
