@@ -31,13 +31,19 @@ class LostPart:
 
     @property
     def summary(self) -> str:
-        """How much is lost, as a sentence begins."""
+        """How much is lost, as a sentence begins.
+
+        >>> LostPart(1.0, 4.0).summary, LostPart(-1.0, 4.0).summary
+        ('3 of 4 is lost', '5 is lost, which leaves -1 instead of 4')
+        """
         if not self.size or self.expected is None:
             return "TensorFlow sees no path"
         at = f" at {self.element}" if self.element else ""
         if self.given is None:
             return f"all of it is lost, {self.size:.4g}{at}"
-        return f"{self.size:.4g} of {self.expected:.4g} is lost{at}"
+        if self.expected and 0 < self.size / self.expected <= 1:
+            return f"{self.size:.4g} of {self.expected:.4g} is lost{at}"
+        return f"{self.size:.4g} is lost, which leaves {self.given:.4g} instead of {self.expected:.4g}{at}"
 
     @property
     def remedied(self) -> str:
