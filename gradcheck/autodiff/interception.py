@@ -49,8 +49,8 @@ def _wrapped(original: Callable[..., Any], wrapper: Wrapper) -> Callable[..., An
 def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
     """Run every tf.function of the block as plain Python, so that its lines are its author's own, or traced."""
     before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(eagerly)
-    try:
+    try:  # around the change as well: Ctrl-C may come right behind it
+        tf.config.run_functions_eagerly(eagerly)
         yield
     finally:
         tf.config.run_functions_eagerly(before)

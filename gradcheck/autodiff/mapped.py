@@ -285,8 +285,8 @@ def graphs_as_traced() -> Iterator[None]:
     """Run graphs without Grappler, which takes longer than their trace and rounds otherwise than the eager kernels."""
     option = "disable_meta_optimizer"
     before = tf.config.optimizer.get_experimental_options().get(option, False)
-    tf.config.optimizer.set_experimental_options({option: True})
-    try:
+    try:  # around the change as well: Ctrl-C may come right behind it
+        tf.config.optimizer.set_experimental_options({option: True})
         yield
     finally:
         tf.config.optimizer.set_experimental_options({option: before})
