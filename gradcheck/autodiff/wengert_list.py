@@ -135,5 +135,5 @@ class _Recording:
 
 def _same(one: Any, other: Any) -> bool:
     first, second = to_coordinates(one.numpy()), to_coordinates(other.numpy())
-    slack = float(ULPS * np.finfo(np.float64).eps * np.max(np.abs(first), initial=0.0))
+    slack = float(ULPS * np.finfo(np.float64).eps * np.max(np.abs(first), where=np.isfinite(first), initial=0.0))
     return farthest(first, second) <= slack

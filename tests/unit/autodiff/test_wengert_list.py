@@ -36,6 +36,10 @@ def test_the_values_are_those_of_the_computation() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def test_what_is_not_a_number_is_the_same_value() -> None:
+    assert names(WengertList.of(lambda x: [tf.math.log(x)], [X], [Y])) == ["Log"]
+
+
 def test_so_are_the_derivatives_of_both_orders() -> None:
     listed = WengertList.of(computed, [X], [Y])
     weights, directions = [tf.constant(1.5, tf.float64), tf.ones([2, 3], tf.float64)], [[Y], [Z]]
