@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
             f"f raised {type(error).__name__}: {error}; it has to run before its operations can be audited"
         ) from error
     needed = _differentiated(record)
-    operations = [one for one in needed if one.name != "Const"]
+    operations = _without_constants(needed)
     inner = FunctionKernels(_definition)
     for one in operations:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
@@ -136,6 +136,10 @@ def _differentiated(record: CodeRecord) -> list[RecordedOperation]:
     return found[::-1]
 
 
+def _without_constants(operations: Iterable[RecordedOperation]) -> list[RecordedOperation]:
+    return [one for one in operations if one.name != "Const"]
+
+
 def _use(one: RecordedOperation, used: set[int]) -> KernelUse:
     outputs = [number for number, output in enumerate(one.outputs) if id(output) in used]
     # The results of a derivative need not be the tensors that it computed.
@@ -164,8 +168,8 @@ def _definition(name: str) -> Any:
 
 def _of_code(record: CodeRecord, needed: Sequence[RecordedOperation]) -> Iterator[str]:
     """What of somebody's code is not seen."""
-    operations = [one for one in needed if one.name != "Const"]
-    rest = len([one for one in record.operations if one.name != "Const"]) - len(operations)
+    operations = _without_constants(needed)
+    rest = len(_without_constants(record.operations)) - len(operations)
     reads = [one for one in record.events if isinstance(one, HostRead) and one.tensor.dtype.is_floating]
     read = sorted({str(place_of(one.line)) for one in reads if one.line is not None})
     own = [one for one in operations if one.backward is not None and _definition(one.name) is None]

@@ -119,6 +119,11 @@ class Diagnosis:
         where = [] if self.place is None else [("where", str(self.place))]
         return [("cause", self.cause.value), *where, ("evidence", self.evidence), ("remedy", self.remedy)]
 
+    @property
+    def printed(self) -> list[str]:
+        """The lines with their labels in a column."""
+        return [f"{label:<8}  {text}" for label, text in self.lines]
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -174,9 +179,8 @@ class OrderResult:
             lines.append(f"  resolution {self.resolution:.1e}{relative if isfinite(self.relative_resolution) else ''}")
         lines += [f"  inconclusive: {reason.value}" for reason in self.reasons]
         for finding in self.findings:
-            why = [] if finding.diagnosis is None else finding.diagnosis.lines
             lines += [f"  {finding.kind.value} at {finding.element}: {finding.reason}"]
-            lines += [f"      {label:<8}  {text}" for label, text in why]
+            lines += [f"      {line}" for line in (finding.diagnosis.printed if finding.diagnosis else ())]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -210,7 +214,7 @@ class SourceResult:
         verdict = verdict if self.origin is None else "not finite"
         lines = [f"{self.name}: {self.gradient}, {verdict}" + (f" ({self.note})" if self.note else "")]
         if self.diagnosis is not None:
-            lines += [f"{label:<8}  {text}" for label, text in self.diagnosis.lines]
+            lines += self.diagnosis.printed
         elif self.finding is not None:
             lines += [self.finding.reason]
         return "\n    ".join(lines)

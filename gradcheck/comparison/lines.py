@@ -259,17 +259,19 @@ def with_inner_rounding(lines: Lines, *samples: Sample, enough: Settled) -> tupl
     reaches its inner values; elsewhere that would break ties, which move a gradient, while a value knows nothing of
     them. Few perturbations are `enough` where all samples say so.
     """
-    problem, point, changes = lines.problem, lines.problem.point[None, :], []
-    plain, rounded = lines.values(point)[0], samples
+    problem, point = lines.problem, lines.problem.point[None, :]
+    plain, changes = lines.values(point)[0], list[Array]()
+
+    def rounded() -> tuple[Sample, ...]:
+        floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+        return tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
+
     with np.errstate(invalid="ignore", over="ignore"):
         for draw in range(DRAWS):
             noisy = problem.perturbed(draw)
             inner = noisy is problem and not lines.gradients
             with perturbed_gradients(draw), perturbed_operations(draw) if inner else nullcontext():
                 changes.append(np.abs(lines.values(point, noisy)[0] - plain))
-            if len(changes) in (FIRST_DRAWS, DRAWS):
-                floor = SPREAD * np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
-                rounded = tuple(replace(sample, floor=np.maximum(sample.floor, floor)) for sample in samples)
-                if all(map(enough, rounded)):
-                    break
-    return rounded
+            if len(changes) == FIRST_DRAWS and all(map(enough, rounded())):
+                break
+    return rounded()

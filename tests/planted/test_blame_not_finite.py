@@ -197,21 +197,25 @@ def test_in_a_loop() -> None:
         assert_traced(diagnosis, "RealDiv", "tf.exp(1.0 / y)", "")
 
 
+def gradient_penalty(f: Any, w: tf.Variable) -> Any:
+    """A step that differentiates the sum of squares of the gradient of f."""
+
+    def step() -> Any:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                value = f(w)
+            penalty = tf.reduce_sum(tape.gradient(value, w) ** 2)
+        return outer.gradient(penalty, w)
+
+    return step
+
+
 def test_at_second_order() -> None:
     def penalised(x: Any) -> Any:
         h = tf.abs(x)
         return tf.reduce_sum(tf.pow(h, 1.5) + x**2)
 
-    w = variable([0.0, 1.0])
-
-    def step() -> Any:
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as tape:
-                value = penalised(w)
-            penalty = tf.reduce_sum(tape.gradient(value, w) ** 2)
-        return outer.gradient(penalty, w)
-
-    diagnosis = diagnosis_of(explain(step))
+    diagnosis = diagnosis_of(explain(gradient_penalty(penalised, variable([0.0, 1.0]))))
     assert_traced(diagnosis, "Pow", "tf.pow(h, 1.5)", "keep x away from 0")
     assert "differentiated again" in diagnosis.evidence
 
@@ -219,16 +223,8 @@ def test_at_second_order() -> None:
 @pytest.mark.parametrize("way", [unused_logarithm, unused_quotient, saturated, exponent], ids=lambda way: way.__name__)
 def test_at_second_order_of_what_is_not_finite_at_first(way: Any) -> None:
     """The operation of the model is named, not those that TensorFlow's gradient of it is made of."""
-    w = variable(KERNEL)
-
-    def step() -> Any:
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as tape:
-                value = way(w)
-            penalty = tf.reduce_sum(tape.gradient(value, w) ** 2)
-        return outer.gradient(penalty, w)
-
-    for diagnosis in (source.diagnosis for source in explain(step).sources):
+    result = explain(gradient_penalty(way, variable(KERNEL)))
+    for diagnosis in (source.diagnosis for source in result.sources):
         assert diagnosis is not None
         assert_traced(diagnosis, *WAYS[way])
 
