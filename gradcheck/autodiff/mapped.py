@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -81,10 +81,15 @@ class Points:
         """Points whose tensors are the rows of arrays."""
         return Points(len(arrays[0]), lambda rows: [array[rows] for array in arrays], computed_bytes)
 
+    def blocks(self, start: int = 0) -> Iterator[list[Array]]:
+        """The points that are made at a time, one array (rows, …) a tensor."""
+        for first in range(start, self.count, self.rows):
+            yield self.at(slice(first, first + self.rows))
+
     def each(self, start: int = 0) -> Iterator[tuple[Array, ...]]:
         """The tensors of one point after the other."""
-        for first in range(start, self.count, self.rows):
-            yield from zip(*self.at(slice(first, first + self.rows)), strict=True)
+        for arrays in self.blocks(start):
+            yield from zip(*arrays, strict=True)
 
     @property
     def rows(self) -> int:
@@ -256,16 +261,21 @@ class Mapped:
         self, points: Points, shared: Sequence[Any], known: Mapping[int, Values] = MappingProxyType({})
     ) -> Iterator[Values]:
         """The graph's values, unless they are known by their rows."""
-        waiting = enumerate(points.each())
-        while block := list(islice(waiting, points.rows)):
+        rows = count()
+        for arrays in points.blocks():
+            # One array becomes a tensor in no less time than ten tensors are taken out of another.
+            block = zip(*(tf.unstack(tf.constant(array)) for array in arrays), strict=True)
             # Not around the loop: a generator that is left alone ends later than its caller.
             with graphs_as_traced():
-                values = [known[row] if row in known else self._run(point, shared) for row, point in block]
+                values = [
+                    known[row] if row in known else self._run(point, shared)
+                    for point, row in zip(block, rows, strict=False)
+                ]
             yield from values
 
-    def _run(self, point: Sequence[Array], shared: Sequence[Any]) -> Values:
+    def _run(self, point: Sequence[Any], shared: Sequence[Any]) -> Values:
         counted(1)
-        tensors = [*map(tf.constant, point), *shared]
+        tensors = [*point, *shared]
         if self._graph is None:
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             self._graph = graph_of(lambda *given: self._compute(list(given[: len(point)]), *given[len(point) :]), specs)

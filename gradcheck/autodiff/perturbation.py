@@ -7,8 +7,9 @@ Mathematics and Computers in Simulation 35 (1993).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ SELECTING = frozenset(
 """Operations whose gradient looks for the output among the inputs, and would be 0 or NaN for a perturbed output.
 What they select has lost no digits."""
 
+OF_ROWS = frozenset(("Softmax", "LogSoftmax", "SoftmaxCrossEntropyWithLogits"))
+"""Operations whose gradient takes the sum of a row from each element: it is as exact as the row, not as each element.
+"""
+
 EXACT = SELECTING.union(
     ("Identity", "IdentityN", "StopGradient", "ReadVariableOp", "ResourceGather", "ZerosLike"),
     ("Reshape", "Squeeze", "ExpandDims", "Transpose", "Tile", "BroadcastTo", "ConcatV2", "Pack", "Unpack", "Split"),
@@ -40,18 +45,29 @@ EXACT = SELECTING.union(
 """Operations that round nothing: perturbed, they would break ties that no rounding breaks."""
 
 
+PATTERNS, KEPT = 64, 1024
+"""So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
+
+
 def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
     """A tensor with elements that are at random one `unit` larger or smaller, relatively; others than floating stay."""
     # tf.is_tensor takes long to say that None is none, and a second derivative is perturbed hundreds of times.
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
-    either = np.array([1 - unit, 1 + unit], value.dtype.as_numpy_dtype)
-    factors = either[generator.integers(0, 2, size=value.shape[-1:])]
+    last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
     with record.stop_recording():
-        moved = tf.raw_ops.Mul(x=value, y=factors)  # tf.constant and tf.multiply make it a third slower
+        factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)
+        moved = tf.raw_ops.Mul(x=value, y=factors)
     # A rounding has slope 1. A recorded product would be an operation to differentiate, and to perturb, once more.
     record.record_operation("Identity", [moved], [value], lambda cotangent: [cotangent])
     return moved
+
+
+@lru_cache(maxsize=1024)
+def _factors(dtype: tf.DType, unit: float, shape: tuple[int, ...], pattern: int) -> Any:
+    """One of the `PATTERNS` of factors of a last dimension: to make it takes longer than to multiply by it."""
+    either = np.array([1 - unit, 1 + unit], dtype.as_numpy_dtype)
+    return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
 
 
 _active: list[int] = []
@@ -82,7 +98,8 @@ def perturbed_gradients(seed: int, *, outputs: bool = True) -> Iterator[None]:
     generator = np.random.default_rng(seed)
 
     def looked_up(name: str, function: Any) -> Any:
-        return function and _perturbed_gradient(function, generator, outputs=outputs and name not in SELECTING)
+        inside = partial(perturbed_operations, seed) if name in OF_ROWS else nullcontext
+        return function and _perturbed_gradient(function, generator, inside, outputs=outputs and name not in SELECTING)
 
     with _marked(seed), gradients_looked_up(looked_up):
         yield
@@ -122,7 +139,11 @@ def _unit(value: Any) -> float:
 
 
 def _perturbed_gradient(
-    function: Callable[..., Any], generator: np.random.Generator, *, outputs: bool
+    function: Callable[..., Any],
+    generator: np.random.Generator,
+    inside: Callable[[], AbstractContextManager[None]],
+    *,
+    outputs: bool,
 ) -> Callable[..., Any]:
     def gradient(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
@@ -130,7 +151,9 @@ def _perturbed_gradient(
         other = copy(op)
         if op.outputs and outputs:  # the tape keeps no outputs that the gradient function does not read
             other.outputs = [perturbed(output, generator) for output in op.outputs]
-        parts = function(other, *(perturbed(cotangent, generator) for cotangent in cotangents))
+        moved = [perturbed(cotangent, generator) for cotangent in cotangents]
+        with inside():
+            parts = function(other, *moved)
         many = isinstance(parts, (list, tuple))
         return [perturbed(part, generator) for part in parts] if many else perturbed(parts, generator)
 

@@ -21,13 +21,14 @@ value changes on both sides, up to four do.
 STILL = 4
 """What swings misses one of the first so many, which are the farthest."""
 
-NEAR, STAYS = 1e-4, 1e-3
-"""Neighbours that lie within this part of the radius, times the gap over the size, where a smooth derivative has
-changed by about as much of the gap, say that it does not swing if they all keep within this part of the gap."""
-NEIGHBOURS = np.array([1.0, -0.83, 0.61, -0.47])
+PERIODS, CHANGE = 100.0, 10.0
+"""Where a term that an error bound hides has turned by so many radians it may have any value; a smooth derivative has
+changed there by at most so many times what its size over the radius would be."""
+SHARE, CHANCE = 1e-2, 1e-6
+"""If that is no larger part of the gap than this, neighbours there tell both apart: as many as bring the chance that
+what swings is back within this part at all of them below a millionth."""
+NEIGHBOURS = np.array([1.0, -0.83, 0.61])
 """Where they lie."""
-PERIODS = 100.0
-"""A term that turns by fewer radians over the largest of these distances is too large to hide in the error bound."""
 
 
 def swings(
@@ -48,21 +49,24 @@ def swings(
     # Means of two neighbours lie on a parabola but for the fourth power of their distance.
     reach = np.min(radius * (TREND * gap / size) ** 0.25, where=suspects, initial=1.0)
     shifts = reach * 8.0 ** -np.linspace(0.0, 1.0, SHIFTS)
-    rng, count = np.random.default_rng(2), np.count_nonzero(lines)
-    move = (rng.uniform(0.5, 1.0, count) * rng.choice([-1.0, 1.0], count)) @ moves[lines]
-    near = NEAR * np.min(radius * gap / size, where=suspects, initial=1.0)
+    rng, some = np.random.default_rng(2), np.count_nonzero(lines)
+    move = (rng.uniform(0.5, 1.0, some) * rng.choice([-1.0, 1.0], some)) @ moves[lines]
     with np.errstate(invalid="ignore", divide="ignore"):
-        shown = near * gap >= PERIODS * comparison.bound * radius
-    if shown[suspects].all() and _stays(derivative, point, near * move, comparison.autodiff, STAYS * gap, suspects):
-        return np.zeros(gap.shape, bool)
+        near = np.max(PERIODS * comparison.bound * radius / gap, where=suspects, initial=0.0)
+        share = np.max(CHANGE * near / radius * size / gap, where=suspects, initial=0.0)
+    if share <= SHARE:
+        count = int(np.ceil(np.log(CHANCE) / np.log(max(share, CHANCE))))
+        points = point + near * move * NEIGHBOURS[:count, None]
+        if _stays(derivative, points, comparison.autodiff, share * gap, suspects):
+            return np.zeros(gap.shape, bool)
     square, means = shifts**2, []
     missed = np.zeros(gap.shape, int)
     for left, shift in zip(reversed(range(SHIFTS)), shifts, strict=True):
         means.append((derivative(point + shift * move) + derivative(point - shift * move)) / 2)
         if len(means) > 2:
             wide, middle, fine = square[len(means) - 3 : len(means)]
-            share = (middle - fine) / (wide - fine)
-            missed += np.abs(means[-2] - (share * means[-3] + (1 - share) * means[-1])) > APART * gap
+            part = (middle - fine) / (wide - fine)
+            missed += np.abs(means[-2] - (part * means[-3] + (1 - part) * means[-1])) > APART * gap
         unsettled = suspects & (missed < SWINGS) & (missed + left >= SWINGS)
         if len(means) - 2 >= STILL:
             unsettled &= missed > 0
@@ -71,13 +75,6 @@ def swings(
     return np.asarray(suspects & (missed >= SWINGS))
 
 
-def _stays(
-    derivative: Callable[[Array], Array], point: Array, move: Array, autodiff: Array, slack: Array, suspects: Array
-) -> bool:
-    """Whether the derivatives of all suspects at a few neighbours are those at the point, up to the first that is not.
-
-    A term that swings, and whose amplitude an error bound hides, has gone through many periods up to each of them.
-    """
-    return all(
-        bool((np.abs(derivative(point + shift * move) - autodiff) <= slack)[suspects].all()) for shift in NEIGHBOURS
-    )
+def _stays(derivative: Callable[[Array], Array], points: Array, autodiff: Array, slack: Array, suspects: Array) -> bool:
+    """Whether the derivatives of all suspects are those at the point, within `slack` (k, c), at all of some points."""
+    return all(bool((np.abs(derivative(point) - autodiff) <= slack)[suspects].all()) for point in points)

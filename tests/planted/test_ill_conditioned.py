@@ -152,3 +152,34 @@ def spoilt(lossy: Lossy, times: float) -> tuple[Comparison, Array]:
     error = np.zeros(x.size)
     error[agree] = times * EXCLUSION * granted
     return compared(with_error(lossy, x, error), x), error
+
+
+def beside_a_saturated_probability(x: tf.Tensor) -> tf.Tensor:
+    """Its derivative by the larger logit is that of asinh, 2 / size, and what the row leaves of terms of log(size)."""
+    small, large = tf.unstack(tf.nn.log_softmax(x))
+    return tf.asinh(small) * (2.0 + large)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e6, 1e8, 1e10, 1e12])
+def test_what_the_sum_of_a_row_leaves_is_as_exact_as_the_row(size: float) -> None:
+    x = np.array([-size, 1.3 * size])
+    with mpmath.workdps(60):
+        exact = -2 / mpmath.sqrt(1 + mpmath.mpf(2.3 * size) ** 2)
+    point = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(point)
+        value = beside_a_saturated_probability(point)
+    off = abs(float(tape.gradient(value, point)[1] / float(exact)) - 1)
+    assert off > 1e-18 * size
+    for order in (1, 2):
+        assert check(beside_a_saturated_probability, x, order=order).verdict != Verdict.MISMATCH
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_an_error_in_the_gradient_of_a_row_is_seen(order: int) -> None:
+    @tf.custom_gradient
+    def slightly_wrong(x: tf.Tensor) -> Any:
+        return x, lambda upstream: upstream * (1 + 1e-6)
+
+    wrong = check(lambda x: beside_a_saturated_probability(slightly_wrong(x)), np.array([-30.0, 1.0]), order=order)
+    assert wrong.verdict == Verdict.MISMATCH

@@ -170,7 +170,7 @@ def test_a_network_with_kinks_nearby_is_seen_from_closer(taken: list[int]) -> No
 
 
 def test_what_is_far_off_is_confirmed_by_few_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That at the point, one perturbed (four if it moves nothing), four neighbours', and two perturbed gradients."""
+    """That at the point, one perturbed (four if it moves nothing), a neighbour's or two, two perturbed gradients."""
     calls: list[str] = []
 
     def noted(name: str) -> Any:
@@ -187,5 +187,5 @@ def test_what_is_far_off_is_confirmed_by_few_products(monkeypatch: pytest.Monkey
     _, matrix, x = drawn(0)
     f = planted(matrix, (2, 5, 6, 0.5))
     assert check(lambda x: f(tf.exp(x)), x, order=2).orders[2].verdict == "mismatch"
-    assert calls.count("products") in (1 + 1 + 4, 1 + 4 + 4)
+    assert 1 + 1 + 1 <= calls.count("products") <= 1 + 4 + 2
     assert calls.count("perturbed") == 2
