@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.numerics.sampling import typical_magnitude
+from gradcheck.numerics.sampling import MANY, slices, typical_magnitude
 
 Array = np.ndarray[Any, Any]
 
@@ -120,9 +120,10 @@ def _sizes(ones: Array, others: Array) -> tuple[Array, Array]:
     """The sum of the magnitudes of the products of each of `ones` (l, n) and of `others` (k, n), and the largest."""
     sums, largest = np.zeros((2, len(ones), len(others)))
     for place, one in enumerate(ones):
-        products = one * others
-        np.abs(products, out=products)
-        sums[place], largest[place] = products.sum(axis=1), products.max(axis=1, initial=0.0)
+        for part in slices(one.size, MANY):
+            products = np.abs(one[part] * others[:, part])
+            sums[place] += products.sum(axis=1)
+            np.maximum(largest[place], products.max(axis=1), out=largest[place])
     return sums, largest
 
 
