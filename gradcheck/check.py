@@ -127,7 +127,10 @@ def _result(
         if function.held != UNCHANGED:
             notes.append(function.held.note)
         told, diagnosis = tuple(notes), partial(CheckDiagnosis, function, gradient, causes=causes)
-        return Result({n: _checked(problem, diagnosis(order=n), tolerance, probes, told) for n in orders})
+        found: dict[int, OrderResult] = {}
+        for number in orders:
+            found[number] = _checked(problem, diagnosis(order=number, first=found.get(1)), tolerance, probes, told)
+        return Result(found)
 
 
 def _apart(function: Function) -> float:

@@ -126,7 +126,8 @@ class OwnRounding:
         It is little beside what every value that is `outside` of where it should be is off by.
         """
         few, off = self._change(self.around.first_ulps), outside > EXCLUSION * self.granted
-        far = (few > 0) & (outside > FAR * EXCLUSION * np.maximum(few, self.granted))
+        moved = np.where(few > 0, few, np.max(few, initial=0.0))  # one that stayed might move as far as another
+        far = (moved > 0) & (outside > FAR * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
         return few if enough else self._change(self.around.ulps)
 

@@ -155,6 +155,12 @@ def _keras_norm(x: Any, ord: Any, axis: Any) -> OperationCall | None:
     return _is(x, axis=_axis(axis), power=3) if _is_real(ord) and ord > 2 and len(_numbers(axis)) < 2 else None
 
 
+def _keras_nuclear(x: Any, ord: Any, axis: Any) -> OperationCall | None:
+    rank = len(getattr(x, "shape", ()))
+    of_last = rank >= 2 and (axis is None or {one % rank for one in _numbers(axis)} == {rank - 2, rank - 1})
+    return _is(x, power="nuc") if isinstance(ord, str) and ord == "nuc" and of_last else None
+
+
 def _of_pairs(x: Any, y: Any) -> OperationCall | None:
     one, other = value(x), value(y)
     return None if one is None or other is None else _is(one[..., :, None, :], other[..., None, :, :])
@@ -259,6 +265,7 @@ FORMS = (
     LibraryForm("global_norm", "tf.linalg.global_norm", lambda t_list: _is(t_list)),
     LibraryForm("clip_by_global_norm", "tf.clip_by_global_norm", lambda t_list: _is(t_list)),
     LibraryForm("keras_norm", "keras.ops.norm", _keras_norm, ("x",)),
+    LibraryForm("keras_norm_nuclear", "keras.ops.norm", _keras_nuclear, ("x",)),
     LibraryForm("keras_cdist", "keras.ops.cdist", _of_pairs),
     LibraryForm(
         "keras_normalize",

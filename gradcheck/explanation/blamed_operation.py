@@ -178,10 +178,9 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
 
     A public function that they make up may be a known defect.
     """
-    on_path = [wrong.source.record.operations[number] for number in wrong.path.operations]
+    on_path = _on_path(wrong)
     if cause is not None:
-        if wrong.first.call is not None:
-            cause = recognised(cause, wrong.first, orders_of(on_path))
+        cause = recognised_cut(cause, wrong)
         if found.left:
             return replace(
                 cause, evidence=f"{cause.evidence}; {looked_at_text(found)}, none of these is wrong by itself"
@@ -189,6 +188,9 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
         right = f"; no other operation is wrong by itself ({looked_at_text(found)})" if found.looked_at else ""
         return replace(cause, evidence=cause.evidence + right)
     known = known_composition(on_path, [wrong.source.tensor])
+    if known is None and any(operation.derivative is not None for operation in on_path):
+        # A gradient function may compute anew what it needs, so that the operation itself is on no path.
+        known = known_composition(wrong.source.record.operations, [wrong.source.tensor])
     if known is not None:
         return replace(known, lost=wrong.lost.size)
     if kind not in (Kind.WRONG_VALUE, Kind.NON_FINITE) or wrong.source.call.method == "batch_jacobian":
@@ -210,6 +212,15 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
     evidence = f"{looked_at_text(found)}, none is wrong by itself: the fault lies in how they are put together"
     remedy = "look for what changes a gradient between operations, or after it was taken"
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
+
+
+def recognised_cut(cause: Diagnosis, wrong: WrongGradient) -> Diagnosis:
+    """The diagnosis of a cut path as that of a known defect, where a public function that is one makes the cut."""
+    return cause if wrong.first.call is None else recognised(cause, wrong.first, orders_of(_on_path(wrong)))
+
+
+def _on_path(wrong: WrongGradient) -> list[RecordedOperation]:
+    return [wrong.source.record.operations[number] for number in wrong.path.operations]
 
 
 def ended(found: Blame, lost: float | None = None) -> Diagnosis:

@@ -28,8 +28,9 @@ from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.numerics.probing import probe_directions
-from gradcheck.result import Diagnosis, Finding, Kind, OrderResult, Verdict
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Verdict
 
+Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 
 
@@ -38,13 +39,15 @@ class CheckDiagnosis:
     """Diagnoses the findings of a check of somebody's function at one order.
 
     `gradient` is what they gave for it: None (TensorFlow's own is checked), a callable, or values. The check begins as
-    this is made. Without `causes` nothing is looked for, and no finding has a diagnosis.
+    this is made. Without `causes` nothing is looked for, and no finding has a diagnosis. `first` is what came of the
+    first order, whose causes are those of a second derivative whose operations are right.
     """
 
     function: Function
     gradient: Any
     order: int
     causes: bool = True
+    first: OrderResult | None = None
     time: BlameTime = field(default_factory=BlameTime, compare=False, repr=False)
 
     def explained(self, finding: Finding, coordinate: int | None) -> Finding:
@@ -59,9 +62,17 @@ class CheckDiagnosis:
         diagnosis = None
         with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
             diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
+        if diagnosis is None or diagnosis.cause is Cause.COMPOSITION:
+            diagnosis = self._of_first_order() or diagnosis
         if given and diagnosis is None and coordinate is not None:
             return replace(finding, reason=finding.reason + self._right_gradient(finding, coordinate))
         return diagnosed(finding, diagnosis)
+
+    def _of_first_order(self) -> Diagnosis | None:
+        found = [one.diagnosis for one in self.first.findings if one.diagnosis] if self.first else []
+        return (
+            replace(found[0], evidence=f"the first derivative is wrong already: {found[0].evidence}") if found else None
+        )
 
     def error(self) -> Diagnosis | None:
         """Why the derivative raised an exception."""
@@ -149,8 +160,7 @@ class CheckDiagnosis:
 
         def first(tensors: Tensors) -> Tensors:
             if self.gradient is None:
-                weights = np.ones(self.function.outputs) if output is None else np.eye(self.function.outputs)[output]
-                return _gradient(self.function.call, tensors, self.function.cotangent(weights))
+                return _gradient(self.function.call, tensors, self.function.cotangent(self._weights(output)))
             return given_gradient(self.function, self.gradient)(tensors)
 
         def f(*inputs: Any) -> Tensors:
@@ -158,6 +168,16 @@ class CheckDiagnosis:
             return first(tensors) if self.order == 1 else _gradient(first, tensors, None)
 
         return replace(recorded(f, free), time=self.time)
+
+    def _weights(self, output: int | None) -> Array:
+        """The cotangent of an output, or of all.
+
+        Outputs whose sum is constant, as those of a normalization are, have no second derivative of their sum.
+        """
+        count = self.function.outputs
+        if output is not None:
+            return np.eye(count)[output]
+        return np.ones(count) if self.order == 1 or count == 1 else _unlike_weights(count)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
         """TensorFlow's own gradient of the function, if it is right where the given one is not."""
@@ -196,9 +216,12 @@ def _unlike(part: Any) -> Any:
     if part is None:
         return None
     tensor = tf.convert_to_tensor(part)
-    count = int(np.prod(tensor.shape))
-    weights = probe_directions(np.random.default_rng(0), 1, np.ones(max(count, 1)))[0, :count]
+    weights = _unlike_weights(int(np.prod(tensor.shape)))
     return tf.cast(tf.constant(np.reshape(weights, tensor.shape)), tensor.dtype)
+
+
+def _unlike_weights(count: int) -> Array:
+    return probe_directions(np.random.default_rng(0), 1, np.ones(max(count, 1)))[0, :count]
 
 
 def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCall, Any] | None:

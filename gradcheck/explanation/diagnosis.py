@@ -16,7 +16,15 @@ from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
 from gradcheck.explanation import rules
-from gradcheck.explanation.blamed_operation import NOTHING, Blame, blame, blame_diagnosis, composed, ended
+from gradcheck.explanation.blamed_operation import (
+    NOTHING,
+    Blame,
+    blame,
+    blame_diagnosis,
+    composed,
+    ended,
+    recognised_cut,
+)
 from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import not_finite_diagnosis
@@ -60,7 +68,8 @@ def diagnose(
     causes = source.record.causes
     cause = rules.first_diagnosis(wrong()) if causes else None
     if cause is not None and (cause.cause, cause.place) in causes:
-        return replace(cause, evidence=cause.evidence + AS_BEFORE)
+        known = recognised_cut(cause, wrong())
+        return replace(known, evidence=known.evidence + AS_BEFORE)
     found = NOTHING if restored else blamed(source, row)
     if found.culprit is not None:
         return blame_diagnosis(found, lost.size)

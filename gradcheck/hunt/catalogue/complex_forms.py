@@ -13,7 +13,7 @@ from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
 from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
 from gradcheck.hunt.catalogue.images import BLOCKS
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.linalg import DIAGONALS, DOMINANT, LINALG
+from gradcheck.hunt.catalogue.linalg import DIAGONALS, DOMINANT, LINALG, REGULAR, SINE
 from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
 from gradcheck.hunt.catalogue.moments import MOMENTS
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
@@ -62,8 +62,14 @@ SPECTRA = ("singular_values", "singular_vectors", "eigenvalues", "eigenvectors")
 REAL_RESULTS = ("logdet", "singular_values", "singular_vectors", "eigenvectors")
 
 
+BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
+"""Instead of a sine, which grows exponentially along the imaginary axis, in matrices that are regular."""
+
+
 def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
+    if REGULAR in spec.source:
+        spec = replace(spec, source=spec.source.replace(REGULAR, REGULAR.replace(SINE, BOUNDED)))
     form = over_plane(spec, (spec.kinks or spec.singular) if name in SPECTRA else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
 

@@ -17,7 +17,8 @@ from gradcheck.hunt.opspec import BOOL, Array, Shapes
 SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
-REGULAR = "0.5 * tf.sin({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
+SINE = "0.5 * tf.sin({0})"
+REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
 
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))

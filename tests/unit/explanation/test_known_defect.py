@@ -49,6 +49,46 @@ def test_second_derivatives_have_records_of_their_own() -> None:
     assert (found.cause, found.evidence.partition(",")[0]) == (Cause.KNOWN_DEFECT, "bessel_i0-zero-order2")
 
 
+def test_a_kernel_that_its_gradient_runs_anew_leaves_the_call_to_be_named() -> None:
+    """The derivative of Svd goes through another Svd; by itself a single value has a kink where two are equal."""
+
+    def nuclear(x: Any) -> Any:
+        return tf.keras.ops.norm(x, ord="nuc", axis=(-2, -1))
+
+    found = diagnosis(nuclear, 2 * np.eye(2), order=2)
+    assert (found.cause, found.evidence.partition(",")[0]) == (Cause.KNOWN_DEFECT, "keras_norm_nuclear-equal-order2")
+    assert gradcheck.check(nuclear, np.diag([2.0, 1.0]), order=2).verdict == "agree"
+
+
+def test_a_second_derivative_whose_first_is_wrong_has_the_same_cause() -> None:
+    layer = tf.keras.layers.SpectralNormalization(tf.keras.layers.Dense(3, dtype="float64"), dtype="float64")
+    x = np.random.default_rng(0).normal(size=(2, 4))
+    layer(x)
+    variables = [variable.value for variable in layer.trainable_variables]
+    result = gradcheck.check(lambda x: layer(x, training=True), x, order=2, variables=variables)
+    causes = {one.order: one.diagnosis for one in result.findings if one.diagnosis is not None}
+    assert [causes[order].cause for order in (1, 2)] == [Cause.STOP_GRADIENT] * 2
+    assert causes[2].evidence.startswith("the first derivative is wrong already: ")
+
+
+@pytest.mark.parametrize("name", ["BatchNormalization", "LayerNormalization", "GroupNormalization"])
+def test_every_wrong_entry_of_a_layer_has_the_cause(name: str) -> None:
+    """The outputs of a batch that is normalized have a constant sum, whose derivatives say nothing."""
+    options = {"groups": 2} if name == "GroupNormalization" else {}
+    layer = getattr(tf.keras.layers, name)(dtype="float64", **options)
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    layer(x)
+    scale = layer.gamma.value
+    result = gradcheck.check(lambda x: layer(x, training=True), x, order=2, variables=[scale])
+    wrong = [one for one in result.findings if one.order == 2]
+    assert {one.input.partition("[")[0] for one in wrong} >= {"x"}
+    for one in wrong:
+        assert one.diagnosis is not None
+        assert one.diagnosis.cause is Cause.KNOWN_DEFECT
+        assert "a tf.stop_gradient inside of what is called at test_known_defect.py" in one.diagnosis.evidence
+        assert f"layer {layer.name}" in one.diagnosis.evidence
+
+
 def test_explain_names_it_on_the_line_of_the_code() -> None:
     x = tf.Variable(ZERO)
 
