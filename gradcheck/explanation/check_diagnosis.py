@@ -176,7 +176,7 @@ class CheckDiagnosis:
         """
         count = self.function.outputs
         if output is not None:
-            return np.eye(count)[output]
+            return np.eye(1, count, output)[0]
         return np.ones(count) if self.order == 1 or count == 1 else _unlike_weights(count)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
@@ -221,7 +221,8 @@ def _unlike(part: Any) -> Any:
 
 
 def _unlike_weights(count: int) -> Array:
-    return probe_directions(np.random.default_rng(0), 1, np.ones(max(count, 1)))[0, :count]
+    drawn = probe_directions(np.random.default_rng(0), 1, np.ones(max(count, 1)))
+    return np.asarray(drawn[0, :count])
 
 
 def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCall, Any] | None:

@@ -68,7 +68,7 @@ BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
 
 def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
-    if REGULAR in spec.source:
+    if isinstance(spec.source, str) and REGULAR in spec.source:
         spec = replace(spec, source=spec.source.replace(REGULAR, REGULAR.replace(SINE, BOUNDED)))
     form = over_plane(spec, (spec.kinks or spec.singular) if name in SPECTRA else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
