@@ -176,7 +176,7 @@ class CheckDiagnosis:
         """
         count = self.function.outputs
         if output is not None:
-            return np.eye(1, count, output)[0]
+            return np.asarray(np.eye(1, count, output)[0])
         return np.ones(count) if self.order == 1 or count == 1 else _unlike_weights(count)
 
     def _right_gradient(self, finding: Finding, coordinate: int) -> str:
