@@ -6,9 +6,9 @@ For every Keras layer with weights or a differentiable computation, and for a fe
 eager gradient of the sum of squares of the outputs, and of one trace of the function with a first run of its graph;
 that of `check` at orders 1 and 2 with the inputs and all trainable variables, less one such trace, in units of the
 gradient (each the fastest of several, on one thread: the first also makes kernels and asks for memory); the verdicts,
-and the share of inconclusive entries; the most memory of all rows so far; beside it `tf.test.compute_gradient` of the
-same function where that ends in time. A check that does not end within the limit says so. Only the ratios mean
-something.
+and the share of inconclusive entries; of a mismatch, how much of the time found its cause; the most memory of all rows
+so far; beside it `tf.test.compute_gradient` of the same function where that ends in time. A check that does not end
+within the limit says so. Only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -34,10 +34,16 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras import layers as kl  # noqa: E402
 
+from gradcheck.check import _result  # noqa: E402
+from gradcheck.result import Verdict  # noqa: E402
+
 REPEATS, TRACES, CHECKS = 5, 2, 3
 """An eager gradient, a trace, and a check of less than `SHORT` seconds are taken so many times; the fastest counts."""
 
 SHORT = 3.0
+
+PROBES = 8
+"""What `check` takes by default."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +236,11 @@ def traced(function: Callable[..., Any], inputs: list[Any]) -> Any:
     return tf.function(function, autograph=False).get_concrete_function(*inputs)(*inputs)
 
 
+def without_causes(function: Callable[..., Any], inputs: list[Any], order: int, variables: list[Any] | None) -> Any:
+    """A check that looks for no causes of its findings."""
+    return _result(function, tuple(inputs), order, variables, None, None, None, PROBES, causes=False)
+
+
 def measure(name: str, row: Row, dtype: str, limit: int) -> str:
     """One line of the table."""
     keras.utils.set_random_seed(7)
@@ -262,6 +273,9 @@ def measure(name: str, row: Row, dtype: str, limit: int) -> str:
         outcome = result.orders[order]
         left = outcome.inconclusive / max(outcome.compared + outcome.inconclusive, 1)
         cells.append(f"{spent:7.2f} s {(spent - trace) / unit:7.1f} {outcome.verdict!s:12s} {left:6.1%}")
+        if outcome.verdict is Verdict.MISMATCH and spent < SHORT:
+            alone = partial(without_causes, function, inputs, order, variables or None)
+            cells[-1] += f", {(spent - min(timed(alone, limit)[0] for _ in range(CHECKS))) / unit:.0f} for the cause"
     cells.append(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
     if not row.integers:
         spent, _ = timed(partial(tf.test.compute_gradient, function, inputs), limit)
