@@ -327,7 +327,10 @@ def test_at_most_a_quarter_is_looped() -> None:
     assert sum(spec.looped for spec in SPECS) <= len(SPECS) / 4
 
 
-OF_THEIR_OWN = {"complex_abs", "complex_sign", "complex_matmul"}
+OF_THEIR_OWN = {
+    *("complex_abs", "complex_sign", "complex_matmul"),
+    *("complex_cholesky_solve", "complex_lu_solve", "complex_lu_matrix_inverse"),
+}
 """Operations with another text, or another gradient, than those of real numbers that they are named after."""
 
 
