@@ -15,6 +15,10 @@ from gradcheck.documents import Count, Description, Document, DocumentError, Ord
 Array = np.ndarray[Any, Any]
 
 
+ZERO = 64 * np.finfo(np.float64).eps
+"""A singular value that is so small beside the largest may be 0."""
+
+
 def _zeros(groups: Array) -> Array:
     return np.asarray(np.count_nonzero(groups == 0, axis=-1))
 
@@ -36,7 +40,7 @@ def _ties_on_top(groups: Array) -> bool:
 def _singular(groups: Array) -> bool:
     side = math.isqrt(groups.shape[-1])
     values = np.linalg.svd(groups.reshape(-1, side, side), compute_uv=False)
-    return bool(np.any(values[:, -1] <= 64 * np.finfo(np.float64).eps * values[:, 0]))
+    return bool(np.any(values[:, -1] <= ZERO * values[:, 0]))
 
 
 def _singular_values(groups: Array) -> list[tuple[bool, Array]]:
@@ -49,9 +53,9 @@ def _singular_values(groups: Array) -> list[tuple[bool, Array]]:
 
 
 def _equal_singular_values(groups: Array) -> bool:
-    """Whether two singular values, not 0, differ by rounding at most."""
+    """Whether two singular values differ by rounding at most, which are not 0 but for rounding."""
     values = [v for _, v in _singular_values(groups)]
-    return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > 0))) for v in values)
+    return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > ZERO * v[:, :1]))) for v in values)
 
 
 def _vanishing_singular_values(groups: Array) -> bool:
