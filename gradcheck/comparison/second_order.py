@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,10 @@ def _wrong(tables: Iterable[Comparison]) -> bool:
 def _projected(
     problem: Problem, line: Array, cotangent: Array, tolerance: Tolerance, left: Array, output: int | None
 ) -> list[Comparison]:
-    """The second derivative along a line (1, n) by its products with parts of `left` (n,), and what is wrong there."""
+    """The second derivative along a line (1, n) by its products with parts of `left` (n,), and what is wrong there.
+
+    Products that are wrong beside entries which are wrong say the same once more.
+    """
     found = []
     for table in compare_second(problem, line, cotangent, tolerance, output, LeftVectors(left, line[0], WIDE)):
         alone = np.array([[column is not None] for column in table.columns])
@@ -112,7 +116,11 @@ def _projected(
             table = replace(table, searched=True)
         else:
             alone[-1] = True  # the direction itself
-        found.append(table.excused(~alone, Reason.ILL_CONDITIONED))
+        told = np.any(alone | ~table.where(Verdict.MISMATCH), axis=1).tolist()
+        columns = tuple(column for column, kept in zip(table.columns, told, strict=True) if kept)
+        contribution = None if table.contribution is None else table.contribution[np.array(told)]
+        kept = combined(partial(np.compress, told, axis=0), table)
+        found.append(replace(kept, columns=columns, contribution=contribution))
     return found
 
 

@@ -89,8 +89,10 @@ def test_a_wrong_entry_among_thousands_is_caught_and_located(monkeypatch: pytest
         rng, matrix, x = drawn(seed, inputs=300)
         first, second = (int(place) for place in rng.integers(300, size=2))
         assert check(planted(matrix), x, order=2).verdict == "agree"
-        (finding,) = check(planted(matrix, (3, first, second, 1e-4)), x, order=2).findings
+        wrong = check(planted(matrix, (3, first, second, 1e-4)), x, order=2)
+        (finding,) = wrong.findings
         assert finding.element == f"x[{second}]"
+        assert wrong.orders[2].inconclusive == 0  # products that the entry explains are no question
         assert "at least this entry is wrong" in finding.reason
         pair = (3, first, second, 1e-4), (3, second, first, -1e-4)  # nothing of this is seen along one direction twice
         assert first == second or check(planted(matrix, *pair), x, order=2).findings[0].index in ((first,), (second,))
