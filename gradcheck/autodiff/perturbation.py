@@ -67,7 +67,8 @@ def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) ->
 def _factors(dtype: tf.DType, unit: float, shape: tuple[int, ...], pattern: int) -> Any:
     """One of the `PATTERNS` of factors of a last dimension: to make it takes longer than to multiply by it."""
     either = np.array([1 - unit, 1 + unit], dtype.as_numpy_dtype)
-    return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
+    with tf.init_scope():  # it outlives a graph that is being built
+        return tf.constant(either[np.random.default_rng(pattern).integers(0, 2, shape)])
 
 
 _active: list[int] = []
