@@ -49,11 +49,15 @@ PATTERNS, KEPT = 64, 1024
 """So many random patterns of ups and downs there are of each length; those of up to so many elements are kept."""
 
 
-def perturbed(value: Any, generator: np.random.Generator, unit: float = UNIT) -> Any:
-    """A tensor with elements that are at random one `unit` larger or smaller, relatively; others than floating stay."""
+def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> Any:
+    """A tensor whose elements are at random one `unit` larger or smaller, relatively; by default one in the last place.
+
+    Others than floating ones stay.
+    """
     # tf.is_tensor takes long to say that None is none, and a second derivative is perturbed hundreds of times.
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value
+    unit = unit or _unit(value)
     last, pattern = tuple(value.shape[-1:]), int(generator.integers(PATTERNS))
     with record.stop_recording():
         factors = (_factors if last <= (KEPT,) else _factors.__wrapped__)(value.dtype, unit, last, pattern)

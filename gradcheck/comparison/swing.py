@@ -21,9 +21,10 @@ value changes on both sides, up to four do.
 STILL = 4
 """What swings misses one of the first so many, which are the farthest."""
 
-PERIODS, CHANGE = 100.0, 10.0
-"""Where a term that an error bound hides has turned by so many radians it may have any value; a smooth derivative has
-changed there by at most so many times what its size over the radius would be."""
+PERIODS, NEAR, CHANGE = 100.0, 1e-4, 10.0
+"""Where a term that an error bound hides has turned by so many radians it may have any value, and no nearer than this
+part of the radius, times the gap over the size: a kernel may leave the term out. A smooth derivative has changed there
+by at most so many times what its size over the radius would be."""
 SHARE, CHANCE = 1e-2, 1e-6
 """If that is no larger part of the gap than this, neighbours there tell both apart: as many as bring the chance that
 what swings is back within this part at all of them below a millionth."""
@@ -52,7 +53,8 @@ def swings(
     rng, some = np.random.default_rng(2), np.count_nonzero(lines)
     move = (rng.uniform(0.5, 1.0, some) * rng.choice([-1.0, 1.0], some)) @ moves[lines]
     with np.errstate(invalid="ignore", divide="ignore"):
-        near = np.max(PERIODS * comparison.bound * radius / gap, where=suspects, initial=0.0)
+        reached = NEAR * np.min(radius * gap / size, where=suspects, initial=1.0)
+        near = np.max(PERIODS * comparison.bound * radius / gap, where=suspects, initial=reached)
         share = np.max(CHANGE * near / radius * size / gap, where=suspects, initial=0.0)
     if share <= SHARE:
         count = int(np.ceil(np.log(CHANCE) / np.log(max(share, CHANCE))))

@@ -183,3 +183,32 @@ def test_an_error_in_the_gradient_of_a_row_is_seen(order: int) -> None:
 
     wrong = check(lambda x: beside_a_saturated_probability(slightly_wrong(x)), np.array([-30.0, 1.0]), order=order)
     assert wrong.verdict == Verdict.MISMATCH
+
+
+FLOAT32_ROWS: dict[str, Callable[[Any], Any]] = {
+    "softmax": tf.nn.softmax,
+    "exp of log_softmax": lambda x: tf.exp(tf.nn.log_softmax(x)),
+    "exp of x - logsumexp": lambda x: tf.exp(x - tf.reduce_logsumexp(x)),
+    "by hand": lambda x: tf.exp(x) / tf.reduce_sum(tf.exp(x)),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT32_ROWS)
+@pytest.mark.parametrize("largest", [5.0, 12.0, 20.0])
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_single_precision_rounds_away_behind_a_probability_is_not_called_wrong(
+    name: str, largest: float, order: int
+) -> None:
+    """Where one probability rounds to one, its slope p (1 - p) is lost in the backward pass alone, around."""
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum([1.14, 0.5, 0.44] * FLOAT32_ROWS[name](x)) - 1.0
+
+    x = np.array([largest, 3.0, -1.0], np.float32)
+    assert check(f, x, order=order).verdict != Verdict.MISMATCH
+
+    @tf.custom_gradient
+    def wrong(x: tf.Tensor) -> Any:
+        return x, lambda upstream: 1.01 * upstream
+
+    assert check(lambda x: f(wrong(x)), np.array([3.5, 3.0, -1.0], np.float32), order=order).verdict == Verdict.MISMATCH

@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from gradcheck import check
 from gradcheck.comparison.swing import swings
 from gradcheck.comparison.tables import Comparison
+from gradcheck.result import Verdict
 
 Array = np.ndarray
 
@@ -48,6 +51,13 @@ def test_a_term_that_the_bound_hides_is_seen(size: float, bound: float) -> None:
         found, _ = judged(swinging(size, frequency, phase), bound, radius)
         missed += not found
     assert missed == 0
+
+
+def test_a_term_that_the_kernel_leaves_out_is_seen() -> None:
+    """Far out tf.math.special.fresnel_sin is constant, to the last digit; its derivative is a sine."""
+    assert judged(swinging(1.0, 1e7, 0.3), 1e-20, 0.3)[0]
+    for f in (tf.math.special.fresnel_sin, tf.math.special.fresnel_cos):
+        assert check(f, np.array([7128563.730378016])).verdict == Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("gap", [1e-5, 1e-3, 0.1, 10.0, -2.0])
