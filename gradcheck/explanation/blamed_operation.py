@@ -254,9 +254,7 @@ def described(operation: RecordedOperation) -> str:
     kinds = attribute_kinds(operation.name)
     shown = [(name, one) for name, one in pairs if kinds.get(name) in SHOWN and name != "N"]
     texts = [f"{name}={one.decode() if isinstance(one, bytes) else one}" for name, one in shown]
-    layer = "" if operation.layer is None else f"layer {operation.layer}"
-    inside = ",".join(part for part in (layer, at(operation.library), operation.inside) if part).strip()
-    name = _name(operation) + at(operation.line) + (f" ({inside})" if inside else "")
+    name = _name(operation) + at(operation.line) + (f" ({operation.within})" if operation.within else "")
     return name + (f" with {', '.join(texts)}" if texts else "")
 
 

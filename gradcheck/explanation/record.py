@@ -13,7 +13,7 @@ from tensorflow.python.eager import execute, record
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.blame_time import ENDLESS, BlameTime
-from gradcheck.explanation.user_code import Line, place_of, quoted
+from gradcheck.explanation.user_code import Line, at, place_of, quoted
 from gradcheck.result import Cause, OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
@@ -65,6 +65,12 @@ class RecordedOperation:
     def place(self) -> Place | None:
         """The line that ran it."""
         return place_of(self.line, self.name)
+
+    @property
+    def within(self) -> str:
+        """The layer, the line of Keras and the node of a graph that it runs in, as far as it does."""
+        layer = "" if self.layer is None else f"layer {self.layer}"
+        return ",".join(part for part in (layer, at(self.library), self.inside) if part).strip()
 
     @property
     def quoted(self) -> str:

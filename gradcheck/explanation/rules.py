@@ -77,8 +77,7 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
         return evidence, remedy, None
-    inside = ", ".join(part for part in (at(step.library).strip(), step.layer and f"layer {step.layer}") if part)
-    called = f"what is called{at(step.line)}" + (f" ({inside})" if inside else "")
+    called = f"what is called{at(step.line)}" + (f" ({step.within})" if step.within else "")
     evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"
     remedy = f"write what {quoted(step.line)} calls with other operations; if that is its purpose, nothing is wrong"
     return evidence, remedy, None
