@@ -116,7 +116,7 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
 
 def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
-    rows = replace(evidence.lines, gradients=False, left=None).sample(shrink=FINER)
+    rows = replace(evidence.lines, gradients=False, left=None).sample(evidence.finer.stencil, shrink=FINER)
     return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
 
 
@@ -184,7 +184,7 @@ def hidden_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
         return comparison
     oblique = probe_directions(np.random.default_rng(1), DIRECTIONS_BEFORE_MISMATCH, scale)
     values = replace(lines, cotangents=lines.cotangents[columns]).values
-    kinds = classify(sample_values(lines.problem, oblique, values)).kind
+    kinds = classify(sample_values(lines.problem, oblique, values, sample.stencil)).kind
     excused = np.zeros(comparison.verdict.shape, bool)
     excused[:, columns[np.isin(kinds, ROUGH).any(axis=0)]] = True
     excused &= ~comparison.where(Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from gradcheck.comparison.lines import (
 )
 from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.suspicion import Evidence, moves, residue
-from gradcheck.comparison.tables import Comparison, Tolerance, compare, confirmed
+from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
+from gradcheck.numerics.sampling import FIRST, QUICK, SECOND, Sample
 from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +35,8 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     """Compare autodiff's derivative of <w, f> along each direction with its estimate; entries (k, l).
 
     Lines on which everything agrees with a tight estimate from few values are done with; the others are looked at
-    closely. `directions` (k, n), `cotangents` w (l, m). Raises DerivativeRaisedError and WrongShapeError.
+    closely, first with these values alone where they are grossly off. `directions` (k, n), `cotangents` w (l, m).
+    Raises DerivativeRaisedError and WrongShapeError.
     """
     lines = Lines(problem, directions, cotangents, tolerance)
     gradients = problem.gradients(cotangents)
@@ -45,9 +47,14 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     doubtful: Array = np.asarray(~comparison.where(Verdict.AGREE).all(axis=1))
     if not doubtful.any():
         return comparison
-    close = lines.some(doubtful)
-    sample = wider_look(close, close.sample())
-    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving=moves(directions))
+    close, moving = lines.some(doubtful), moves(directions)
+    if combined(itemgetter(doubtful), comparison).grossly_off:
+        sample = lines.sample(QUICK).lines(doubtful)
+        closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
+        if closer.settled:
+            return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
+    sample = wider_look(close, close.sample(FIRST))
+    closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
     return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
 
 
@@ -72,7 +79,7 @@ def compare_gradients(
     rounding = ulp_rounding(autodiff, lines.problem.precision)
     estimate = with_constants(estimate, sample)
     wide = comparison = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
-    closer = closer_look(lines.sampled, sample, estimate, CONFIRM, wider=widened(lines, sample))
+    closer = closer_look(lines.sampled, sample, estimate, SECOND[sample.stencil], wider=widened(lines, sample))
     if closer is not estimate:
         comparison = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
     doubt = ~comparison.where(Verdict.AGREE)
@@ -90,7 +97,7 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
     """The comparison on some of the lines, with both tableaus, measured rounding, and the filters."""
     lines, autodiff, problem = everywhere.some(doubtful), autodiff[doubtful], everywhere.problem
     sample_here = sample.lines(doubtful)
-    confirming = lines.sample(CONFIRM, shrink=widened(lines, sample_here))
+    confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
     weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combin
 from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
-from gradcheck.numerics.sampling import CONFIRM, QUICK, Sample
+from gradcheck.numerics.sampling import FINE, FIRST, QUICK, SECOND, Sample, Stencil
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -137,28 +138,44 @@ def compare_second(
     `output` is that behind the cotangent, if it is a single one. Each comparison has a column a direction, and a line a
     coordinate, or, with a single direction, a left vector. Directions along which everything agrees with tight
     estimates from few values are done with; the others are looked at closely, with the coordinates that look worst
-    beside the left vectors. Of these a second comparison, of one line, is there where only the second differences of
-    values contradict. Raises DerivativeRaisedError and WrongShapeError.
+    beside the left vectors, and first with these values alone where they are grossly off. Of these a second comparison,
+    of one line, is there where only the second differences of values contradict. Raises DerivativeRaisedError and
+    WrongShapeError.
     """
     lines = Lines(problem, directions, cotangent[None, :], tolerance, left=left)
     products = problem.products(cotangent, directions)
-    tables, agrees, widest = [], np.zeros(len(directions), bool), np.ones(len(directions))
+    tables, agrees, widest, grossly_off = [], np.zeros(len(directions), bool), np.ones(len(directions)), False
     if not problem.batched:
         entries, agrees, widest = _second_quickly(lines, products)
-        tables = [] if not agrees.any() else [_table(lines.some(agrees), entries, products.some(agrees), output)]
+        agreeing, others = (combined(itemgetter(some), entries) for some in (agrees, ~agrees))
+        tables = [] if not agrees.any() else [_table(lines.some(agrees), agreeing, products.some(agrees), output)]
+        grossly_off = others.grossly_off
     if agrees.all():
         return tables
     close = lines.some(~agrees)
     if left is not None:
         suspects = worst_coordinates(close, products.values[0], widest)
         close = replace(close, left=replace(left, coordinates=suspects.tolist()))
-    gradients, values = replace(close, gradients=True).sample(), close.sample()
+
+    found = _closely(close, products.some(~agrees), output, QUICK) if grossly_off else []
+    return tables + (found or _closely(close, products.some(~agrees), output, FIRST))
+
+
+def _closely(lines: Lines, products: Gradients, output: int | None, stencil: Stencil) -> list[Comparison]:
+    """The comparisons beside samples with a stencil; none where those of a quick look do not settle everything."""
+    gradients, values = replace(lines, gradients=True).sample(stencil), lines.sample(stencil)
     estimates = first_difference(gradients), curvature_estimate(values)
-    return tables + compare_products(close, products.some(~agrees), gradients, values, estimates, output)
+    if stencil is QUICK:
+        autodiff, precision = lines.seen(products.values), lines.problem.precision
+        entries = compare(autodiff, estimates[0], lines.tolerance, ulp_rounding(autodiff, precision), factor=1.0)
+        if not entries.grossly_off:
+            return []
+    found = compare_products(lines, products, gradients, values, estimates, output)
+    return found if stencil is FIRST or all(table.settled for table in found) else []
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:
-    """The entries of the directions (k,) along which all agree with tight estimates, these directions, and a shrink.
+    """The entries, the directions (k,) along which all agree with tight estimates, and a shrink.
 
     Within EXCLUSION bounds, which is what a close look allows: of the thousands of entries of a column one always
     misses its bound. Autodiff and the values have to agree, too, so that a kink that shows in one of both only is not
@@ -204,7 +221,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         values = some.sample()
         wrong = _diagonal(some, autodiff[unclear], curvature_estimate(values)).where(Verdict.MISMATCH)
         agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
-    return combined(lambda array: array[agrees], entries), agrees, widest
+    return entries, agrees, widest
 
 
 def _products(lines: Lines) -> Derivative:
@@ -267,7 +284,7 @@ def compare_products(
     wide = close = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
     sampled = replace(lines, gradients=True).sampled
-    closer = estimate if rough.all() else closer_look(sampled, gradients, estimate, CONFIRM)
+    closer = estimate if rough.all() else closer_look(sampled, gradients, estimate, SECOND[gradients.stencil])
     if closer is not estimate:
         close = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
     entries, agreed = close, wide.where(Verdict.AGREE)
@@ -302,9 +319,10 @@ def _second_closely(
     """
     of_gradients, problem, (cotangent,) = replace(lines, gradients=True), lines.problem, lines.cotangents
     own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
-    twice, second = own.twice(lines), (lines.sample(CONFIRM), of_gradients.sample(CONFIRM))
-    both_values = with_inner_rounding(lines, values, second[0], enough=twice.settled(curvature_estimate))
-    both_gradients = with_inner_rounding(of_gradients, gradients, second[1], enough=own.settled(slope_estimate))
+    twice, second = own.twice(lines), SECOND[gradients.stencil]
+    of_values, of_slopes = lines.sample(second), of_gradients.sample(second)
+    both_values = with_inner_rounding(lines, values, of_values, enough=twice.settled(curvature_estimate))
+    both_gradients = with_inner_rounding(of_gradients, gradients, of_slopes, enough=own.settled(slope_estimate))
     weight, step = float(np.max(np.abs(cotangent), initial=0.0)), reach(lines, both_values[1])
     beside_gradients = Evidence(
         lines=of_gradients,
@@ -364,7 +382,7 @@ def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
     suspects = np.flatnonzero(rough)
     if suspects.size:
         lines = lines.some(suspects)
-        rows = (one.sample(shrink=FINER) for one in (lines, replace(lines, gradients=True)))
+        rows = (one.sample(FINE[values.stencil], shrink=FINER) for one in (lines, replace(lines, gradients=True)))
         finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
         rough[suspects] = _unsmooth(*finer)
     return rough[:, None]

@@ -16,7 +16,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, compare
 from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
 from gradcheck.numerics.one_sided import ROUGH, OneSided, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
-from gradcheck.numerics.sampling import QUICK, Sample, slices
+from gradcheck.numerics.sampling import FINE, QUICK, Sample, slices
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ class Evidence:
     @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step."""
-        return self.lines.sample(shrink=FINER)
+        return self.lines.sample(FINE[self.samples[0].stencil], shrink=FINER)
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:

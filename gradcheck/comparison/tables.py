@@ -16,6 +16,9 @@ Array = np.ndarray[Any, Any]
 EXCLUSION = 10.0
 """By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
 
+GROSS = 1e6
+"""An error of so many times what would have been noticed is gross: a few wide steps tell it as surely as many."""
+
 WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
 """The type of arrays that hold verdicts, kinds and reasons."""
 
@@ -110,6 +113,17 @@ class Comparison:
         endless = self.where(Verdict.MISMATCH, Kind.WRONG_VALUE) & ~np.isfinite(self.autodiff)
         named = self.marked(endless, Verdict.MISMATCH, Kind.NON_FINITE)
         return named.marked(self.where(Verdict.MISMATCH) & missing, Verdict.MISMATCH, Kind.MISSING)
+
+    @property
+    def grossly_off(self) -> bool:
+        """Whether every entry that does not agree is off by so much that no digit of the estimate matters."""
+        agree, off = self.where(Verdict.AGREE), self.where(Verdict.MISMATCH) & (self.excess() > GROSS)
+        return bool(off.any() and (agree | off).all())
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is a mismatch, and nothing is inconclusive."""
+        return self.any(Verdict.MISMATCH) and not self.any(Verdict.INCONCLUSIVE)
 
     def excess(self) -> Array:
         """The error over what is allowed: below 1 unless something is wrong (inf where autodiff is not finite)."""

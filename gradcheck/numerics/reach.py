@@ -77,6 +77,8 @@ def erratic(sample: Sample) -> Array:
     A row inside of them would show the slope of a single stair. Their second differences go up and down again and
     again; those at a kink do not, those at a jump once, those at a pole three times.
     """
+    if not sample.stencil.noise_spacings:
+        return np.zeros((len(sample.values), sample.values.shape[2]))
     with np.errstate(all="ignore"):
         curves = np.diff(sample.noise - sample.values[:, None, None, 0], n=2, axis=2)
         curves = np.where(np.isfinite(curves), curves, 0.0)
@@ -99,8 +101,9 @@ def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> A
     stencil, finest = finer.stencil, sample.step[:, None] * sample.stencil.steps[-1]
     steps = finer.step[:, None] * np.concatenate([stencil.steps, stencil.offsets[1 + 2 * stencil.count :]])
     with np.errstate(all="ignore"):
-        noise = finer.noise - finer.noise[:, :, ::-1]
-        rises = np.concatenate([finer.right - finer.left, noise.reshape(len(steps), -1, noise.shape[-1])], axis=1)
+        apart = finer.noise - finer.noise[:, :, ::-1]
+        lines, spacings, points, outputs = apart.shape
+        rises = np.concatenate([finer.right - finer.left, apart.reshape(lines, spacings * points, outputs)], axis=1)
         errors = rounding_of(sample).values[-1][:, None]
 
         def departs(rises: Array, steps: Array) -> Array:

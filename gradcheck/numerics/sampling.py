@@ -51,6 +51,12 @@ FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16), noise_p
 CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013), noise_points=9)
 """The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
 
+SECOND = {FIRST: CONFIRM, QUICK: Stencil(ratio=2.7, count=11, noise_spacings=(), noise_points=0)}
+"""The tableau that confirms what another one shows; beside that of a first look one of its reach, 23 evaluations."""
+
+FINE = {FIRST: FIRST, QUICK: replace(FIRST, noise_spacings=(), noise_points=0)}
+"""The tableau that shows, with far smaller steps, what another one steps over: down to the last digits in any case."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:

@@ -253,7 +253,7 @@ def test_what_is_not_finite_is_no_residue() -> None:
 @pytest.mark.parametrize(("finer", "bound", "verdict"), [(5.0, 0.1, INCONCLUSIVE), (1.05, 0.1, MISMATCH)])
 def test_a_finer_row_refutes_only_what_it_contradicts(finer: float, bound: float, verdict: Verdict) -> None:
     values = sample(lambda p: p, np.ones(1), np.eye(1))
-    lines = SimpleNamespace(problem=SimpleNamespace(smooth=True), sample=lambda **_: values, tolerance=Tolerance())
+    lines = SimpleNamespace(problem=SimpleNamespace(smooth=True), sample=lambda *_, **__: values, tolerance=Tolerance())
     own = SimpleNamespace(autodiff=2.0 * ONE, beside=lambda *_: 0 * ONE)
     seen = evidence(estimate=lambda _: estimated(finer, bound), samples=(values, values), lines=lines, own=own)
     assert filters.aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)

@@ -114,6 +114,59 @@ def test_a_gradient_that_loses_what_oscillates_is_not_agreed_to(points: list[int
     assert max(points) >= CLOSELY - 1
 
 
+def test_a_gross_error_needs_no_fine_steps(points: list[int]) -> None:
+    for factor, closely in [(0.5, False), (1 + 1e-6, True)]:
+        points.clear()
+        assert check(scaled(factor), [0.7, 0.3]).verdict == Verdict.MISMATCH
+        assert (2 * (CLOSELY - 1) in points) == closely
+
+
+def test_nor_does_one_of_second_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    gradients_at = Function.gradients_at
+
+    def counted(function: Function, cotangent: Any, table: Any, left: Any = None) -> Any:
+        asked.append(len(table))
+        return gradients_at(function, cotangent, table, left)
+
+    monkeypatch.setattr(Function, "gradients_at", counted)
+    for factor, closely in [(0.5, False), (1 + 1e-6, True)]:
+
+        @tf.custom_gradient
+        def slope(x: Any, factor: float = factor) -> Any:
+            return tf.cos(x), lambda upstream: -upstream * tf.sin(x) * factor
+
+        @tf.custom_gradient
+        def f(x: Any, slope: Callable[[Any], Any] = slope) -> Any:
+            return tf.sin(x), lambda upstream: upstream * slope(x)
+
+        asked.clear()
+        result = check(f, 0.7, order=2)
+        assert [result.orders[order].verdict for order in (1, 2)] == [Verdict.AGREE, Verdict.MISMATCH]
+        assert (CLOSELY in asked) == closely
+
+
+FEATURES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "a bump": (lambda u: u * tf.exp(-(u**2)), lambda u: (1 - 2 * u**2) * tf.exp(-(u**2))),
+    "a step": (tf.tanh, lambda u: 1 / tf.cosh(u) ** 2),
+    "a kink": (lambda u: tf.abs(u - 0.3), lambda u: tf.sign(u - 0.3)),
+    "a wave": (tf.sin, tf.cos),
+}
+
+
+@pytest.mark.parametrize("power", [3, 5, 6, 9])
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_right_derivative_that_wide_steps_do_not_show_is_no_gross_error(name: str, power: int) -> None:
+    scale, (feature, slope) = 10.0**-power, FEATURES[name]
+
+    @tf.custom_gradient
+    def f(x: Any) -> Any:
+        u = (x - 1) / scale
+        return tf.sin(x) + scale * feature(u), lambda upstream: upstream * (tf.cos(x) + slope(u))
+
+    assert check(f, 1.0).verdict != Verdict.MISMATCH
+
+
 def test_probes_find_the_scale_of_many_near_kinks(points: list[int]) -> None:
     x = np.random.default_rng(0).normal(size=2000)
     result = check(lambda x: tf.reduce_sum(tf.nn.relu(x + 1e-5) * x), x)
