@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,14 @@ def in_force() -> tuple[Defect, ...]:
 @lru_cache(maxsize=64)
 def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
     """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
+    return tuple(one for one in _of_this_release() if one.signature.taken in (PLAIN, mode))
+
+
+@cache
+def _of_this_release() -> tuple[Defect, ...]:
     import tensorflow as tf
 
-    return tuple(one for one in in_force() if one.covers(tf.__version__) and one.signature.taken in (PLAIN, mode))
+    return tuple(one for one in in_force() if one.covers(tf.__version__))
 
 
 def excludes(
@@ -147,15 +152,22 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order in a mode, or None."""
-    forward = mode.path == "forward"
-    for defect in current(mode) if defects is None else defects:
-        useless = any(
-            one.op in names(op) and one.everywhere and one.concerns(order, pushforward=forward)
-            for one in defect.regions
-        )
-        if useless and defect.signature.taken in (PLAIN, mode):
-            return defect.name
+    wanted, forward = names(op), mode.path == "forward"
+    for name, region in _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode):
+        if region.op in wanted and region.concerns(order, pushforward=forward):
+            return name
     return None
+
+
+def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> list[tuple[str, Region]]:
+    """The regions that leave an operation no use in a mode, with the names of their defects."""
+    there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
+    return [(defect.name, region) for defect in there for region in defect.regions if region.everywhere]
+
+
+@lru_cache(maxsize=64)
+def _current_regions_everywhere(mode: Mode) -> list[tuple[str, Region]]:
+    return _regions_everywhere(current(mode), mode)
 
 
 def match(
