@@ -119,12 +119,12 @@ class Places(ast.NodeTransformer):
     def visit_Return(self, node: ast.Return) -> Any:
         node = self.generic_visit(node)  # type: ignore[assignment]
         if node.value is not None:
-            scaled = ast.Call(ast.Name("scaled_by_the_change", ast.Load()), [copy.deepcopy(node.value)], [])
+            scaled = ast.Call(ast.Name("scaled_by_the_change", ast.Load()), [node.value], [])
             node.value = self._offered(node.value, [("the result scaled", scaled)], node.lineno)
         return node
 
     def generic_visit(self, node: ast.AST) -> Any:
-        options = [(text, copy.deepcopy(made)) for text, made in variants(node)]
+        options = list(variants(node))
         visited = super().generic_visit(node)
         return self._offered(visited, options, node.lineno) if options else visited  # type: ignore[attr-defined]
 
