@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import op_def_registry, ops
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.autodiff.sources import as_tensors, parameter_names
@@ -65,7 +65,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
         ) from error
     needed = _differentiated(record)
     operations = _without_constants(needed)
-    inner = FunctionKernels(_definition)
+    inner = FunctionKernels(_definition, ops.gradient_registry.list())
     for one in operations:
         inner.read(_called(one), one.place, f", which {one.name} calls: its values are not known")
     everywhere, differentiated = _taken(record, record.operations), _taken(record, operations)
@@ -86,7 +86,10 @@ def audit_saved_model(folder: Path) -> AuditResult:
         saved = loader_impl.parse_saved_model(str(folder))
     except OSError as error:
         raise ValueError(f"{folder}: cannot be read as a saved model ({error})") from None
-    inner = FunctionKernels({one.signature.name: one for one in _library(saved)}.get)
+    libraries = [graph.graph_def.library for graph in saved.meta_graphs]
+    gradients = {one.registered_op_type for library in libraries for one in library.registered_gradients}
+    functions = {one.signature.name: one for library in libraries for one in library.function}
+    inner = FunctionKernels(functions.get, gradients)
     for graph in saved.meta_graphs:
         called = {attribute.func.name for node in graph.graph_def.node for attribute in node.attr.values()}
         names = sorted((called - {""}) | set(graph.object_graph_def.concrete_functions))
@@ -95,11 +98,6 @@ def audit_saved_model(folder: Path) -> AuditResult:
         raise ValueError(f"{folder}: a saved model without functions; save it with tf.saved_model.save or model.export")
     values = 'the values: a region that depends on them is "perhaps"'
     return audited(str(folder), inner.uses, [values, *_of_functions(inner), *_of_records(frozenset())])
-
-
-def _library(saved: Any) -> Iterator[Any]:
-    for graph in saved.meta_graphs:
-        yield from graph.graph_def.library.function
 
 
 def _targets(record: CodeRecord) -> list[Any]:

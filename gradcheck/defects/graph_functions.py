@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +34,12 @@ class GraphInput:
 class FunctionKernels:
     """The kernels of functions and of those that they call: `uses`, and the operations that could not be read.
 
-    `definition` finds a function's definition by its name, or None.
+    `definition` finds a function's definition by its name, or None; `gradients` are the names of the gradients, of
+    functions under tf.custom_gradient, that are there.
     """
 
     definition: Callable[[str], Any]
+    gradients: Collection[str] = ()
     uses: list[KernelUse] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     custom: set[str] = field(default_factory=set)
@@ -64,8 +66,10 @@ class FunctionKernels:
         called: list[str] = []
         for node in function.node_def:
             called += called_by(node)
+            brought = None
             if "_gradient_op_type" in node.attr:
                 self.custom.add(node.name)
+                brought = node.attr["_gradient_op_type"].s.decode() in self.gradients
             definition = op_def_registry.get(node.op)
             if definition is None:
                 self.unread.add(f"the operation {node.op}")
@@ -73,7 +77,7 @@ class FunctionKernels:
             at = f"{node.name} in {function.signature.name}{where}"
             inputs = tuple(_inputs(node, definition, constants))
             outputs = frozenset(_outputs(node, definition, consumed))
-            self.uses.append(KernelUse(node.op, inputs, dict(node.attr), outputs, place, at))
+            self.uses.append(KernelUse(node.op, inputs, dict(node.attr), outputs, place, at, brought))
         return called
 
 

@@ -22,6 +22,9 @@ FLAT = frozenset(
     )
 )
 """Kernels that have no gradient because it is zero, or because somebody asked for none."""
+NOT_SAVED = (
+    "the gradient that it has under tf.custom_gradient was not saved with it (experimental_custom_gradients=False)"
+)
 SMALL = 64
 """So many elements an input has at most whose value a gradient function may ask for."""
 
@@ -40,7 +43,8 @@ class KernelUse:
     """A kernel with its input tensors, or what is known of them in a graph, and attributes as protocol buffers.
 
     `outputs` are those that something uses. `place` is the line of somebody's code, `where` says in words where the
-    kernel stands if there is none.
+    kernel stands if there is none. `brought` says of a function under tf.custom_gradient in a graph whether its
+    gradient is there.
     """
 
     kernel: str
@@ -49,6 +53,7 @@ class KernelUse:
     outputs: frozenset[int]
     place: Place | None
     where: str = ""
+    brought: bool | None = None
 
     @property
     def call(self) -> KernelCall:
@@ -79,6 +84,8 @@ class KernelUse:
         """The derivatives that the kernel does not have, as TensorFlow's symbolic gradients tell."""
         if self.kernel in FLAT or not self.differentiable or any(one.HasField("func") for one in self._settings):
             return ()
+        if self.brought is not None:
+            return () if self.brought else (LostDerivative(1, "raises", NOT_SAVED),)
         serialized = tuple(sorted((name, one.SerializeToString()) for name, one in self.attributes.items()))
         given = tuple((one.dtype, _shape(one), _small(one)) for one in self.inputs)
         return _lost(self.kernel, serialized, given)

@@ -207,6 +207,25 @@ def test_a_saved_keras_model_is_read(tmp_path: Path) -> None:
     assert any("the values" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_custom_gradient_raises_only_where_it_was_not_saved(tmp_path: Path, saved: bool) -> None:
+    @tf.custom_gradient
+    def own(x: Any) -> Any:
+        return tf.sin(x), lambda dy: dy * tf.cos(x)
+
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+        def __call__(self, x: Any) -> Any:
+            return own(x)
+
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=saved)
+    tf.saved_model.save(Model(), str(tmp_path), options=options)
+    lost = [
+        (one.kernel, each.order, each.outcome) for one in audit_saved_model(tmp_path).operations for each in one.lost
+    ]
+    assert lost == ([] if saved else [("IdentityN", 1, "raises")])
+
+
 def test_a_folder_that_is_no_saved_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read as a saved model"):
         audit_saved_model(tmp_path)
