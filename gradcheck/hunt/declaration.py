@@ -119,7 +119,7 @@ def operation(
 
     def put(function: Any) -> Any:
         called = _name_of(function) if name is None else name
-        given = Declaration(function, called, dict(attributes or {}), None if shapes is None else tuple(shapes))
+        given = Declaration(function, called, attributes or {}, shapes)
         choices, types = given.choices, given.types(dtype, result)
         spec = OpSpec(
             called,
@@ -158,13 +158,19 @@ class Declaration:
     function: Any
     name: str
     attributes: Mapping[str, Iterable[Any]]
-    shapes: tuple[Any, ...] | None
+    shapes: Shapes | None
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name) or iskeyword(self.name):
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name) or iskeyword(self.name):
             raise self.refused("name", self.name, "a lower-case name such as 'fused_swish'; give one as name=")
         if not callable(self.function):
             raise self.refused("function", self.function, "something to call with tensors")
+        if not isinstance(self.attributes, Mapping):
+            raise self.refused(
+                "attributes", self.attributes, 'a dict of literals by name, such as {"alpha": (0.5, 2.0)}'
+            )
+        if self.shapes is not None and not isinstance(self.shapes, Sequence):
+            raise self.refused("shapes", self.shapes, SHAPES_EXPECTED)
         for name in self.attributes:
             if name not in self.parameters and not self._takes_anything:
                 raise self.refused(
@@ -335,7 +341,7 @@ class Declaration:
         """The modes that it claims."""
         if given is None:
             return USUAL
-        names = (given,) if isinstance(given, str) else tuple(given)
+        names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
         for name in names:
             if name not in CLAIMS:
                 raise self.refused(
