@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.state import ChangedState, state_restored
@@ -119,8 +121,9 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
             found = walk.along(self.directions)
             self.checks.append(found)
             if tf.summary.should_record_summaries():
-                tf.summary.scalar(ERROR, found.error, step=position)
-                tf.summary.scalar(RESOLUTION, found.resolution, step=position)
+                with suppress(TBNotInstalledError):
+                    tf.summary.scalar(ERROR, found.error, step=position)
+                    tf.summary.scalar(RESOLUTION, found.resolution, step=position)
             if found.verdict == Verdict.MISMATCH and not self._told:
                 explained = explain(self.model.train_step, data)
                 endless = any(source.origin is not None for source in explained.sources)

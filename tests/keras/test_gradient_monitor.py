@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers as kl
+from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 import gradcheck
 from gradcheck import GradientWrongValue, MismatchWarning
@@ -157,6 +159,20 @@ def test_a_gradient_that_is_not_finite_is_told_and_where_it_is_made() -> None:
     (told,) = [one for one in caught if one.category is MismatchWarning]
     assert "finite numbers turned into NaN or infinity" in str(told.message)
     assert "test_gradient_monitor.py" in str(told.message)
+
+
+def test_a_summary_writer_needs_no_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def missing(name: str, *_: Any, **__: Any) -> None:
+        told.append(name)
+        raise TBNotInstalledError("tf.summary.scalar")
+
+    monkeypatch.setattr(tf.summary, "scalar", missing)
+    with tf.summary.create_file_writer(str(tmp_path)).as_default():
+        _, history = fitted(dense, GradientMonitor(every=8))
+    assert told == ["gradient_error"] * 2
+    assert max(history["gradient_error"]) < 1e-3
 
 
 def test_a_missing_gradient_is_told() -> None:
