@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,8 @@ class NotFinite:
 
     It did so at `element` of `argument`, where that is `value`, with the `cotangent` there (None: on the way there, or
     there is none of that shape). `behind` is the operation that made the argument, `unused` a tf.where that selects
-    something else there. `inner` says that it did so in a first derivative that the target is made of.
+    something else there, `otherwise` whether its last argument is unused. `inner` says that it did so in a first
+    derivative that the target is made of.
     """
 
     operation: RecordedOperation
@@ -42,6 +43,7 @@ class NotFinite:
     looked_at: int
     behind: RecordedOperation | None = None
     unused: RecordedOperation | None = None
+    otherwise: bool = False
     inner: bool = False
 
 
@@ -77,15 +79,22 @@ def finite(tensor: Any) -> bool:
     return tensor is None or bool(np.isfinite(_array(tensor)).all())
 
 
+def _not_finite(values: Array) -> Array:
+    return np.asarray(~np.isfinite(values))
+
+
 def _array(tensor: Any) -> Array:
     array = np.asarray(tf.convert_to_tensor(tensor).numpy())
     return array if array.dtype.kind in "fc" else array.astype(np.float64)  # bfloat16 is a type of its own
 
 
 def _on_the_way_there(record: CodeRecord, call: DerivativeCall) -> NotFinite | None:
-    """From a target that is not finite, back to the operation whose arguments are still finite."""
+    """From a target that is not finite, back to the operation whose arguments are still finite.
+
+    Where infinity was there from the beginning, as in a mask, it is the one that makes NaN of it.
+    """
     needed = {key(target) for target in call.targets if not finite(target)}
-    looked_at = 0
+    looked_at, of_infinity = 0, None
     for operation in reversed(record.operations):
         if not any(key(output) in needed for output in operation.outputs):
             continue
@@ -94,9 +103,15 @@ def _on_the_way_there(record: CodeRecord, call: DerivativeCall) -> NotFinite | N
         endless = [one for one in _selected(operation, inputs) if not finite(one)]
         if endless:
             needed |= {key(one) for one in endless}
+            if any(map(_has_nan, operation.outputs)) and not any(map(_has_nan, inputs)):
+                of_infinity = _made_at(record, operation, looked_at, np.isnan)
         elif inputs:
             return _made_at(record, operation, looked_at)
-    return None
+    return of_infinity
+
+
+def _has_nan(tensor: Any) -> bool:
+    return _floating(tensor) and bool(np.isnan(_array(tensor)).any())
 
 
 def _selected(operation: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
@@ -112,9 +127,12 @@ def _floating(tensor: Any) -> bool:
     return hasattr(tensor, "_numpy") and bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
 
 
-def _made_at(record: CodeRecord, operation: RecordedOperation, looked_at: int) -> NotFinite:
-    output = next(one for one in operation.outputs if _floating(one) and not finite(one))
-    place = next(iter(np.argwhere(~np.isfinite(_array(output)))))
+def _made_at(
+    record: CodeRecord, operation: RecordedOperation, looked_at: int, made: Callable[[Array], Array] = _not_finite
+) -> NotFinite:
+    """What an operation made of its arguments, at the first element that is not finite, or as `made` says."""
+    output = next(one for one in operation.outputs if _floating(one) and made(_array(one)).any())
+    place = next(iter(np.argwhere(made(_array(output)))))
     position, argument = _culpable_argument(operation)
     element = tuple(map(int, place)) if argument.shape == output.shape else _worst(operation, argument)
     return NotFinite(
@@ -179,6 +197,7 @@ def _lost_at(record: CodeRecord, factor: Factor, place: int, part: Any, looked_a
     cotangent = _array(same[0])[element].item() if same else None
     if cotangent is None and len(factor.reached) == 1 and factor.reached[0].shape.rank == 0:
         cotangent = _array(factor.reached[0]).item()
+    unused, otherwise = _unused(record, factor.operation) if cotangent == 0 else (None, False)
     return NotFinite(
         operation=factor.operation,
         order=factor.order,
@@ -189,7 +208,8 @@ def _lost_at(record: CodeRecord, factor: Factor, place: int, part: Any, looked_a
         cotangent=cotangent,
         looked_at=looked_at,
         behind=_maker(record, tensor),
-        unused=_unused(record, factor.operation) if cotangent == 0 else None,
+        unused=unused,
+        otherwise=otherwise,
     )
 
 
@@ -207,15 +227,18 @@ def _maker(record: CodeRecord, tensor: Any) -> RecordedOperation | None:
     return None
 
 
-def _unused(record: CodeRecord, operation: RecordedOperation) -> RecordedOperation | None:
-    """The first tf.where that a value goes into, through whatever follows that is not the backward pass."""
+def _unused(record: CodeRecord, operation: RecordedOperation) -> tuple[RecordedOperation | None, bool]:
+    """The first tf.where that a value goes into, through whatever follows that is not the backward pass.
+
+    And whether it goes into the last argument, which is selected where the condition is false.
+    """
     reached = {key(output) for output in operation.outputs}
     for later in record.operations[operation.number + 1 :]:
         if later.derivative == operation.derivative and any(key(one) in reached for one in later.inputs):
             if later.name in SELECTS:
-                return later
+                return later, key(later.inputs[2]) in reached
             reached |= {key(output) for output in later.outputs}
-    return None
+    return None, False
 
 
 def _diagnosis(found: NotFinite) -> Diagnosis:
@@ -235,7 +258,7 @@ def _diagnosis(found: NotFinite) -> Diagnosis:
             f"; tf.where{at(found.unused.line)} does not select that value and sends back the cotangent 0, but 0 times "
             "infinity is NaN"
         )
-    remedy = remedy_for(operation, found.behind, found.unused, found.value, operation.quoted)
+    remedy = remedy_for(operation, found.behind, found.unused, found.otherwise, found.value, operation.quoted)
     diagnosis = Diagnosis(Cause.NOT_FINITE, evidence, remedy, operation.place)
     # On the way there nothing is differentiated, and what tf.where does not select is mended where it is computed,
     # unless both belong to a public function.

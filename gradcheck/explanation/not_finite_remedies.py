@@ -54,14 +54,19 @@ def remedy_for(
     operation: RecordedOperation,
     behind: RecordedOperation | None,
     unused: RecordedOperation | None,
+    otherwise: bool,
     value: complex,
     line: str,
 ) -> str:
-    """What to do about an operation at `value` of its argument, which `behind` made; `line` is the code in quotes."""
+    """What to do about an operation at `value` of its argument, which `behind` made; `line` is the code in quotes.
+
+    `unused` is a tf.where that does not select what comes of it, `otherwise` whether that is its last argument.
+    """
     if unused is not None:
+        x, f = ("1.0, x", "other, f(safe)") if otherwise else ("x, 1.0", "f(safe), other")
         return (
-            f"give {line} an argument that is harmless where it is not used: safe = tf.where(condition, x, 1.0), then "
-            "tf.where(condition, f(safe), other) with the same condition"
+            f"give {line} an argument that is harmless where it is not used: safe = tf.where(condition, {x}), then "
+            f"tf.where(condition, {f}) with the same condition"
         )
     if operation.name in ("Log", "Log1p") and behind is not None and behind.name in LOGARITHMS:
         return f"{behind.name} has come to {value:.6g}, of which a logarithm is taken: write {LOGARITHMS[behind.name]}"

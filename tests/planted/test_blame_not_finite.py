@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -271,3 +272,39 @@ def test_finite_gradients_are_left_alone() -> None:
 
     (source,) = explain(step).sources
     assert (source.right, source.diagnosis) == (True, None)
+
+
+def test_a_remedy_for_the_last_argument_of_where_is_written_for_that() -> None:
+    def sinc(w: Any) -> Any:
+        return tf.reduce_sum(tf.where(tf.equal(w, 0.0), 1.0, tf.sin(w) / w))
+
+    def safe_sinc(w: Any) -> Any:
+        safe = tf.where(tf.equal(w, 0.0), tf.ones_like(w), w)
+        return tf.reduce_sum(tf.where(tf.equal(w, 0.0), 1.0, tf.sin(safe) / safe))
+
+    diagnosis = diagnosis_of(check(sinc, [0.0, 0.5]))
+    assert "safe = tf.where(condition, 1.0, x), then tf.where(condition, other, f(safe))" in diagnosis.remedy
+    assert check(safe_sinc, [0.0, 0.5]).verdict == "agree"
+
+
+@pytest.mark.parametrize(
+    ("f", "operation"),
+    [
+        (lambda w: tf.reduce_sum(tf.nn.softmax(w - np.inf) ** 2), "Softmax"),
+        (lambda w: tf.reduce_sum(tf.exp((w - np.inf) - (w - np.inf))), "Sub"),
+    ],
+    ids=["softmax", "difference"],
+)
+def test_an_infinite_mask_that_becomes_nan_is_told(f: Any, operation: str) -> None:
+    w = variable([1.0, 2.0])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = f(w)
+        return tape.gradient(loss, w)
+
+    diagnosis = diagnosis_of(explain(step))
+    assert diagnosis.place is not None
+    assert diagnosis.place.operation == operation
+    assert f"{operation} at test_blame_not_finite.py" in diagnosis.evidence
+    assert re.search(r"gives nan at \w+\[0\] = -inf", diagnosis.evidence)
