@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -163,6 +164,12 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
         evidence = f"{described(operation)} gives {numbers}"
         remedy = "correct the gradient that it was given under tf.custom_gradient, and save the function again"
         return Diagnosis(Cause.CUSTOM_GRADIENT, evidence, remedy, operation.place, lost)
+    again = None if call is None else _run_again(call.func)
+    if again is not None:
+        second = "differentiated again, " if one.order == 2 else ""
+        evidence = f"{second}what tf.recompute_grad{at(operation.line)} runs again on the way back gives {numbers}"
+        remedy = f"call {again} without tf.recompute_grad: then the operation of it that is wrong is named"
+        return Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
     product = "the vector-Jacobian product of " if one.order == 2 else ""
     evidence = f"{product}{described(operation)}, taken alone with the cotangent that reached it, gives {numbers}"
     remedy = (
@@ -171,6 +178,15 @@ def blame_diagnosis(found: Blame, lost: float | None = None) -> Diagnosis | None
     )
     found_wrong = Diagnosis(Cause.OPERATION, evidence, remedy, operation.place, lost)
     return recognised(found_wrong, operation, (one.order,))
+
+
+def _run_again(function: Any) -> str | None:
+    """What the function of tf.recompute_grad runs, which nothing sees into, in words; None of any other function."""
+    if not function.__qualname__.startswith("recompute_grad."):
+        return None
+    wrapped = inspect.getclosurevars(function).nonlocals.get("f")
+    name = getattr(wrapped, "__name__", None) or getattr(wrapped, "name", None) or "the function"
+    return name + (at(definition_of(wrapped)) if inspect.isfunction(wrapped) else "")
 
 
 def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: Kind) -> Diagnosis | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -202,6 +203,22 @@ def test_with_variables_of_its_own() -> None:
         return tf.reduce_sum(tf.sin(fused(tf.constant([[1.0, -2.0]], tf.float64))))
 
     assert_blamed(diagnosis_of(check(f, variables=[kernel])), fused)
+
+
+def test_in_what_is_recomputed() -> None:
+    """Nothing sees into it, but it is the code of somebody, and no operation of TensorFlow that is wrong."""
+
+    def block(x: Any) -> Any:
+        return gated(x) ** 2
+
+    diagnosis = diagnosis_of(check(tf.recompute_grad(block), [0.5, 1.0]))
+    assert diagnosis.evidence.startswith("what tf.recompute_grad runs again on the way back gives the derivative ")
+    assert re.fullmatch(
+        r"call block at test_blame_custom_gradients.py:\d+ without tf.recompute_grad: then the operation of it that is "
+        "wrong is named",
+        diagnosis.remedy,
+    )
+    assert_blamed(diagnosis_of(check(block, [0.5, 1.0])), gated)
 
 
 def test_that_is_wrong_when_differentiated_again() -> None:
