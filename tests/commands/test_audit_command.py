@@ -32,6 +32,10 @@ def of(x, y=1):
     return x
 
 
+def silent():
+    tf.math.cumprod(weight)
+
+
 def broken():
     raise ValueError("no data")
 """
@@ -96,6 +100,7 @@ def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatc
         ("{}:number", "is of type int; a function was expected"),
         ("{}:of", "takes x; a function without arguments was expected"),
         ("{}:broken", "f raised ValueError: no data; it has to run before its operations can be audited"),
+        ("{}:silent", "returns no tensor, of an operation: nothing was audited; let it return its loss"),
         ("{}.py", "a file; a folder written by tf.saved_model.save or model.export was expected"),
         (".", "cannot be read as a saved model"),
     ],

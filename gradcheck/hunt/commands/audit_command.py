@@ -53,6 +53,11 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         result = audit_saved_model(target) if match is None else audit(_function(*match.groups()))
     except (ValueError, TypeError, RuntimeError) as error:
         raise cli.CommandError(str(error)) from None
+    if not result.looked_at:
+        raise cli.CommandError(
+            f"{options.target} takes no derivative, and returns no tensor, of an operation: nothing was audited; "
+            "let it return its loss"
+        )
     names = [one.defect.name for operation in result.operations for one in operation.defects]
     step = f"python -m gradcheck known show {names[0]}" if names else "compare with gradcheck.check(f, x)"
     return cli.CommandOutput("audit", tuple(str(result).split("\n")), _data(result), step, 1 if result.inside else 0)
