@@ -28,6 +28,8 @@ from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result
 
 SHOWN = 12
 """Gradients of so many elements are printed as numbers."""
+COARSE = 0.01
+"""Of a right gradient it is told where only errors of more than this part of it would have been noticed."""
 TRACED = "the code with its tf.function traced"
 
 Results = tuple[Any, ...]
@@ -69,6 +71,8 @@ def explained_call(
         origin = None if finding or finite(one.given) else diagnose_not_finite(one)
         if right is None and origin is None:
             note = ", ".join(reason.value for reason in order.reasons)
+        elif right and not note and order.relative_resolution > COARSE:
+            note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
     return merged(orders, results)
 

@@ -27,8 +27,9 @@ from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 Array = np.ndarray[Any, Any]
 Compared = list[tuple[Sequence[CallSource], OrderResult]]
 
-CLOSELY = 4
-"""So many sources of a derivative that are not right are searched for the entry that is wrong, each by itself."""
+CLOSELY, ENTRIES = 4, 64
+"""So many sources of a derivative that are not right are searched for the entry that is wrong, each by itself, until so
+many entries have been: each may take hundreds of values of the whole code."""
 MOST = 32
 """So many of the others are compared with all care; what is left is told as too expensive."""
 ONE = np.ones((1, 1))
@@ -43,8 +44,9 @@ ALONG = "along a direction that moves all of its elements, "
 def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
     """All sources together if they plainly agree; else the groups of them, and each with its own verdict.
 
-    Of many that do not agree the first few are searched for an entry that is wrong; the others are compared along one
-    direction each, together, so that the time grows no faster than the number of values that this takes.
+    Of many that do not agree the first few are searched for an entry that is wrong, but for those behind an operation
+    that is known to be wrong by then; the others are compared along one direction each, together, so that the time
+    grows no faster than the number of values that this takes.
     """
     if not sources:
         return []
@@ -83,12 +85,18 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     quick = compare_quickly(Lines(problem, lines, ONE, tolerance), gradients)
     agreeing = quick.where(Verdict.AGREE)[:, 0]
     clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
-    doubtful = np.flatnonzero(~agreeing)
     found: Compared = []
-    for position in doubtful[:CLOSELY]:
-        found += compared([problem.taken[position]], tolerance, probes)
     rest = np.ones(len(lines), bool)
-    rest[doubtful[:CLOSELY]] = False
+    entries = 0
+    for position in [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]:
+        if len(found) == CLOSELY or entries >= ENTRIES:
+            break
+        one = problem.taken[position]
+        # The one cause that many have is searched for once; what is clear beside it may have another one.
+        if not (one.record.wrong and (not clear[position] or blamed(one).again)):
+            found += compared([one], tolerance, probes)
+            entries += problem.sources[position].count
+            rest[position] = False
     behind = np.array([rest[i] and blamed(one).culprit is not None for i, one in enumerate(problem.taken)])
     # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
