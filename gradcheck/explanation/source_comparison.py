@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -87,16 +87,9 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
     found: Compared = []
     rest = np.ones(len(lines), bool)
-    entries = 0
-    for position in [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]:
-        if len(found) == CLOSELY or entries >= ENTRIES:
-            break
-        one = problem.taken[position]
-        # The one cause that many have is searched for once; what is clear beside it may have another one.
-        if not (one.record.wrong and (not clear[position] or blamed(one).again)):
-            found += compared([one], tolerance, probes)
-            entries += problem.sources[position].count
-            rest[position] = False
+    for position in _searched(problem, agreeing, clear):
+        found += compared([problem.taken[position]], tolerance, probes)
+        rest[position] = False
     behind = np.array([rest[i] and blamed(one).culprit is not None for i, one in enumerate(problem.taken)])
     # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
@@ -108,6 +101,22 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
         found += _along_a_line(problem, closer, unsure[:MOST])
     left = [problem.taken[position] for position in unsure[MOST:]]
     return found + ([(left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left))))] if left else [])
+
+
+def _searched(problem: CallProblem, agreeing: Array, clear: Array) -> Iterator[int]:
+    """The positions of the sources to search for a wrong entry, those first that are clear; each before the next.
+
+    The one cause that many have is searched for once; what is clear beside it may have another one.
+    """
+    searched = entries = 0
+    for position in map(int, [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]):
+        one = problem.taken[position]
+        if one.record.wrong and (not clear[position] or blamed(one).again):
+            continue
+        yield position
+        searched, entries = searched + 1, entries + problem.sources[position].count
+        if searched == CLOSELY or entries >= ENTRIES:
+            return
 
 
 def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance: Tolerance, probes: int) -> Compared:
