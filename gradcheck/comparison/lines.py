@@ -15,6 +15,7 @@ from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import seen
 from gradcheck.comparison.tables import Tolerance
 from gradcheck.numerics.difference import (
+    ABSOLUTE,
     RELATIVE,
     Estimate,
     first_difference,
@@ -238,6 +239,18 @@ def with_constants(estimate: Estimate, sample: Sample) -> Estimate:
         return estimate
     flat = constant(sample) & np.isfinite(estimate.value) & (np.asarray(sample.floor) == 0)
     return replace(estimate, conclusive=estimate.conclusive | flat)
+
+
+def scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
+    """Conclusive also where the bound is such a share of the function's own size over the product of the two steps.
+
+    A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
+    """
+    sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))
+    size = np.max(np.where(values.within(estimate.radius), sizes, 0.0), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        small = estimate.bound <= share * size / (estimate.radius * lines.lengths)
+    return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))
 
 
 def ulp_rounding(autodiff: Array, precision: float) -> Array:

@@ -22,6 +22,7 @@ from gradcheck.comparison.lines import (
     curvature_estimate,
     first_look,
     quick_estimate,
+    scaled_by_values,
     sharp_beside,
     slope_estimate,
     ulp_rounding,
@@ -31,7 +32,7 @@ from gradcheck.comparison.lines import (
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
 from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue, worst_coordinates
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
-from gradcheck.numerics.difference import ABSOLUTE, TIGHT, Estimate, first_difference
+from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
 from gradcheck.numerics.sampling import FINE, FIRST, QUICK, SECOND, Sample, Stencil
@@ -196,7 +197,7 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
     share = SHARE if lines.left is None else SHARE_OF_PRODUCTS
 
     def enough(estimate: Estimate, places: Array | slice = slice(None)) -> Estimate:
-        estimate = _scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
+        estimate = scaled_by_values(estimate, values.lines(places), lines, TIGHT * values.eps)
         sharp = estimate.bound <= share * np.abs(estimate.value)
         estimate = replace(estimate, conclusive=estimate.conclusive | sharp)
         return replace(estimate, conclusive=sharp_beside(estimate, share, axis=1))
@@ -279,7 +280,7 @@ def compare_products(
     agrees.
     """
     problem, directions, autodiff = lines.problem, lines.directions, lines.seen(products.values)
-    estimate = _scaled_by_values(with_constants(estimates[0], gradients), values, lines)
+    estimate = scaled_by_values(with_constants(estimates[0], gradients), values, lines)
     rounding = ulp_rounding(autodiff, problem.precision)
     wide = close = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
     rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
@@ -343,7 +344,7 @@ def _second_closely(
         residue=residue(problem, both_values[1], weight, step**2),
     )
     slopes_of = (
-        _scaled_by_values(slope_estimate(one), other, lines)
+        scaled_by_values(slope_estimate(one), other, lines)
         for one, other in zip(both_gradients, both_values, strict=True)
     )
     entries = (
@@ -392,15 +393,3 @@ def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
     """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
     kinked = gradients.kind == Smoothness.KINK
     return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
-
-
-def _scaled_by_values(estimate: Estimate, values: Sample, lines: Lines, share: float = ABSOLUTE) -> Estimate:
-    """Conclusive also where the bound is such a share of the function's own size over the product of the two steps.
-
-    A gradient that vanishes identically consists of rounding, and is no scale for its own differences.
-    """
-    sizes = np.abs(np.where(np.isfinite(values.values), values.values, 0.0))
-    size = np.max(np.where(values.within(estimate.radius), sizes, 0.0), axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        small = estimate.bound <= share * size / (estimate.radius * lines.lengths)
-    return replace(estimate, conclusive=estimate.conclusive | (small & np.isfinite(estimate.bound)))
