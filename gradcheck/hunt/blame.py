@@ -1,7 +1,7 @@
 """Which node of a failing graph is the culprit: the first whose own derivative is wrong at its actual arguments.
 
-Where every node is right by itself, it is the one with which the graph becomes wrong: some derivatives fail only
-together.
+Where every node is right by itself, it is the first that is wrong with something behind it, or else the one with which
+the graph becomes wrong: some derivatives fail only together.
 """
 
 from __future__ import annotations
@@ -57,12 +57,24 @@ def tried(graph: Graph, order: int) -> tuple[Graph, ...]:
     return (graph, squared(graph), multiplied(graph)) if order == 2 else (graph,)
 
 
-def blame(graph: Graph, values: Sequence[Array], is_wrong: Callable[[Graph], bool]) -> int | None:
-    """The first position whose node is wrong by itself, or else the first up to which the graph is wrong; or None."""
-    for position, _ in graph.positions():
-        if is_wrong(alone(graph, position, values)):
+def blame(
+    graph: Graph, values: Sequence[Array], order: int, is_wrong: Callable[[Graph, Sequence[int]], bool]
+) -> int | None:
+    """The first position whose node is wrong by itself, else with more behind it, else up to which the graph is wrong.
+
+    None where nothing is. `is_wrong` is given what to try, and at which places of the graph its first nodes stand.
+    """
+    positions = [position for position, _ in graph.positions()]
+    nodes = {position: alone(graph, position, values) for position in positions}
+    for position, node in nodes.items():
+        if is_wrong(node, [position]):
             return position
-    for position, _ in graph.positions():
-        if is_wrong(Graph(graph.inputs, graph.nodes[: position + 1 - len(graph.inputs)]).pruned()):
+    for position, node in nodes.items():
+        if any(is_wrong(more, [position]) for more in tried(node, order)[1:]):
+            return position
+    for position in positions:
+        part = Graph(graph.inputs, graph.nodes[: position + 1 - len(graph.inputs)]).pruned()
+        places = sorted(graph.ancestors(position).intersection(positions))
+        if any(is_wrong(one, places) for one in tried(part, order)):
             return position
     return None

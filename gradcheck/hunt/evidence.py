@@ -22,6 +22,7 @@ from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph import Graph, coordinates_of, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
@@ -42,7 +43,7 @@ def node_trials(mode: Mode) -> NodeTrials:
 def finding_of(checked: Trial, order: int, node_trial: NodeTrials | None = None) -> GraphFinding:
     """What a mismatch is: the culprit, what is special about its arguments, the cotangent, the elements compared."""
     problem, graph, values = checked.problem, checked.problem.graph, checked.problem.intermediates
-    position = trial.culprit(graph, order, node_trial or node_trials(problem.mode))
+    position = trial.culprit(graph, order, node_trial or node_trials(problem.mode), weights=problem.cotangent)
     position = graph.size - 1 if position is None else position
     node = graph.nodes[position - len(graph.inputs)]
     findings = checked.result.orders[order].findings
@@ -94,19 +95,27 @@ def worst(found: tuple[ElementCheck, ...]) -> ElementCheck | None:
 def completed(found: GraphFinding, node_trial: NodeTrials | None = None) -> GraphFinding:
     """The finding with every node's own derivative, and with the step-size curve of its worst element."""
     with contextlib.suppress(Exception):
-        found = replace(found, nodes=node_checks(found.graph, found.order, node_trial or node_trials(found.taken)))
+        trials, weights = node_trial or node_trials(found.taken), to_coordinates(found.cotangent.array())
+        found = replace(found, nodes=node_checks(found.graph, found.order, trials, weights))
     with contextlib.suppress(Exception):
         found = replace(found, curve=curve(found))
     return found
 
 
-def node_checks(graph: Graph, order: int, node_trial: NodeTrials) -> tuple[NodeCheck, ...]:
+def node_checks(
+    graph: Graph, order: int, node_trial: NodeTrials, weights: Array | None = None
+) -> tuple[NodeCheck, ...]:
     """Every node's own derivative at its actual arguments, at its worst element, as blame takes it."""
     values, checks = values_of(graph), []
     for position, _ in graph.positions():
         node = alone(graph, position, values)
         checks_of_node = [node_trial(one, (order,)) for one in tried(node, order)]
-        wrong = (one for one in checks_of_node if one.result.verdict == Verdict.MISMATCH)
+        wrong = (
+            one
+            for one in checks_of_node
+            if one.result.verdict == Verdict.MISMATCH
+            and tells_of(graph, order, one.problem, [position], weights=weights)
+        )
         checked = next(wrong, checks_of_node[0])
         result, element = checked.result.orders[order], worst(elements(checked, order))
         reasons = ", ".join(result.reasons)

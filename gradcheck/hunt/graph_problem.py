@@ -122,6 +122,11 @@ class GraphProblem(Problem):
             direction = _probe(magnitudes(coordinates_of(graph.inputs)))
         return GraphProblem(graph, values, cotangent, direction, mode, taped)
 
+    @property
+    def upstream(self) -> Array:
+        """The cotangent, in the output's shape and dtype."""
+        return from_coordinates(np.asarray(self.cotangent), self.output.shape, self.output.dtype)
+
     def perturbed(self, draw: int) -> GraphProblem:
         """The same function, its inner values perturbed at random."""
         # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.

@@ -18,6 +18,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
+from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
 
@@ -132,6 +133,52 @@ def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None
             if region.contains(*given, arrival=arriving[place]):
                 return defect
     return None
+
+
+def tells_of(
+    graph: Graph, order: int, part: GraphProblem, places: Sequence[int], *, weights: Array | None = None
+) -> bool:
+    """Whether what is wrong in a part of a graph, whose first nodes stand at some places of it, tells of the graph.
+
+    It does not where a node lies in a region of what arrives in the part alone, as the square of zero makes a zero that
+    moves. `weights` are the graph's cotangent.
+    """
+    reached = dict(zip(places, regions_reached(part, order), strict=False))
+    if not any(reached.values()):
+        return True
+    whole = GraphProblem.evaluated(graph, weights, mode=part.mode)
+    there = dict(zip((place for place, _ in graph.positions()), regions_reached(whole, order), strict=True))
+    return all(name in (None, there[place]) for place, name in reached.items())
+
+
+def regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
+    """For each node of a graph the known defect that it has by what arrives under the cotangent; None for no such.
+
+    Nothing arrives anywhere where the first derivative raises.
+    """
+    graph, mode = problem.graph, problem.mode
+    wanted = [one for one in known.current(mode) if any(region.arriving for region in one.regions)]
+    ops = {region.op for one in wanted for region in one.regions if region.arriving and order in region.orders}
+    nothing: list[str | None] = [None] * len(graph.nodes)
+    if not any(names(node.op) & ops for node in graph.nodes):
+        return nothing
+    try:
+        arriving, sources = arrivals(graph, problem.upstream), sources_of(graph)
+    except Exception:  # whatever a gradient function raises
+        return nothing
+    return [
+        known.excludes(
+            node.op,
+            node.attributes,
+            [problem.intermediates[parent] for parent in node.parents],
+            order,
+            ancestry(sources, node.parents),
+            arrival=arriving[place],
+            mode=mode,
+            defects=wanted,
+        )
+        for place, node in graph.positions()
+    ]
 
 
 def arrivals(graph: Graph, cotangent: Array) -> list[Arrival | None]:

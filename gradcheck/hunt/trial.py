@@ -20,11 +20,12 @@ from gradcheck.comparison.probes import SMALL, first_order
 from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
-from gradcheck.hunt.blame import alone, blame, tried
+from gradcheck.hunt.blame import alone, blame
 from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
+from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
@@ -97,13 +98,24 @@ def run(
     return Trial(problem, Result(results), {order: tables for order, (_, tables) in checked.items()})
 
 
-def culprit(graph: Graph, order: int, check: Callable[[Graph, tuple[int, ...]], Trial] = run) -> int | None:
-    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is."""
+def culprit(
+    graph: Graph,
+    order: int,
+    check: Callable[[Graph, tuple[int, ...]], Trial] = run,
+    *,
+    weights: Array | None = None,
+) -> int | None:
+    """The position of the first node whose own derivative is wrong by a `check`; None where only the whole is.
 
-    def wrong(node: Graph) -> bool:
-        return any(check(one, (order,)).result.verdict == Verdict.MISMATCH for one in tried(node, order))
+    `weights` are those of the graph's own trial.
+    """
 
-    return blame(graph, values_of(graph), wrong)
+    def is_wrong(part: Graph, places: Sequence[int]) -> bool:
+        checked = check(part, (order,))
+        wrong = checked.result.verdict == Verdict.MISMATCH
+        return wrong and tells_of(graph, order, checked.problem, places, weights=weights)
+
+    return blame(graph, values_of(graph), order, is_wrong)
 
 
 def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:

@@ -17,7 +17,7 @@ from hypothesis.database import InMemoryExampleDatabase
 
 import gradcheck
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
-from gradcheck.hunt import monitor, trial
+from gradcheck.hunt import evidence, monitor, trial
 from gradcheck.hunt.acceptance import accept
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
@@ -25,6 +25,7 @@ from gradcheck.hunt.examine import Found
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.graph_json import from_json, to_json
+from gradcheck.hunt.known_graphs import match
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.registry import REGISTERED, forget
 from gradcheck.result import Kind, Verdict
@@ -106,6 +107,37 @@ def test_a_planted_fault_is_found_and_blamed(factor: Any, order: int, mode: Mode
     gradcheck.operation(name="own_cube", domain=(-9, 9), kinks=1.0)(scaled(factor))
     found = hunted("own_cube", order, mode)
     assert (order, kind, mode) in [(one.order, one.kind, one.taken) for one in found]
+
+
+def detached(y: Any, slope: Any) -> Any:
+    """A function with a gradient that is right, and has no derivative itself."""
+
+    @tf.custom_gradient
+    def function(x: Any) -> Any:
+        return y(x), lambda upstream: tf.stop_gradient(upstream * slope(x))
+
+    return function
+
+
+@pytest.mark.parametrize(("y", "slope"), [(tf.sin, tf.cos), (tf.identity, one)], ids=["nonlinear", "linear"])
+def test_a_known_defect_that_blame_alone_arrives_at_is_not_the_culprit(y: Any, slope: Any) -> None:
+    """The running sum begins with 0: its square would send back a zero that moves, as nothing in the graph does."""
+    gradcheck.operation(name="own_detached", domain=(-9, 9), modes=())(detached(y, slope))
+    behind = (Node.of("own_detached", 1), Node.of("asinh", 2))
+    graph = Graph((literal([0.0, 0.5]),), (Node.of("cumulative_logsumexp", 0, reverse=False), *behind))
+    checked = trial.run(graph, (2,))
+    assert checked.result.verdict == Verdict.MISMATCH
+    found = evidence.completed(evidence.finding_of(checked, 2))
+    assert (found.culprit, match(found)) == ("own_detached", None)
+    assert [str(node.verdict) for node in found.nodes] == ["agree", "mismatch", "agree"]
+
+
+def test_a_known_defect_that_the_graph_arrives_at_is_the_culprit() -> None:
+    nodes = (Node.of("cumulative_logsumexp", 0, reverse=False), Node.of("square", 1), Node.of("asinh", 2))
+    found = evidence.finding_of(trial.run(Graph((literal([0.0, 0.5]),), nodes), (2,)), 2)
+    known = match(found)
+    assert known is not None
+    assert (found.culprit, known.name) == ("cumulative_logsumexp", "cumulative_logsumexp-order2")
 
 
 def test_the_script_of_a_finding_takes_the_function_from_where_it_is_registered() -> None:

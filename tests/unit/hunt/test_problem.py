@@ -97,12 +97,27 @@ def test_alone_keeps_the_arguments_values_and_what_is_used_twice() -> None:
 
 
 def test_blame_names_the_first_wrong_node() -> None:
-    assert blame(GRAPH, values_of(GRAPH), lambda graph: graph.nodes[0].op == "mul") == 3
-    assert blame(GRAPH, values_of(GRAPH), lambda graph: False) is None
+    assert blame(GRAPH, values_of(GRAPH), 1, lambda graph, _: graph.nodes[0].op == "mul") == 3
+    assert blame(GRAPH, values_of(GRAPH), 2, lambda graph, _: False) is None
 
 
 def test_blame_names_the_node_with_which_the_graph_becomes_wrong() -> None:
-    assert blame(GRAPH, values_of(GRAPH), lambda graph: len(graph.nodes) > 1) == 3
+    asked: list[Any] = []
+
+    def is_wrong(graph: Graph, places: Any) -> bool:
+        asked.append(places)
+        return len(graph.nodes) > 1
+
+    assert blame(GRAPH, values_of(GRAPH), 1, is_wrong) == 3
+    assert asked == [[2], [3], [4], [2], [2, 3]]
+
+
+def test_blame_asks_every_node_by_itself_before_it_puts_anything_behind_one() -> None:
+    def is_wrong(graph: Graph, _: Any) -> bool:
+        return [node.op for node in graph.nodes] in (["sin", "square"], ["mul"])
+
+    assert blame(GRAPH, values_of(GRAPH), 2, is_wrong) == 3
+    assert blame(GRAPH, values_of(GRAPH), 2, lambda graph, _: graph.nodes[-1].op == "square") == 2
 
 
 def test_nodes_at_kinks_are_told_from_smooth_ones() -> None:
