@@ -149,9 +149,18 @@ def _alike(one: AuditedOperation) -> tuple[str, Place | None, tuple[DefectHere, 
 
 
 def remedy_lines(defect: Defect) -> Iterator[str]:
-    """The code with the same value and the right derivative, as lines; nothing where none is known."""
+    """The code with the same value and the right derivative, as lines; nothing where none is known.
+
+    Where the record's example has more operations than the one at fault, the code has them, too, and says so.
+    """
     if defect.remedy is not None:
         inputs = "x" if len(defect.graph.inputs) == 1 else "x1, x2, …"
-        replaced = ", then ".join(node.op for node in defect.graph.nodes)
-        yield f"instead of {replaced} of {inputs} write, as for the example of the record, with the result y:"
+        whole = f"{', then '.join(node.op for node in defect.graph.nodes)} of {inputs}"
+        if len(defect.graph.nodes) == 1:
+            yield f"instead of {whole} write, as for the example of the record, with the result y:"
+        else:
+            yield (
+                f"write the operation at fault, which the record calls {defect.signature.operation}, otherwise; the "
+                f"example of the record is y = {whole}, and the code that is right for all of it:"
+            )
         yield from (f"    {line}" for line in defect.remedy.split("\n"))

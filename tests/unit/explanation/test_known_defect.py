@@ -44,6 +44,20 @@ def test_it_is_named_with_its_releases_and_the_code_that_is_right(f: Any, inputs
         gradcheck.assert_close(f, *inputs)
 
 
+def test_a_remedy_for_more_than_the_operation_at_fault_says_that_it_is_of_an_example() -> None:
+    found = diagnosis(
+        lambda x: tf.reduce_sum(tf.linalg.svd(x)[1] * ZERO[:2]), np.array([[2.0, 1.0], [0.5, 1.5]]) * 1e-6
+    )
+    assert found.evidence.startswith("singular_vectors-small-order1, ")
+    first, *code = found.remedy.split("\n")
+    assert first == (
+        "write the operation at fault, which the record calls singular_vectors, otherwise; the example of the record "
+        "is y = exp, then mul, then singular_vectors of "
+        "x1, x2, …, and the code that is right for all of it:"
+    )
+    assert code[-1].strip() == "y = u * u"
+
+
 def test_second_derivatives_have_records_of_their_own() -> None:
     found = diagnosis(lambda x: tf.reduce_sum(tf.math.special.bessel_i0(x) ** 2), np.array([0.0, 1.0]), order=2)
     assert (found.cause, found.evidence.partition(",")[0]) == (Cause.KNOWN_DEFECT, "bessel_i0-zero-order2")
