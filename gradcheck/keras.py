@@ -36,7 +36,8 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
     with respect to variables are compared along a few `directions`, as by `gradcheck.spot_check`, in a graph that is
     traced once. The largest error of an epoch and its resolution, relative to the sum of the sizes of gradient times
     move, stand in the logs of its end as `gradient_error` and `gradient_resolution`, for the history and for callbacks
-    that come later, TensorBoard included; those of each check go to the default summary writer if there is one.
+    that come later, TensorBoard included: NaN for an epoch without a check, or where no gradient was finite. Those of
+    each check go to the default summary writer if there is one.
 
     What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
     wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
@@ -97,9 +98,9 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         seen = [check for check in self.checks[self._epoch_began :] if np.isfinite(check.error)]
-        if logs is not None and seen:
-            logs[ERROR] = max(check.error for check in seen)
-            logs[RESOLUTION] = max(check.resolution for check in seen)
+        if logs is not None:
+            logs[ERROR] = max((check.error for check in seen), default=np.nan)
+            logs[RESOLUTION] = max((check.resolution for check in seen), default=np.nan)
 
     def _looked_at(self, iterator: Any, count: int) -> Any:
         """Check the next batch; returns an iterator that gives it again, and those that the same call takes then."""

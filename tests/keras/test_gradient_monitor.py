@@ -88,6 +88,19 @@ def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any
     assert len(history["gradient_error"]) == 2
 
 
+@pytest.mark.parametrize("activation", ["tanh", lambda x: x * np.nan])
+def test_every_epoch_has_an_entry_which_is_nan_without_a_finite_check(activation: Any, tmp_path: Path) -> None:
+    table = tmp_path / "log.csv"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MismatchWarning)
+        monitor, logger = GradientMonitor(every=16), keras.callbacks.CSVLogger(str(table))
+        _, history = fitted(lambda: dense(activation), monitor, logger)
+    assert len(monitor.checks) == 1
+    for name in ("gradient_error", "gradient_resolution"):
+        assert np.isfinite(history[name]).tolist() == [activation == "tanh", False]
+        assert name in table.read_text().splitlines()[0]
+
+
 def test_the_losses_along_a_line_take_no_gradient() -> None:
     backward = []
 
