@@ -253,8 +253,6 @@ def _one_sided_noise(sample: Sample) -> Array:
 
     Differences of order p of noise of deviation s have the mean square s**2 (2p choose p) (Moré and Wild 2011).
     """
-    if not sample.stencil.noise_spacings:
-        return np.zeros((len(sample.values), sample.values.shape[2]))
     half = sample.stencil.noise_points // 2
     parts = np.stack([sample.noise[:, :, :half], sample.noise[:, :, -half:]])
     levels = [

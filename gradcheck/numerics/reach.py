@@ -77,8 +77,6 @@ def erratic(sample: Sample) -> Array:
     A row inside of them would show the slope of a single stair. Their second differences go up and down again and
     again; those at a kink do not, those at a jump once, those at a pole three times.
     """
-    if not sample.stencil.noise_spacings:
-        return np.zeros((len(sample.values), sample.values.shape[2]))
     with np.errstate(all="ignore"):
         curves = np.diff(sample.noise - sample.values[:, None, None, 0], n=2, axis=2)
         curves = np.where(np.isfinite(curves), curves, 0.0)
@@ -88,7 +86,7 @@ def erratic(sample: Sample) -> Array:
             turns += sign * last < 0
             last = np.where(sign == 0, last, sign)
         level = FACTOR * np.sqrt(np.mean(curves**2, axis=2) / comb(4, 2))
-    return np.asarray(np.where(turns >= TURNS, level, 0.0).max(axis=1))
+    return np.asarray(np.where(turns >= TURNS, level, 0.0).max(axis=1, initial=0.0))
 
 
 def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> Array:
@@ -101,9 +99,8 @@ def stepped_over(sample: Sample, finer: Sample, slope: Array, bound: Array) -> A
     stencil, finest = finer.stencil, sample.step[:, None] * sample.stencil.steps[-1]
     steps = finer.step[:, None] * np.concatenate([stencil.steps, stencil.offsets[1 + 2 * stencil.count :]])
     with np.errstate(all="ignore"):
-        apart = finer.noise - finer.noise[:, :, ::-1]
-        lines, spacings, points, outputs = apart.shape
-        rises = np.concatenate([finer.right - finer.left, apart.reshape(lines, spacings * points, outputs)], axis=1)
+        noise = finer.noise - finer.noise[:, :, ::-1]
+        rises = np.concatenate([finer.right - finer.left, noise.reshape(len(steps), -1, noise.shape[-1])], axis=1)
         errors = rounding_of(sample).values[-1][:, None]
 
         def departs(rises: Array, steps: Array) -> Array:

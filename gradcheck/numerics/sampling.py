@@ -25,8 +25,8 @@ class Stencil:
 
     ratio: float
     count: int
-    noise_spacings: tuple[float, ...]
-    noise_points: int
+    noise_spacings: tuple[float, ...] = ()
+    noise_points: int = 9
 
     @cached_property
     def steps(self) -> Array:
@@ -41,20 +41,20 @@ class Stencil:
         return np.concatenate([[0.0], self.steps, -self.steps, *noise])
 
 
-QUICK = Stencil(ratio=4.0, count=8, noise_spacings=(), noise_points=0)
+QUICK = Stencil(ratio=4.0, count=8)
 """The tableau of a first look, where only tight agreement counts: the wide steps of `FIRST`, 17 evaluations on a line.
 """
 
-FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16), noise_points=9)
+FIRST = Stencil(ratio=4.0, count=14, noise_spacings=(2.0**-9, 2.0**-16))
 """The tableau of a close look: 47 evaluations on a line."""
 
-CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013), noise_points=9)
+CONFIRM = Stencil(ratio=2.7, count=18, noise_spacings=(0.0017, 0.000013))
 """The second tableau, of an unrelated ratio, that confirms a mismatch: 55 evaluations on a line."""
 
-SECOND = {FIRST: CONFIRM, QUICK: Stencil(ratio=2.7, count=11, noise_spacings=(), noise_points=0)}
+SECOND = {FIRST: CONFIRM, QUICK: Stencil(ratio=2.7, count=11)}
 """The tableau that confirms what another one shows; beside that of a first look one of its reach, 23 evaluations."""
 
-FINE = {FIRST: FIRST, QUICK: replace(FIRST, noise_spacings=(), noise_points=0)}
+FINE = {FIRST: FIRST, QUICK: replace(FIRST, noise_spacings=())}
 """The tableau that shows, with far smaller steps, what another one steps over: down to the last digits in any case."""
 
 
