@@ -25,7 +25,7 @@ from gradcheck.comparison.own_rounding import slope_rounding
 from gradcheck.comparison.suspicion import Evidence, moves, residue
 from gradcheck.comparison.tables import Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import Estimate, first_difference
-from gradcheck.numerics.sampling import FIRST, QUICK, SECOND, Sample
+from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.result import Verdict
 
 Array = np.ndarray[Any, Any]
@@ -51,9 +51,9 @@ def compare_first(problem: Problem, directions: Array, cotangents: Array, tolera
     if combined(itemgetter(doubtful), comparison).grossly_off:
         sample = lines.sample(QUICK).lines(doubtful)
         closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
-        if closer.settled:
+        if closer.decided_wrong:
             return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
-    sample = wider_look(close, close.sample(FIRST))
+    sample = wider_look(close, close.sample())
     closer = compare_gradients(close, gradients, sample, first_difference(sample), moving)
     return comparison.replaced(doubtful[:, None], closer.spread(doubtful))
 

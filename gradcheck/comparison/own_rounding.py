@@ -13,7 +13,7 @@ from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, along
 from gradcheck.comparison.lines import DRAWS, Lines, Settled, ulp_rounding
-from gradcheck.comparison.tables import EXCLUSION
+from gradcheck.comparison.tables import EXCLUSION, GROSS
 from gradcheck.numerics.difference import Estimate
 from gradcheck.numerics.sampling import Sample
 
@@ -23,10 +23,8 @@ Derivative = Callable[[Problem, Array], Array]
 """Autodiff's derivatives at a point (n,), for a problem or a perturbed one."""
 
 POINTS, FIRST_POINTS = 4, 1
-"""So many perturbed points are tried; after the first no more where every value that is off"""
-
-FAR = 1e6
-"""is off by so many times as much as that moved it: more than chance makes of the roundings of a sum."""
+"""So many perturbed points are tried; after the first no more where every value that is off is grossly off beside that.
+"""
 
 NEXT = 64.0
 """Neighbours lie within so many units in the last place."""
@@ -127,7 +125,7 @@ class OwnRounding:
         """
         few, off = self._change(self.around.first_ulps), outside > EXCLUSION * self.granted
         moved = np.where(few > 0, few, np.max(few, initial=0.0))  # one that stayed might move as far as another
-        far = (moved > 0) & (outside > FAR * EXCLUSION * np.maximum(moved, self.granted))
+        far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
         return few if enough else self._change(self.around.ulps)
 
@@ -141,7 +139,7 @@ class OwnRounding:
             estimate, moved = estimated(sample), np.asarray(sample.floor) > 0
             with np.errstate(invalid="ignore", over="ignore"):
                 off, bound = np.abs(self.autodiff - estimate.value), estimate.bound + self.granted
-                far = moved & ~(off <= FAR * EXCLUSION * bound)
+                far = moved & ~(off <= GROSS * EXCLUSION * bound)
                 return bool((estimate.conclusive & ((off <= bound) | far)).all())
 
         return by

@@ -35,7 +35,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combin
 from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
-from gradcheck.numerics.sampling import FINE, FIRST, QUICK, SECOND, Sample, Stencil
+from gradcheck.numerics.sampling import FINE, QUICK, SECOND, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -157,22 +157,26 @@ def compare_second(
     if left is not None:
         suspects = worst_coordinates(close, products.values[0], widest)
         close = replace(close, left=replace(left, coordinates=suspects.tolist()))
+    doubtful = products.some(~agrees)
+    found = _grossly(close, doubtful, output) if grossly_off else []
+    if not found:
+        gradients, values = replace(close, gradients=True).sample(), close.sample()
+        estimates = first_difference(gradients), curvature_estimate(values)
+        found = compare_products(close, doubtful, gradients, values, estimates, output)
+    return tables + found
 
-    found = _closely(close, products.some(~agrees), output, QUICK) if grossly_off else []
-    return tables + (found or _closely(close, products.some(~agrees), output, FIRST))
 
-
-def _closely(lines: Lines, products: Gradients, output: int | None, stencil: Stencil) -> list[Comparison]:
-    """The comparisons beside samples with a stencil; none where those of a quick look do not settle everything."""
-    gradients, values = replace(lines, gradients=True).sample(stencil), lines.sample(stencil)
-    estimates = first_difference(gradients), curvature_estimate(values)
-    if stencil is QUICK:
-        autodiff, precision = lines.seen(products.values), lines.problem.precision
-        entries = compare(autodiff, estimates[0], lines.tolerance, ulp_rounding(autodiff, precision), factor=1.0)
-        if not entries.grossly_off:
-            return []
-    found = compare_products(lines, products, gradients, values, estimates, output)
-    return found if stencil is FIRST or all(table.settled for table in found) else []
+def _grossly(lines: Lines, products: Gradients, output: int | None) -> list[Comparison]:
+    """The comparisons beside the samples of a quick look; none where these do not decide that everything is wrong."""
+    autodiff, precision = lines.seen(products.values), lines.problem.precision
+    gradients = replace(lines, gradients=True).sample(QUICK)
+    estimate = first_difference(gradients)
+    entries = compare(autodiff, estimate, lines.tolerance, ulp_rounding(autodiff, precision), factor=1.0)
+    if not entries.grossly_off:
+        return []
+    values = lines.sample(QUICK)
+    found = compare_products(lines, products, gradients, values, (estimate, curvature_estimate(values)), output)
+    return found if all(table.decided_wrong for table in found) else []
 
 
 def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Array, Array]:

@@ -17,7 +17,8 @@ EXCLUSION = 10.0
 """By how many error bounds autodiff has to miss an interval before that counts as excluded (the design's rule)."""
 
 GROSS = 1e6
-"""An error of so many times what would have been noticed is gross: a few wide steps tell it as surely as many."""
+"""An error of so many times what would have been noticed is gross: more than chance makes of the roundings of a sum.
+A few wide steps tell it as surely as many, and one perturbed value does."""
 
 WORD = np.dtype(f"U{max(map(len, (*Verdict, *Kind, *Reason)))}")
 """The type of arrays that hold verdicts, kinds and reasons."""
@@ -121,7 +122,7 @@ class Comparison:
         return bool(off.any() and (agree | off).all())
 
     @property
-    def settled(self) -> bool:
+    def decided_wrong(self) -> bool:
         """Whether there is a mismatch, and nothing is inconclusive."""
         return self.any(Verdict.MISMATCH) and not self.any(Verdict.INCONCLUSIVE)
 
