@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gradcheck.comparison.lines import Lines
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import Comparison, Tolerance, combined
+from gradcheck.explanation.blamed_operation import Blame
 from gradcheck.explanation.call_problem import CallProblem, plainly_agrees
 from gradcheck.explanation.diagnosis import blamed, diagnose, diagnosed
 from gradcheck.explanation.float64_replay import first_order_in_float64
@@ -87,10 +88,15 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     clear = (quick.where(Verdict.MISMATCH) & (quick.excess() > 1))[:, 0]
     found: Compared = []
     rest = np.ones(len(lines), bool)
-    for position in _searched(problem, agreeing, clear):
+
+    @cache
+    def blame_of(position: int) -> Blame:
+        return blamed(problem.taken[position])
+
+    for position in _searched(problem, agreeing, clear, blame_of):
         found += compared([problem.taken[position]], tolerance, probes)
         rest[position] = False
-    behind = np.array([rest[i] and blamed(one).culprit is not None for i, one in enumerate(problem.taken)])
+    behind = np.array([rest[i] and blame_of(i).culprit is not None for i in range(len(lines))])
     # An operation that is wrong by itself confirms what few values show of a source behind it, if that is wrong.
     wrong, right = rest & clear & behind, rest & agreeing & ~behind
     found += _along_a_line(problem, _rows(quick, wrong), np.flatnonzero(wrong))
@@ -103,7 +109,7 @@ def _many(problem: CallProblem, tolerance: Tolerance, probes: int) -> Compared:
     return found + ([(left, undecided(1, Reason.TOO_EXPENSIVE, TOO_MANY.format(len(left))))] if left else [])
 
 
-def _searched(problem: CallProblem, agreeing: Array, clear: Array) -> Iterator[int]:
+def _searched(problem: CallProblem, agreeing: Array, clear: Array, blame_of: Callable[[int], Blame]) -> Iterator[int]:
     """The positions of the sources to search for a wrong entry, those first that are clear; each before the next.
 
     The one cause that many have is searched for once; what is clear beside it may have another one.
@@ -111,7 +117,7 @@ def _searched(problem: CallProblem, agreeing: Array, clear: Array) -> Iterator[i
     searched = entries = 0
     for position in map(int, [*np.flatnonzero(clear), *np.flatnonzero(~agreeing & ~clear)]):
         one = problem.taken[position]
-        if one.record.wrong and (not clear[position] or blamed(one).again):
+        if one.record.wrong and (not clear[position] or blame_of(position).again):
             continue
         yield position
         searched, entries = searched + 1, entries + problem.sources[position].count
