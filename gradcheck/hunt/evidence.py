@@ -22,7 +22,6 @@ from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.finding import ElementCheck, GraphFinding, NodeCheck, StepCurve
 from gradcheck.hunt.graph import Graph, coordinates_of, literal, split_coordinates
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.known_graphs import tells_of
 from gradcheck.hunt.report.environment import current
 from gradcheck.hunt.report.step_curve import step_curve
 from gradcheck.hunt.trial import Trial
@@ -110,12 +109,7 @@ def node_checks(
     for position, _ in graph.positions():
         node = alone(graph, position, values)
         checks_of_node = [node_trial(one, (order,)) for one in tried(node, order)]
-        wrong = (
-            one
-            for one in checks_of_node
-            if one.result.verdict == Verdict.MISMATCH
-            and tells_of(graph, order, one.problem, [position], weights=weights)
-        )
+        wrong = (one for one in checks_of_node if trial.tells_wrong(graph, order, one, [position], weights))
         checked = next(wrong, checks_of_node[0])
         result, element = checked.result.orders[order], worst(elements(checked, order))
         reasons = ", ".join(result.reasons)

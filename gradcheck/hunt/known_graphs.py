@@ -124,15 +124,24 @@ def _match_of_what_arrives(found: GraphFinding, defects: Sequence[Defect] | None
     places = [place for place in found.graph.ancestors(found.position) if place in nodes]
     if not any(region.op in names(nodes[place].op) for place in places for _, region in wanted):
         return None
-    arriving = arrivals(found.graph, found.cotangent.array())
+    arriving, values = arrivals(found.graph, found.cotangent.array()), [value.array() for value in found.values]
     for place in places:
-        node = nodes[place]
-        arguments = [found.values[parent].array() for parent in node.parents]
-        given = node.op, node.attributes, arguments, found.order, ancestry(sources_of(found.graph), node.parents)
+        given = _given(found.graph, place, values, found.order)
         for defect, region in wanted:
             if region.contains(*given, arrival=arriving[place]):
                 return defect
     return None
+
+
+def _given(
+    graph: Graph, place: int, values: Sequence[Array], order: int
+) -> tuple[str, Mapping[str, Any], list[Array], int, Ancestry]:
+    """What a region is asked about a node: the operation, attributes, arguments, order, and what stands before it."""
+    sources = sources_of(graph)
+    node = sources[place]
+    assert isinstance(node, Node)
+    arguments = [values[parent] for parent in node.parents]
+    return node.op, node.attributes, arguments, order, ancestry(sources, node.parents)
 
 
 def tells_of(
@@ -143,15 +152,15 @@ def tells_of(
     It does not where a node lies in a region of what arrives in the part alone, as the square of zero makes a zero that
     moves. `weights` are the graph's cotangent.
     """
-    reached = dict(zip(places, regions_reached(part, order), strict=False))
+    reached = dict(zip(places, _regions_reached(part, order), strict=False))
     if not any(reached.values()):
         return True
     whole = GraphProblem.evaluated(graph, weights, mode=part.mode)
-    there = dict(zip((place for place, _ in graph.positions()), regions_reached(whole, order), strict=True))
+    there = dict(zip((place for place, _ in graph.positions()), _regions_reached(whole, order), strict=True))
     return all(name in (None, there[place]) for place, name in reached.items())
 
 
-def regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
+def _regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
     """For each node of a graph the known defect that it has by what arrives under the cotangent; None for no such.
 
     Nothing arrives anywhere where the first derivative raises.
@@ -163,22 +172,11 @@ def regions_reached(problem: GraphProblem, order: int) -> list[str | None]:
     if not any(names(node.op) & ops for node in graph.nodes):
         return nothing
     try:
-        arriving, sources = arrivals(graph, problem.upstream), sources_of(graph)
+        arriving = arrivals(graph, problem.upstream)
     except Exception:  # whatever a gradient function raises
         return nothing
-    return [
-        known.excludes(
-            node.op,
-            node.attributes,
-            [problem.intermediates[parent] for parent in node.parents],
-            order,
-            ancestry(sources, node.parents),
-            arrival=arriving[place],
-            mode=mode,
-            defects=wanted,
-        )
-        for place, node in graph.positions()
-    ]
+    given = [(place, _given(graph, place, problem.intermediates, order)) for place, _ in graph.positions()]
+    return [known.excludes(*one, arrival=arriving[place], mode=mode, defects=wanted) for place, one in given]
 
 
 def arrivals(graph: Graph, cotangent: Array) -> list[Arrival | None]:

@@ -111,11 +111,18 @@ def culprit(
     """
 
     def is_wrong(part: Graph, places: Sequence[int]) -> bool:
-        checked = check(part, (order,))
-        wrong = checked.result.verdict == Verdict.MISMATCH
-        return wrong and tells_of(graph, order, checked.problem, places, weights=weights)
+        return tells_wrong(graph, order, check(part, (order,)), places, weights)
 
     return blame(graph, values_of(graph), order, is_wrong)
+
+
+def tells_wrong(graph: Graph, order: int, part: Trial, places: Sequence[int], weights: Array | None) -> bool:
+    """Whether a part of a graph, whose first nodes stand at some places of it, is wrong, and that tells of the graph.
+
+    `weights` are those of the graph's own trial.
+    """
+    wrong = part.result.verdict == Verdict.MISMATCH
+    return wrong and tells_of(graph, order, part.problem, places, weights=weights)
 
 
 def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Checked]:
