@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,9 +18,11 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
-from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
+
+if TYPE_CHECKING:
+    from gradcheck.hunt.graph_problem import GraphProblem
 
 Array = np.ndarray[Any, Any]
 LOST = (Kind.WRONG_VALUE, Kind.NON_FINITE)
@@ -152,6 +154,8 @@ def tells_of(
     It does not where a node lies in a region of what arrives in the part alone, as the square of zero makes a zero that
     moves. `weights` are the graph's cotangent.
     """
+    from gradcheck.hunt.graph_problem import GraphProblem
+
     reached = dict(zip(places, _regions_reached(part, order), strict=False))
     if not any(reached.values()):
         return True
