@@ -187,7 +187,8 @@ class Mapped:
         return of_function and DEARER * of_function
 
     def _pays(self, count: int) -> bool:
-        runs = max(count, self._expected - self._calls, (self._calls + count) / 2)
+        # Doubts ask for as many again.
+        runs = max(count + min(self._calls, count), self._expected - self._calls, (self._calls + count) / 2)
         if self._trace_expected is not None:
             return runs > COMPARED + self._trace_expected
         saved = runs * (self._seconds - GRAPH_SECONDS)

@@ -306,9 +306,11 @@ GRADIENT_DIFFERENCES = (
     Filter("staircase", staircase),
     Filter("small jump", small_jump, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
-    Filter("hidden swing", hidden_swing),
 )
-"""For second derivatives beside differences of gradients."""
+"""For second derivatives beside differences of gradients, before `SWING`."""
+
+SWING = (Filter("hidden swing", hidden_swing),)
+"""What this excuses are autodiff's own values, and sums of them with it."""
 
 VALUE_AGREEMENT = (
     Filter("cancelled terms", cancelled_terms),
@@ -320,7 +322,7 @@ VALUE_DIFFERENCES = (
     *VALUE_AGREEMENT,
     Filter("many small jumps", many_small_jumps),
     Filter("locally constant", locally_constant),
-    Filter("hidden swing", hidden_swing),
+    *SWING,
 )
 """For second derivatives beside second differences of values."""
 

@@ -30,12 +30,21 @@ from gradcheck.comparison.lines import (
     with_inner_rounding,
 )
 from gradcheck.comparison.own_rounding import Derivative, OwnRounding, Surroundings, lost_at_least
-from gradcheck.comparison.suspicion import FINER, VACUOUS, Evidence, moves, residue, worst_coordinates
+from gradcheck.comparison.suspicion import (
+    UNSMOOTH,
+    VACUOUS,
+    Evidence,
+    drowned,
+    moves,
+    residue,
+    rough_lines,
+    worst_coordinates,
+)
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
 from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
-from gradcheck.numerics.one_sided import OneSided, Smoothness, classify, confirm
+from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
-from gradcheck.numerics.sampling import FINE, QUICK, SECOND, Sample
+from gradcheck.numerics.sampling import QUICK, SECOND, Sample
 from gradcheck.result import Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -52,9 +61,6 @@ SHARE, SHARE_OF_PRODUCTS = 1e-10, 1e-9
 Products with left vectors sum thousands of roundings, of which one always is unlucky; another row costs as many
 gradients of a large function again.
 """
-
-UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
-"""What a function that is not twice differentiable looks like along a line."""
 
 
 def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Comparison]:
@@ -287,7 +293,7 @@ def compare_products(
     estimate = scaled_by_values(with_constants(estimates[0], gradients), values, lines)
     rounding = ulp_rounding(autodiff, problem.precision)
     wide = close = compare(autodiff, estimate, lines.tolerance, rounding, factor=1.0)
-    rough = np.zeros((len(directions), 1), bool) if problem.smooth else _rough(lines, gradients, values)
+    rough = np.zeros((len(directions), 1), bool) if problem.smooth else rough_lines(lines, gradients, values)
     sampled = replace(lines, gradients=True).sampled
     closer = estimate if rough.all() else closer_look(sampled, gradients, estimate, SECOND[gradients.stencil])
     if closer is not estimate:
@@ -358,9 +364,24 @@ def _second_closely(
     diagonal = (
         beside_values.compare(closer_look(lines.sampled, one, curvature_estimate(one), order=2)) for one in both_values
     )
-    compared = filtered(confirmed(*entries), beside_gradients, filters.GRADIENT_DIFFERENCES)
+    confirmed_entries = confirmed(*entries)
+    suspected = filtered(confirmed_entries, beside_gradients, filters.GRADIENT_DIFFERENCES)
+    compared = filtered(suspected, beside_gradients, filters.SWING)
+    swinging = suspected.where(Verdict.MISMATCH) & ~compared.where(Verdict.MISMATCH)
+    noisy = swinging | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
     chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
-    return compared, filtered(confirmed(*diagonal), beside_values, chosen)
+    return compared, filtered(_beyond_noise(confirmed(*diagonal), compared, noisy, lines), beside_values, chosen)
+
+
+def _beyond_noise(diagonal: Comparison, entries: Comparison, noisy: Array, lines: Lines) -> Comparison:
+    """The diagonal, inconclusive where it is off by no more than the `noisy` entries that it is made of.
+
+    Of a gradient that is nothing but rounding, as 1 - 2 x F(x) of Dawson's integral F far out, the second derivative is
+    amplified rounding, which may be alike at all neighbours.
+    """
+    gaps = np.where(noisy, np.abs(entries.autodiff - entries.difference), 0.0)
+    covered = np.abs(diagonal.autodiff - diagonal.difference) <= 2 * lines.twice(gaps, bounds=True)
+    return diagonal.excused(covered, Reason.ILL_CONDITIONED)
 
 
 def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:
@@ -374,26 +395,3 @@ def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tu
         return entries, "autodiff of autodiff"
     # The first derivative is wrong near the point, and not this one; that is for the first order to find.
     return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
-
-
-def _rough(lines: Lines, gradients: Sample, values: Sample) -> Array:
-    """Where the function is not twice differentiable along a line, (k, 1).
-
-    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
-    finer row shows to be smooth lies beside the point.
-    """
-    sides = classify(values), classify(gradients)
-    rough = _unsmooth(*sides)
-    suspects = np.flatnonzero(rough)
-    if suspects.size:
-        lines = lines.some(suspects)
-        rows = (one.sample(FINE[values.stencil], shrink=FINER) for one in (lines, replace(lines, gradients=True)))
-        finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
-        rough[suspects] = _unsmooth(*finer)
-    return rough[:, None]
-
-
-def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
-    """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
-    kinked = gradients.kind == Smoothness.KINK
-    return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))

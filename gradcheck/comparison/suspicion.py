@@ -14,14 +14,18 @@ from gradcheck.comparison.lines import LITTLE, Lines, ulp_rounding
 from gradcheck.comparison.own_rounding import OwnRounding
 from gradcheck.comparison.tables import EXCLUSION, Comparison, compare
 from gradcheck.numerics.difference import Estimate, crude_difference, first_difference
-from gradcheck.numerics.one_sided import ROUGH, OneSided, classify, confirm, constant
+from gradcheck.numerics.one_sided import ROUGH, OneSided, Smoothness, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
+from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import FINE, QUICK, Sample, slices
 
 Array = np.ndarray[Any, Any]
 
 VACUOUS = 0.1
 """Rounding above this share of the derivative leaves nothing to compare."""
+
+DROWNED = 0.01
+"""Noise above this share of a gradient leaves nothing of its own derivative."""
 
 ULPS = 2.0
 """A residue of so many units in the last place of the cancelled terms is rounding."""
@@ -34,6 +38,9 @@ ESTIMATED, AT_A_TIME = 4096, 65536
 
 SUSPECTS = 8
 """So many coordinates are looked at behind products that are wrong."""
+
+UNSMOOTH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR, Smoothness.CURVATURE_JUMP)
+"""What a function that is not twice differentiable looks like along a line."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -104,6 +111,36 @@ def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Ar
 def moves(directions: Array) -> Array:
     """How far some lines move each coordinate, (n,)."""
     return np.asarray(np.abs(directions).max(axis=0, initial=0.0))
+
+
+def rough_lines(lines: Lines, gradients: Sample, values: Sample) -> Array:
+    """Where the function is not twice differentiable along a line, (k, 1).
+
+    Only a kink of the gradient counts: a jump that the values do not show as a kink is a wrong gradient there. What a
+    finer row shows to be smooth lies beside the point.
+    """
+    sides = classify(values), classify(gradients)
+    rough = _unsmooth(*sides)
+    suspects = np.flatnonzero(rough)
+    if suspects.size:
+        lines = lines.some(suspects)
+        rows = (one.sample(FINE[values.stencil], shrink=FINER) for one in (lines, replace(lines, gradients=True)))
+        finer = (confirm(side.lines(suspects), classify(row)) for side, row in zip(sides, rows, strict=True))
+        rough[suspects] = _unsmooth(*finer)
+    return rough[:, None]
+
+
+def _unsmooth(values: OneSided, gradients: OneSided) -> Array:
+    """Which lines the values, or a kink of the gradients, show to be not twice differentiable, (k,)."""
+    kinked = gradients.kind == Smoothness.KINK
+    return np.asarray(kinked.any(axis=1) | np.isin(values.kind, UNSMOOTH).any(axis=1))
+
+
+def drowned(sample: Sample) -> Array:
+    """Where the row scatters by more than a part of its finest values, (k, c): these are rounding for the most part."""
+    noise = rounding_of(replace(sample, floor=0.0)).values[-1]
+    fine = np.abs([sample.left[:, -1], sample.right[:, -1]])
+    return np.asarray(noise > DROWNED * np.max(fine, axis=0))
 
 
 def worst_coordinates(line: Lines, autodiff: Array, shrink: Array) -> Array:

@@ -12,6 +12,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
+from tests.planting import planted
 
 
 def literal(values: Any) -> Input:
@@ -362,3 +363,45 @@ def test_a_transition_within_the_finest_step_is_no_mismatch_though_it_passes_for
         Node.of("vectorized_map", 10),
     )
     assert trial.run(graph(inputs, *nodes), (2,)).result.verdict == Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("inputs", "before"),
+    [
+        (
+            [[[7.3e7, 8.0], [-0.00031, -3.1e-7]]],
+            [Node.of("reduce_mean", 0, axis=(0, -1), keepdims=False), Node.of("silu", 1, 1)],
+        ),
+        ([[61188827.84112765, 307229500.0610324]], [Node.of("negative", 0)]),
+    ],
+)
+def test_the_derivative_of_a_gradient_that_is_rounding_is_no_mismatch(inputs: list[Any], before: list[Node]) -> None:
+    """At 1.8e7 one unit in the last place of 2 x F(x), of Dawson's F, is a quarter of the gradient 1 - 2 x F(x).
+
+    The second derivative multiplies that by 2 x: autodiff has 1.9e-9 for 1 / x**3, which is 1.6e-22.
+    """
+    drawn = graph(inputs, *before, Node.of("dawsn", len(before)))
+    assert trial.run(drawn).result.orders[2].verdict == Verdict.INCONCLUSIVE
+
+
+def clipped_beside() -> Graph:
+    """Keras clips at 1e-7 before the logarithm: a kink, 1e-7 beside the zeros."""
+    return graph(
+        [[[0.0, -0.5, 1.0], [0.0, 0.5, -0.5]], [[1.0, 1.5, 1.0], [1.0, 4.0, 1.0]], [1.0]],
+        Node.of("keras_squared_logarithmic_error", 0, 1),
+        Node.of("tensor_scatter_nd_add", 3, 2, indices=(0,)),
+        *(Node.of("square", 4), Node.of("foldl", 5), Node.of("sigmoid_grad", 6, 6), Node.of("tanh", 7)),
+        Node.of("selu", 8),
+    )
+
+
+@pytest.mark.parametrize("orders", [(2,), (1, 2)])
+def test_a_coordinate_without_a_first_derivative_makes_no_second_one_wrong(orders: tuple[int, ...]) -> None:
+    second = trial.run(clipped_beside(), orders).result.orders[2]
+    assert (second.verdict, second.reasons, second.notes) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,), ())
+
+
+@pytest.mark.parametrize("orders", [(2,), (1, 2)])
+def test_what_is_wrong_without_that_coordinate_is_wrong(orders: tuple[int, ...]) -> None:
+    with planted(["TanhGrad"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
+        assert trial.run(clipped_beside(), orders).result.orders[2].verdict == Verdict.MISMATCH
