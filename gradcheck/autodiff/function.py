@@ -46,8 +46,8 @@ TABLE_BYTES = 2**22
 """Of gradients that take more memory than this, no more is kept than is asked for: new memory is dear to touch."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
-"""The values that a check asks for lie on a line for each of so many coordinates, or in so many rows on one line beyond
-them; at least so many in each row."""
+"""The values, or gradients, that a check asks for lie on a line for each of so many coordinates, or in so many rows
+beyond them; at least so many in each row."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,7 @@ class Function(Problem):
 
     @cached_property
     def _mapped_results(self) -> Mapped:
-        expected = VALUES * (self.point.size if self.point.size <= LINES else ROWS)
-        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, expected, self.seconds)
+        return Mapped(lambda tensors: self.call(self.placed(tensors)), self.precision, self._expected, self.seconds)
 
     @cached_property
     def _mapped_gradients(self) -> Mapped:
@@ -203,7 +202,12 @@ class Function(Problem):
             (row,) = pullbacks(self.call, self.placed(tensors), [list(weights)])
             return connected(row, tensors)
 
-        return Mapped(gradient, self.precision, function=self._mapped_results, straight=self.straight)
+        return Mapped(gradient, self.precision, self._expected, function=self._mapped_results, straight=self.straight)
+
+    @property
+    def _expected(self) -> int:
+        """How many points a check asks for at least."""
+        return VALUES * (self.point.size if self.point.size <= LINES else ROWS)
 
     def value(self, point: Array) -> Array:
         """The coordinates of the results at one point, shape (m,), in the precision given. Raises what `f` raises."""
