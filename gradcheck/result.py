@@ -74,6 +74,7 @@ class Cause(Word):
     DTYPE = "integer, boolean or string on the path"
     STATE = "went through state"
     NO_GRADIENT = "no gradient registered"
+    RAISES = "the gradient of an operation raises an exception"
     NOT_DIFFERENTIABLE = "not differentiable"
     STOP_GRADIENT = "stop_gradient"
     TAKEN_OUTSIDE = "derivative taken outside the tape that had to record it"

@@ -121,7 +121,7 @@ def factors(
         if isinstance(event, RecordedOperation) and event.number in on_path and event.derivative is None:
             found = _first(event, path, reached)
         elif isinstance(event, Pullback):
-            found = _second(event, _operation_of(event, record, used), path, reached)
+            found = _second(event, operation_of(event, record, used), path, reached)
         else:
             continue
         if found is not None:
@@ -189,7 +189,7 @@ def _moved(operation: RecordedOperation, tensors: Sequence[Any], path: Dependenc
     )
 
 
-def _operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
+def operation_of(taken: Pullback, record: CodeRecord, used: set[int]) -> RecordedOperation | None:
     """The operation whose gradient was taken: the one with these tensors, each once; of several alike the last."""
     tape = None if taken.derivative is None else record.derivatives[taken.derivative].tape
     for operation in reversed(record.operations):

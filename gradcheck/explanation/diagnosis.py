@@ -136,7 +136,9 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
     if "non-persistent GradientTape" in message:
         return rules.used_tape(record, call)
     found = re.search(r"gradient registry has no entry for: (\w+)", message)
-    return rules.unregistered(record, call, found.group(1)) if found else known_to_raise(record)
+    if found:
+        return rules.unregistered(record, call, found.group(1))
+    return known_to_raise(record) or rules.raising(record, call)
 
 
 def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:

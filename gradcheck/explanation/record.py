@@ -114,7 +114,7 @@ class Pullback:
     """The gradient of an operation was taken: its vector-Jacobian product, `parts`, for `cotangents` of its outputs.
 
     Of its `inputs` and `outputs` those are None that the gradient does not read. `derivative` is the number of the
-    derivative that was being taken.
+    derivative that was being taken. There are no parts where it raised an `error`.
     """
 
     name: str
@@ -123,6 +123,7 @@ class Pullback:
     cotangents: tuple[Any, ...]
     parts: tuple[Any, ...]
     derivative: int | None = None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True)

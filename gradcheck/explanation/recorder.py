@@ -304,11 +304,18 @@ class CodeRecorder:
 
     def _pull_back(self, name: str, inputs: Any, outputs: Any, gradient: Callable[..., Any], *cotangents: Any) -> Any:
         """The gradient of an operation is taken."""
-        parts = gradient(*cotangents)
-        if self.derivative is not None and tf.executing_eagerly() and not self.ignores():
-            taken = tuple(parts) if isinstance(parts, (list, tuple)) else (parts,)
-            tensors = tuple(inputs or ()), tuple(outputs or ()), cotangents, taken
-            self.events.append(Pullback(name, *tensors, self.derivative))
+        parts: Any = ()
+        error = None
+        try:
+            parts = gradient(*cotangents)
+        except Exception as raised:
+            error = raised
+            raise
+        finally:
+            if self.derivative is not None and tf.executing_eagerly() and not self.ignores():
+                taken = tuple(parts) if isinstance(parts, (list, tuple)) else (parts,)
+                tensors = tuple(inputs or ()), tuple(outputs or ()), cotangents, taken
+                self.events.append(Pullback(name, *tensors, self.derivative, error))
         return parts
 
     def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import linecache
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
+from gradcheck.explanation.chain import operation_of
 from gradcheck.explanation.paths import differentiable, has_gradient
-from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation, WatchEvent, key
-from gradcheck.explanation.user_code import Line, at, place_of, quoted, start_of_function
+from gradcheck.explanation.record import (
+    CallSource,
+    CodeRecord,
+    DerivativeCall,
+    Pullback,
+    RecordedOperation,
+    WatchEvent,
+    key,
+)
+from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quoted, start_of_function
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding, Place
 
@@ -281,9 +291,41 @@ TAPE_RULES: dict[Cause, Rule] = {
 def unregistered(record: CodeRecord, call: DerivativeCall, name: str) -> Diagnosis:
     """The tape raised an exception because an operation of this name has no gradient."""
     used = [event for event in record.before(call) if isinstance(event, RecordedOperation) and event.name == name]
-    line = min(used, key=lambda one: call.tape not in one.tapes).line if used else None
-    evidence = f"TensorFlow has no gradient for {name}{', which ran' + at(line) if line else ''}"
-    return Diagnosis(Cause.NO_GRADIENT, evidence, _rewrite(line), place_of(line, name))
+    first = min(used, key=lambda one: call.tape not in one.tapes) if used else None
+    line, ran = (None, "") if first is None else _where_it_ran(record, first)
+    return Diagnosis(
+        Cause.NO_GRADIENT, f"TensorFlow has no gradient for {name}{ran}", _rewrite(line), place_of(line, name)
+    )
+
+
+def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
+    """The gradient function of an operation raised the exception; None where none that was seen did."""
+    failed = next((e for e in record.events if isinstance(e, Pullback) and e.error is call.error), None)
+    operation = None if failed is None else operation_of(failed, record, set())
+    if operation is None or call.error is None:
+        return None
+    line, ran = _where_it_ran(record, operation)
+    frames = traceback.extract_tb(call.error.__traceback__)
+    own = [(frame.filename, frame.lineno) for frame in frames if file_owner(frame.filename) == "user" and frame.lineno]
+    inside = own[-1] if own and own[-1] != call.line else None
+    kind = "gradient" if operation.custom_gradient is None else "custom gradient"
+    evidence = f"the {kind} of {operation.name}{ran}, raises {type(call.error).__name__}{at(inside)}"
+    remedy = _rewrite(line) if operation.custom_gradient is None else f"mend that gradient{at(inside)}"
+    return Diagnosis(Cause.RAISES, evidence, remedy, place_of(line, operation.name))
+
+
+def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Line | None, str]:
+    """The line of the code that ran an operation, by itself or for its derivative, and a clause that says so."""
+    if operation.derivative is None:
+        return operation.line, f", which ran{at(operation.line)}" if operation.line else ""
+    # The gradient of an operation is noted once it is through with its own operations.
+    later = record.events[record.events.index(operation) :]
+    taken = next((e for e in later if isinstance(e, Pullback) and e.derivative == operation.derivative), None)
+    forward = None if taken is None else operation_of(taken, record, set())
+    if forward is None:
+        return operation.line, f", which ran{at(operation.line)}" if operation.line else ""
+    line, ran = _where_it_ran(record, forward)
+    return line, f", which the gradient of {forward.name} runs{ran.replace(', which', ', and that', 1)}"
 
 
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:

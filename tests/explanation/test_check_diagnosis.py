@@ -11,6 +11,8 @@ import tensorflow as tf
 import gradcheck
 from gradcheck import Cause, Kind, assert_close, check
 from gradcheck.explanation import check_diagnosis
+from gradcheck.explanation.user_code import definition_of
+from tests.planting import planted
 
 
 def diagnosed(*arguments: Any, **options: Any) -> list[tuple[Kind, int, Cause | None, str | None]]:
@@ -104,6 +106,61 @@ def test_a_tape_that_was_used_up() -> None:
     assert "    where        " in text
     assert "make this one persistent: tf.GradientTape(persistent=True)" in text
     assert "What to do" not in text
+
+
+@tf.custom_gradient
+def unfinished(x: Any) -> Any:
+    def gradient(upstream: Any) -> Any:
+        raise NotImplementedError("later")
+
+    return 2.0 * x, gradient
+
+
+def twice_in_a_branch(x: Any) -> Any:
+    return tf.cond(x > 0, lambda: unfinished(x), lambda: x)
+
+
+def normalized(x: Any) -> Any:
+    return tf.nn.local_response_normalization(x[None, None, None])
+
+
+def refusing(right: Any) -> Any:
+    def gradient(op: Any, upstream: Any) -> Any:
+        raise ValueError("no")
+
+    return gradient
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, tf.function])
+def test_a_custom_gradient_that_raises_is_named_with_both_lines(wrapped: Any) -> None:
+    (finding,) = check(wrapped(twice_in_a_branch), 1.5).findings
+    assert finding.diagnosis is not None
+    assert finding.diagnosis.place is not None
+    assert (finding.kind, finding.diagnosis.cause) == (Kind.RAISES, Cause.RAISES)
+    assert finding.diagnosis.place.code == "return tf.cond(x > 0, lambda: unfinished(x), lambda: x)"
+    raising = definition_of(unfinished)[1] + 2
+    assert finding.diagnosis.evidence.endswith(f"raises NotImplementedError at test_check_diagnosis.py:{raising}")
+    assert finding.diagnosis.remedy == f"mend that gradient at test_check_diagnosis.py:{raising}"
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, tf.function])
+def test_an_operation_without_a_second_derivative_is_named_with_the_one_whose_gradient_runs_it(wrapped: Any) -> None:
+    (finding,) = check(wrapped(normalized), np.array([0.25, 0.3], np.float32), order=2).findings
+    assert finding.diagnosis is not None
+    assert finding.diagnosis.place is not None
+    assert (finding.kind, finding.order, finding.diagnosis.cause) == (Kind.RAISES, 2, Cause.NO_GRADIENT)
+    assert finding.diagnosis.place.code == "return tf.nn.local_response_normalization(x[None, None, None])"
+    assert "no gradient for LRNGrad, which the gradient of LRN runs, and that ran at " in finding.diagnosis.evidence
+
+
+def test_an_operation_whose_gradient_raises_is_to_be_replaced() -> None:
+    with planted(["Sinh"], refusing):
+        (finding,) = check(lambda x: tf.sinh(x) * x, 1.5).findings
+    assert finding.diagnosis is not None
+    assert finding.diagnosis.place is not None
+    assert (finding.kind, finding.diagnosis.cause) == (Kind.RAISES, Cause.RAISES)
+    assert finding.diagnosis.evidence.startswith("the gradient of Sinh, which ran at test_check_diagnosis.py:")
+    assert finding.diagnosis.remedy.endswith("with other operations, or give it a gradient with tf.custom_gradient")
 
 
 def test_the_second_order() -> None:
