@@ -233,5 +233,6 @@ class _TracedWalk(SpotWalk):
 
 def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as a graph, traced at its first call; another shape of the data is no reason to trace again."""
-    traced: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True)
-    return traced
+    traced = tf.function(function, autograph=False, reduce_retracing=True)
+    # Of a plain call TensorFlow warns that it traced before: the monitor of each training has graphs of its own.
+    return lambda *given: traced.get_concrete_function(*given)(*given)

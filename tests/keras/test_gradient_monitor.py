@@ -188,6 +188,18 @@ def test_a_summary_writer_needs_no_tensorboard(tmp_path: Path, monkeypatch: pyte
     assert max(history["gradient_error"]) < 1e-3
 
 
+def test_the_graphs_of_many_trainings_are_no_retracing(caplog: pytest.LogCaptureFixture) -> None:
+    model, _ = fitted(dense)
+    rows = np.zeros((8, 16), np.float32)
+    tf.get_logger().addHandler(caplog.handler)
+    try:
+        for _ in range(6):
+            model.fit(rows, rows[:, :1], verbose=0, callbacks=[GradientMonitor()])
+    finally:
+        tf.get_logger().removeHandler(caplog.handler)
+    assert "retracing" not in caplog.text
+
+
 def test_a_missing_gradient_is_told() -> None:
     def stopped(x: Any) -> Any:
         return tf.stop_gradient(x) * x
