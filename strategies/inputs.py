@@ -21,6 +21,9 @@ from .values import STYLES, Draw, choice, elements, index, large, plane_of
 Array = np.ndarray[Any, Any]
 FreeShape = tuple[int | None, ...]
 
+LARGEST = 2**24
+"""An array has no more elements: 128 MiB of float64."""
+
 SHAPE_EXPECTED = "a tuple of sizes, with None for a free one, such as (2, 3) or (None, 3), or a strategy of such tuples"
 DOMAIN_EXPECTED = f"one of {', '.join(DOMAINS)}, or bounds such as (0.0, 1.0) or (2.0, None), or range(10) for integers"
 SIGNATURE_EXPECTED = (
@@ -194,6 +197,8 @@ def _shape(given: Any, what: str) -> FreeShape | None:
         return None
     if not isinstance(given, (tuple, list)) or not all(map(_is_size, given)):
         raise _refused(what, given, SHAPE_EXPECTED)
+    if prod(size for size in given if size is not None) > LARGEST:
+        raise _refused(what, given, f"at most {LARGEST:,} elements: Hypothesis draws hundreds of arrays")
     return tuple(None if size is None else int(size) for size in given)
 
 

@@ -253,6 +253,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: tensors(3), r"shape was 3; expected a tuple of sizes.*\(None, 3\)"),
     (lambda: tensors((2, -1)), r"shape was \(2, -1\); expected a tuple of sizes"),
     (lambda: tensors((True,)), r"shape was \(True,\)"),
+    (
+        lambda: tensors((10**5, None, 10**4)),
+        r"expected at most 16,777,216 elements: Hypothesis draws hundreds of arrays",
+    ),
     (lambda: tensors((2,), "float"), "dtype was 'float'; expected one of float64, float32"),
     (lambda: tensors((2,), float), "dtype was <class 'float'>; expected one of float64"),
     (lambda: tensors((2,), None), "dtype was None; expected"),
