@@ -71,7 +71,22 @@ def blame(record: CodeRecord, call: DerivativeCall, source: Any, weights: Sequen
     everything raises.
     """
     with record.time.blaming():
-        return _along_path(record, list(factors(record, call, source, weights)))
+        return _innermost(record, _along_path(record, list(factors(record, call, source, weights))))
+
+
+def _innermost(record: CodeRecord, found: Blame) -> Blame:
+    """What is wrong in the derivatives that a custom gradient is made of, where its function takes some itself."""
+    operation = None if found.culprit is None else found.culprit.operation
+    if operation is None or operation.custom_gradient is None:
+        return found
+    end = next(position for position, event in enumerate(record.events) if event is operation)
+    for call in record.derivatives:
+        if end - operation.events <= call.position < end and call.error is None:
+            for source in call.sources:
+                inner = _along_path(record, list(factors(record, call, source)))
+                if inner.culprit is not None:
+                    return _innermost(record, replace(inner, looked_at=found.looked_at + inner.looked_at))
+    return found
 
 
 def _along_path(record: CodeRecord, path: Sequence[Factor]) -> Blame:

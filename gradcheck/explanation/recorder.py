@@ -77,7 +77,7 @@ class CodeRecorder:
         self.calls_functions = False
         self._tapes: list[Any] = []
         self._known: dict[int, Any] = {}
-        self._custom_gradients: list[partial[Any]] = []
+        self._custom_gradients: list[tuple[partial[Any], int]] = []
         self._thread = threading.get_ident()
         self._paused = False
         self._inside = ""
@@ -278,10 +278,11 @@ class CodeRecorder:
     ) -> Any:
         """Tapes are given an operation with a gradient of its own."""
         if not self.ignores():
-            call = self._custom_gradients[-1] if self._custom_gradients else None
+            call, began = self._custom_gradients[-1] if self._custom_gradients else (None, 0)
             custom = call if call is not None and call.func.__name__ == name else None
             own = self._variables_of(custom, inputs)
-            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own}
+            events = 0 if custom is None else len(self.events) - began
+            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own, "events": events}
             self._note_operation(name, inputs, outputs, **fields)
             taken = partial(self._pull_back, name, inputs, outputs, backward_function)
             return original(name, outputs, inputs, taken, *args, **kwargs)
@@ -319,7 +320,7 @@ class CodeRecorder:
         return parts
 
     def _call_custom_gradient(self, original: Any, f: Any, args: Any, kwargs: Any) -> Any:
-        self._custom_gradients.append(partial(f, *args, **kwargs))
+        self._custom_gradients.append((partial(f, *args, **kwargs), len(self.events)))
         try:
             return original(f, args, kwargs)
         finally:

@@ -6,6 +6,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable
+from itertools import dropwhile
 from typing import Any
 
 from gradcheck.explanation.chain import operation_of
@@ -319,7 +320,7 @@ def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Lin
     if operation.derivative is None:
         return operation.line, f", which ran{at(operation.line)}" if operation.line else ""
     # The gradient of an operation is noted once it is through with its own operations.
-    later = record.events[record.events.index(operation) :]
+    later = dropwhile(lambda event: event is not operation, record.events)
     taken = next((e for e in later if isinstance(e, Pullback) and e.derivative == operation.derivative), None)
     forward = None if taken is None else operation_of(taken, record, set())
     if forward is None:

@@ -101,6 +101,32 @@ def test_what_is_wrong_for_one_input_comes_first_for_the_next(monkeypatch: pytes
     ]
 
 
+@tf.custom_gradient
+def by_its_own_tape(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = doubled(x) * x
+    slope = tape.gradient(y, x)
+    return y, lambda dy: dy * slope
+
+
+@tf.custom_gradient
+def by_a_formula(x: Any) -> Any:
+    return doubled(x) * x, lambda dy: dy * tf.sin(x)
+
+
+def test_what_is_wrong_inside_of_a_custom_gradient_is_blamed_for_it() -> None:
+    result = found(record_of(lambda x: tf.exp(by_its_own_tape(by_its_own_tape(x))), 0.5))
+    assert result.culprit is not None
+    assert (result.culprit.operation.name, result.looked_at) == ("doubled", 4)
+
+
+def test_what_a_custom_gradient_does_not_differentiate_is_not_blamed() -> None:
+    result = found(record_of(lambda x: tf.exp(by_a_formula(x)), 0.5))
+    assert result.culprit is not None
+    assert (result.culprit.operation.name, result.looked_at) == ("by_a_formula", 2)
+
+
 def test_a_wrong_operation_beside_the_path_is_not_blamed() -> None:
     record = record_of(lambda x, y: tf.exp(tf.sin(x) * doubled(y)), 0.5, 2.0)
     ahead, behind = (blame(record, record.derivatives[-1], source) for source in record.inputs[::-1])
