@@ -119,6 +119,16 @@ BROKEN: dict[Cause, dict[str, str]] = {
             "a = tf.reduce_sum(a)",
         ),
     },
+    Cause.RAISES: {
+        "a gradient that raises": _under_tape(
+            *("a = SOME(x)", "a = made(a)  # planted"),
+            before=[
+                *("@tf.custom_gradient", "def made(u):", "    def pullback(dy):"),
+                "        raise {ValueError('no') | NotImplementedError('later') | TypeError('no')}",
+                *("    return {u * 2.0 | tf.square(u) | tf.sin(u)}, pullback", "---"),
+            ],
+        ),
+    },
     Cause.NOT_DIFFERENTIABLE: {
         "not differentiable": _under_tape(
             "a = {10.0 * x | 7.0 * x + 0.3 | 5.0 * tf.sin(x)}",

@@ -198,12 +198,13 @@ def _where_first_decides(
     A clip to 1e-7 and more kinks a tenth of a millionth beside an input of 0: the gradients of all other coordinates
     kink there along a direction that moves this one. What is wrong along the rest of the direction, too, is wrong.
     """
-    if not any(table.any(Verdict.MISMATCH) for table in tables):
+    n = problem.point.size
+    if n > SMALL or not any(table.any(Verdict.MISMATCH) for table in tables):
         return tables
     if first is None:
-        n = problem.point.size
-        first = replace(compare_first(problem, np.eye(n), np.ones((1, 1)), Tolerance()), columns=tuple(range(n)))
-        first = _without_hidden_terms(problem, first)
+        plain = replace(problem, mode=PLAIN)
+        first = replace(compare_first(plain, np.eye(n), np.ones((1, 1)), Tolerance()), columns=tuple(range(n)))
+        first = _without_hidden_terms(plain, first)
     decided = ~first.where(Verdict.INCONCLUSIVE)[:, 0]
     rest = np.where(decided, problem.direction, 0.0)
     if (rest == problem.direction).all():

@@ -18,7 +18,11 @@ from gradcheck.result import Cause
 
 NUMBERS = count()
 # In a tf.function AutoGraph wraps a LookupError, whose kind it cannot make again.
-RAISES: dict[Cause, Any] = {Cause.USED_TAPE: RuntimeError, Cause.NO_GRADIENT: (LookupError, StagingError)}
+RAISES: dict[Cause, Any] = {
+    Cause.USED_TAPE: RuntimeError,
+    Cause.NO_GRADIENT: (LookupError, StagingError),
+    Cause.RAISES: (ValueError, NotImplementedError, TypeError),
+}
 KEEPS = (Cause.STOP_GRADIENT, Cause.CUSTOM_GRADIENT, Cause.CHANGED_AFTERWARDS, Cause.OUTSIDE_TAPE, Cause.NOT_WATCHED)
 """The causes that may leave a value behind, only a wrong one."""
 
