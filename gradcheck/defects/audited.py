@@ -118,10 +118,15 @@ class AuditResult:
             (lost, "without a derivative"),
         ]
         told = ", ".join(f"{count} {words}" for count, words in parts if count)
-        return f"gradcheck audit of {self.name}: {told or 'no operation with a known defect'}"
+        none = "no operation with a known defect" if self.looked_at else "no operation of TensorFlow ran"
+        return f"gradcheck audit of {self.name}: {told or none}"
 
     def __str__(self) -> str:
-        seen = f"looked at {self.looked_at} operations of {self.kernels} kernels; not a proof that the others are right"
+        counts = (self.looked_at, "operation"), (self.kernels, "kernel")
+        operations, kernels = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+        seen = f"looked at {operations} of {kernels}; not a proof that the others are right"
+        if not self.looked_at:
+            seen = "looked at nothing: what NumPy or Python computes, or hands on as it is, has no derivative"
         return "\n".join([self.headline, *map(str, self.operations), seen, *(f"not seen: {one}" for one in self.notes)])
 
 

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,7 @@ def model() -> Any:
     return made
 
 
-def test_a_keras_step_takes_a_second_and_leaves_everything_as_it_was() -> None:
+def test_a_keras_step_runs_once_and_everything_is_as_it_was() -> None:
     images, labels = tf.random.stateless_normal((4, 8, 8, 1), (1, 2)), tf.constant([0, 1, 2, 0])
     trained = model()
     trained.train_on_batch(images, labels)
@@ -115,10 +114,15 @@ def test_a_keras_step_takes_a_second_and_leaves_everything_as_it_was() -> None:
     random.seed(3), np.random.seed(3), tf.random.set_seed(3)
     drawn = random.random(), np.random.rand(), tf.random.normal(()).numpy()
     random.seed(3), np.random.seed(3), tf.random.set_seed(3)
-    audit(tf.sin, 1.0)
-    start = time.perf_counter()
-    result = audit(trained.train_step, (images, labels))
-    assert time.perf_counter() - start < 10  # a second on an idle machine
+    steps = 0
+
+    def step(data: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return trained.train_step(data)
+
+    result = audit(step, (images, labels))
+    assert steps == 1
     assert told(result) == {
         "Cumprod": [("cumprod-zero-order1", 1, True), ("cumprod-zero-order2", 2, True)],
         "keras.layers.BatchNormalization": [("keras_layer_normalization-order2", 2, True)],
@@ -181,6 +185,12 @@ def test_what_is_not_seen_is_said() -> None:
     assert re.search(r"right that code brings along: own \(\S*test_audit.py:\d+: return own", notes)
     assert re.search(r"\d+ known defects that neither a kernel nor a call tells", notes)
     assert "not a proof that the others are right" in str(audit(tf.sin, 1.0))
+
+
+def test_where_nothing_of_tensorflow_runs_nothing_is_called_right() -> None:
+    text = str(audit(lambda x: np.sum(x), [1.0, 2.0]))
+    assert "no operation of TensorFlow ran\nlooked at nothing: what NumPy or Python computes" in text
+    assert "not a proof" not in text
 
 
 def test_functions_of_a_graph_are_opened() -> None:
