@@ -3,7 +3,7 @@
 A comparison outside the bounds of both tableaus is a suspicion. Each filter knows one way in which a right derivative
 comes to look wrong (the first one: how a wrong one comes to look right) and changes the verdicts that this explains.
 First derivatives have a list, and second derivatives two, beside differences of gradients and beside differences of
-values. The order within a list:
+values, both of which end with the same search for swings. The order within a list:
 
 1. What concerns autodiff's own rounding: vacuous agreement, which may add mismatches for the others to look at, and
    what cancelled terms leave, and a low precision (for first derivatives later: a tie that it makes is a kink).
