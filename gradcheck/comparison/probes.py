@@ -80,7 +80,7 @@ def first_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Com
         if table := light.quickly():
             return [table]
     if n <= SMALL and m <= SMALL:
-        return [_one_by_one(problem, tolerance, range(n), range(m))]
+        return [one_by_one(problem, tolerance, range(n), range(m))]
     probing = _Probing.of(problem, tolerance, SMALL, SMALL, probes, rng)
     finite = np.isfinite(problem.gradients(probe_directions(rng, 1, np.ones(m))).values[0])
     apart = _apart(problem, tolerance, np.flatnonzero(~finite))
@@ -97,10 +97,10 @@ def _apart(problem: Problem, tolerance: Tolerance, columns: Array) -> list[Compa
     estimate = first_difference(sample_values(problem, axes(looked, problem.point.size)))
     touched = (~estimate.conclusive | (np.abs(estimate.value) > estimate.bound)).any(axis=0)
     outputs = np.flatnonzero(touched)[:SMALL] if touched.any() else np.zeros(1, int)
-    return [_one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
+    return [one_by_one(problem, tolerance, looked, outputs), *_too_expensive(len(columns) - len(looked))]
 
 
-def _one_by_one(
+def one_by_one(
     problem: Problem, tolerance: Tolerance, coordinates: Iterable[int], outputs: Iterable[int]
 ) -> Comparison:
     """The entries of some coordinates and outputs."""
@@ -257,7 +257,7 @@ class _Probing:
             if located is None:
                 break
             output, coordinate = located
-            searched.append(replace(_one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True))
+            searched.append(replace(one_by_one(self.problem, self.tolerance, [coordinate], [output]), searched=True))
             if searched[-1].any(Verdict.MISMATCH):
                 break
             rough[output] = True
@@ -356,7 +356,7 @@ class _Probing:
                 middle = len(part) // 2
                 waiting += [(part[:middle], still[~clear]), (part[middle:], still[~clear])]
         if single.any():
-            tables.append(_one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
+            tables.append(one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
         return tables + _too_expensive(sum(len(part) * len(still) for part, still in waiting))
 
 

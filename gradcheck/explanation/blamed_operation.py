@@ -81,7 +81,7 @@ def _innermost(record: CodeRecord, found: Blame) -> Blame:
         return found
     end = next(position for position, event in enumerate(record.events) if event is operation)
     for call in record.derivatives:
-        if end - operation.events <= call.position < end and call.error is None:
+        if operation.began <= call.position < end and call.error is None:
             for source in call.sources:
                 inner = _along_path(record, list(factors(record, call, source)))
                 if inner.culprit is not None:

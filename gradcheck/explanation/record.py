@@ -31,8 +31,8 @@ class RecordedOperation:
 
     `number` counts the operations of a record. `Const` stands for a value that entered TensorFlow. `backward` is the
     gradient of an operation that brings its own, `custom_gradient` the call of a function under tf.custom_gradient that
-    made it one, if any, during which the last so many `events` before it happened; `variables` are those whose values
-    come last among the inputs of that. `derivative` is the number of the derivative that was being taken. `library` is
+    made it one, if any, and `began` how many events there were before that; `variables` are those whose values come
+    last among its inputs. `derivative` is the number of the derivative that was being taken. `library` is
     the line of Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
     `inside` says which node of a graph it is, where a function has no other code. `call` is the innermost call of a
     public function that known defects are about.
@@ -48,7 +48,7 @@ class RecordedOperation:
     derivative: int | None = None
     backward: Callable[..., Any] | None = None
     custom_gradient: partial[Any] | None = None
-    events: int = 0
+    began: int = 0
     library: Line | None = None
     layer: str | None = None
     variables: tuple[Any, ...] = ()

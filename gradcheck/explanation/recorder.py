@@ -281,8 +281,7 @@ class CodeRecorder:
             call, began = self._custom_gradients[-1] if self._custom_gradients else (None, 0)
             custom = call if call is not None and call.func.__name__ == name else None
             own = self._variables_of(custom, inputs)
-            events = 0 if custom is None else len(self.events) - began
-            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own, "events": events}
+            fields = {"backward": backward_function, "custom_gradient": custom, "variables": own, "began": began}
             self._note_operation(name, inputs, outputs, **fields)
             taken = partial(self._pull_back, name, inputs, outputs, backward_function)
             return original(name, outputs, inputs, taken, *args, **kwargs)

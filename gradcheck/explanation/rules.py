@@ -317,16 +317,23 @@ def raising(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
 
 def _where_it_ran(record: CodeRecord, operation: RecordedOperation) -> tuple[Line | None, str]:
     """The line of the code that ran an operation, by itself or for its derivative, and a clause that says so."""
+    words = []
+    while (forward := _whose_gradient_runs(record, operation)) is not None:
+        words.append(f"the gradient of {forward.name} runs")
+        operation = forward
+    if operation.line is not None:
+        words.append(f"ran{at(operation.line)}")
+    return operation.line, f", which {', and that '.join(words)}" if words else ""
+
+
+def _whose_gradient_runs(record: CodeRecord, operation: RecordedOperation) -> RecordedOperation | None:
+    """The operation whose gradient ran another one; None where no gradient did, or it was not seen."""
     if operation.derivative is None:
-        return operation.line, f", which ran{at(operation.line)}" if operation.line else ""
+        return None
     # The gradient of an operation is noted once it is through with its own operations.
     later = dropwhile(lambda event: event is not operation, record.events)
     taken = next((e for e in later if isinstance(e, Pullback) and e.derivative == operation.derivative), None)
-    forward = None if taken is None else operation_of(taken, record, set())
-    if forward is None:
-        return operation.line, f", which ran{at(operation.line)}" if operation.line else ""
-    line, ran = _where_it_ran(record, forward)
-    return line, f", which the gradient of {forward.name} runs{ran.replace(', which', ', and that', 1)}"
+    return None if taken is None else operation_of(taken, record, set())
 
 
 def used_tape(record: CodeRecord, call: DerivativeCall) -> Diagnosis:
