@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import between
-from gradcheck.hunt.catalogue.language import operation, rows_first, tf, traced
+from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
@@ -115,6 +115,31 @@ def products_of_patterns(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]
     return tf.matmul(a, b, **dict.fromkeys(options, True))
 
 
+def multiplied_with_zeros(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    a, b = float32(x, y)
+    return tf.cast(tf.raw_ops.SparseMatMul(a=a, b=b, **dict.fromkeys(options, True)), tf.float64)
+
+
+def multiplied_dense(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    return tf.matmul(x, y, transpose_a="transpose_a" in options, transpose_b="transpose_b" in options)
+
+
+def _factors(shape: Shape) -> Shapes:
+    rows, columns = shape
+    return [(other,) for other in dict.fromkeys([(columns, rows), shape, (columns, 1), (1, rows)])]
+
+
+def _zeros(shape: Shape, other: Shape) -> tuple[tuple[str, ...], ...]:
+    """The transpositions for which the product exists, with the sides that are said to hold many zeros."""
+    turned = [
+        (*(("transpose_a",) if a else ()), *(("transpose_b",) if b else ()))
+        for a, b in ((False, False), (True, False), (False, True), (True, True))
+        if shape[not a] == other[b]
+    ]
+    sides = ((), ("a_is_sparse",), ("b_is_sparse",), ("a_is_sparse", "b_is_sparse"))
+    return tuple((*one, *side) for one in turned for side in sides)
+
+
 def _options(_shape: Shape, other: Shape) -> tuple[tuple[str, ...], ...]:
     one = (("transpose_a",), ("transpose_b",), ("adjoint_a",), ("adjoint_b",))
     none_or_both = [(), *((a, b) for a in ("transpose_a", "adjoint_a") for b in ("transpose_b", "adjoint_b"))]
@@ -133,6 +158,19 @@ _csr_product = partial(
 
 
 SPARSE = (
+    _sparse(
+        "sparse_matmul",
+        multiplied_with_zeros,
+        "SparseMatMul",
+        shapes=nonempty_matrix,
+        when=lambda shape: len(shape) == 2,
+        others=_factors,
+        batched=multiplied_dense,
+        reference=multiplied_dense,
+        starts=((1, 1), (2, 1), (2, 3)),
+        rtol=1e-6,
+        options=_zeros,
+    ),
     _sparse(
         "sparse_softmax_cross_entropy",
         "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.broadcast_to({labels}, {0}.shape[:-1]), logits={0})",

@@ -308,19 +308,12 @@ def test_declared_gradients_stand_in_the_census() -> None:
     assert {name for spec in SPECS for name in spec.gradients} <= set(census())
 
 
-UNREACHED = {
-    # The gradient raises for some IndexedSlices; for which is to be found out.
-    "SparseMatMul",
-}
-"""What the census would compare with differences and no operation of the catalogue goes through."""
-
-
-def test_the_catalogue_goes_through_all_gradients_but_those_named_here() -> None:
+def test_the_catalogue_goes_through_all_gradients_that_differences_can_judge() -> None:
     """Operations that compute gradients themselves are reached at second order."""
     comparable = {name for name, row in census().items() if row.judgement is Judgement.DIFFERENCES}
     of_gradients = {name for name in comparable if "Grad" in name or "Backprop" in name}
     declared = {name for spec in SPECS for name in spec.gradients}
-    assert comparable - of_gradients - declared == UNREACHED
+    assert comparable - of_gradients <= declared
 
 
 def test_at_most_a_quarter_is_looped() -> None:
