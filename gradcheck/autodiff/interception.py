@@ -60,9 +60,10 @@ def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
 def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
     """Let `hook(operation, function)` say what is found for a lookup in TensorFlow's gradient registry in the block."""
 
-    def looked_up(original: Callable[..., Any], registry: Any, name: str) -> Any:
+    def looked_up(original: Callable[..., Any], registry: Any, name: str | bytes) -> Any:
         found = original(registry, name)
-        return hook(name, found) if registry is ops.gradient_registry else found
+        # A graph's attributes, which name custom gradients, are bytes.
+        return hook(tf.compat.as_str(name), found) if registry is ops.gradient_registry else found
 
     with patched((type(ops.gradient_registry), "lookup", looked_up)):
         yield

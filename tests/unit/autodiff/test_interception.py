@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.interception import derivatives_observed, patched
+from gradcheck.autodiff.interception import derivatives_observed, gradients_looked_up, patched
 from gradcheck.explanation.record import HostRead, RecordedOperation, TapeChange
 from gradcheck.explanation.recorder import CodeRecorder
 
@@ -100,3 +100,33 @@ def test_observing_changes_nothing(observed: Callable[[], AbstractContextManager
             y = tf.square(x) + float(x)
         assert float(tape.gradient(y, x)) == 4.0
     assert [tf.GradientTape.gradient, tf.GradientTape._push_tape, tf.config.functions_run_eagerly()] == functions
+
+
+def test_gradients_are_named_in_text_in_a_graph_too() -> None:
+    names: list[Any] = []
+
+    def looked_up(name: str, function: Any) -> Any:
+        names.append(name)
+        return function
+
+    @tf.custom_gradient
+    def halved(x: tf.Tensor) -> Any:
+        return x / 2.0, lambda dy: dy / 2.0
+
+    @tf.function
+    def slope(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.sin(halved(x))
+        return tape.gradient(y, x)
+
+    @tf.function
+    def of_the_graph(x: tf.Tensor) -> tf.Tensor:
+        return tf.gradients(tf.sin(halved(x)), x)[0]
+
+    with gradients_looked_up(looked_up):
+        slope(tf.constant(1.0))
+        of_the_graph(tf.constant(1.0))
+    assert "Sin" in names
+    assert any(name.startswith("CustomGradient") for name in map(str, names)), names
+    assert all(isinstance(name, str) for name in names), names
