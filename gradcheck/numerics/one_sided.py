@@ -145,7 +145,7 @@ def _both_sides(sample: Sample) -> _Sides:
     seconds = 2.0 * np.diff(slopes, axis=0) / span
     steep = np.abs(slopes[[*range(len(slopes)), -1]])
     height = np.abs(rows) + np.abs(centre) + (np.abs(shift) + sample.magnitude[:, None]) * steep
-    error = 4.0 * sample.eps * height + np.finfo(np.float64).tiny
+    error = np.maximum(4.0 * sample.eps * height, sample.floor) + np.finfo(np.float64).tiny
     error = np.maximum.accumulate(error[::-1])[::-1]
     rounding = 2.0 * error[:-1] / np.abs(width)
     second_rounding = 4.0 * np.maximum(rounding[:-1], rounding[1:]) / np.abs(span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -286,3 +287,19 @@ def test_rows_that_mostly_alias_are_never_a_kink(stencil: Stencil) -> None:
     assert len(error) >= 1000
     assert np.mean(error <= 1.0) >= 0.99
     assert error.max() <= 10.0
+
+
+def test_a_side_that_rounding_inside_makes_flat_is_known_within_that_rounding() -> None:
+    """The terms that cancelled, of size 1, left steps of 2**-30, which the function's own size does not tell."""
+    unit, gentle = 2.0**-30, 1e-3
+    step = coordinate_steps(np.zeros(1), typical=1.0)
+
+    def f(x: Array) -> Array:
+        return np.where(x > 0, x, np.round(gentle * x / unit) * unit)
+
+    taken = Sample(FIRST, step, f(step[:, None] * FIRST.offsets)[..., None], np.zeros(1), EPS64)
+    known = classify(replace(taken, floor=unit))
+    assert known.kind[0, 0] == KINK
+    assert abs(known.left[0, 0] - gentle) <= known.left_bound[0, 0] < gentle / 10
+    unaware = classify(taken)
+    assert abs(unaware.left[0, 0] - gentle) > unaware.left_bound[0, 0]
