@@ -40,6 +40,12 @@ def at_integers(x: Array, *_: Array, **_attributes: Any) -> Array:
     return np.asarray(np.abs(x - np.round(x)))
 
 
+def from_multiples(x: Array, y: Array, **_attributes: Any) -> Array:
+    """The first argument is to stay away from multiples of the second, which are all numbers where that is 0."""
+    with np.errstate(all="ignore"):
+        return np.where(y == 0, 0.0, np.abs(x - np.round(x / y) * y))
+
+
 def from_negative_reals(x: Array, *_: Array, **_attributes: Any) -> Array:
     """The elements of the first argument are to stay away from 0 and the negative real axis, where logarithms jump."""
     return np.where(x.real > 0, np.abs(x), np.abs(x.imag))

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import at, at_integers, at_zero, between, second_at_zero
+from gradcheck.hunt.catalogue.distances import at, at_integers, at_zero, between, from_multiples, second_at_zero
 from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.shapes import alike, broadcasting, ranked
 from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Interval
@@ -32,7 +32,19 @@ def _near_its_domain(source: str) -> str:
     return source.replace("{0}", "tf.maximum({0}, -1e4)")
 
 
+BELOW_ZERO = Interval(-64.0)
+"""Where those kernels are quick."""
+
 _of_gamma = partial(_math, batching=_near_its_domain)
+
+
+def _from_poles_of_gamma(x: Array, **_attributes: object) -> Array:
+    return np.where(x > 0, x, at_integers(x))
+
+
+def _from_poles_of_tan(x: Array) -> Array:
+    return np.asarray(math.pi * at_integers(x / math.pi + 0.5))
+
 
 ELEMENTARY = (
     _math("sin", "tf.sin({0})", "Sin"),
@@ -45,12 +57,12 @@ ELEMENTARY = (
     _math("log", "tf.math.log({0})", "Log", POSITIVE),
     _math("sqrt", "tf.sqrt({0})", "Sqrt", NONNEGATIVE, singular=at_zero),
     _math("abs", "tf.abs({0})", "Abs", kinks=at_zero),
-    _math("reciprocal", "tf.math.reciprocal({0})", "Reciprocal", POSITIVE),
-    _math("inv", "tf.raw_ops.Inv(x={0})", "Inv", POSITIVE),
+    _math("reciprocal", "tf.math.reciprocal({0})", "Reciprocal", singular=at_zero),
+    _math("inv", "tf.raw_ops.Inv(x={0})", "Inv", singular=at_zero),
     _math("rsqrt", "tf.math.rsqrt({0})", "Rsqrt", POSITIVE),
     _math("expm1", "tf.math.expm1({0})", "Expm1"),
     _math("log1p", "tf.math.log1p({0})", "Log1p", Interval(-1.0)),
-    _math("tan", "tf.tan({0})", "Tan", Interval(-1.5, 1.5)),
+    _math("tan", "tf.tan({0})", "Tan", singular=_from_poles_of_tan),
     _math("sinh", "tf.sinh({0})", "Sinh"),
     _math("cosh", "tf.cosh({0})", "Cosh"),
     _math("asin", "tf.asin({0})", "Asin", UNIT),
@@ -76,38 +88,37 @@ ELEMENTARY = (
 )
 
 
-def _from_multiples(x: Array, y: Array) -> Array:
-    return np.asarray(np.abs(x - np.round(x / y) * y))
+def _from_negative_axis(y: Array, x: Array) -> Array:
+    """Where angles jump, and the origin."""
+    return np.where(x > 0, np.hypot(x, y), np.abs(y))
 
 
 BINARY = (
     _binary("add", "{0} + {1}", "AddV2"),
     _binary("mul", "{0} * {1}", "Mul"),
     _binary("subtract", "{0} - {1}", "Sub"),
-    _binary("divide", "{0} / {1}", "RealDiv", REALS, POSITIVE),
+    _binary("divide", "{0} / {1}", "RealDiv", singular=second_at_zero),
     _binary("maximum", "tf.maximum({0}, {1})", "Maximum", kinks=between),
     _binary("minimum", "tf.minimum({0}, {1})", "Minimum", kinks=between),
     _binary("squared_difference", "tf.math.squared_difference({0}, {1})", "SquaredDifference"),
     _binary("pow", "tf.pow({0}, {1})", "Pow", POSITIVE, REALS),
-    _binary("atan2", "tf.atan2({0}, {1})", "Atan2", REALS, POSITIVE),
+    _binary("atan2", "tf.atan2({0}, {1})", "Atan2", singular=_from_negative_axis),
     _binary("xlogy", "tf.math.xlogy({0}, {1})", "Xlogy", REALS, POSITIVE),
     _binary("xlog1py", "tf.math.xlog1py({0}, {1})", "Xlog1py", REALS, Interval(-1.0)),
-    _binary("xdivy", "tf.math.xdivy({0}, {1})", "Xdivy", REALS, POSITIVE),
+    _binary("xdivy", "tf.math.xdivy({0}, {1})", "Xdivy", singular=second_at_zero),
     _binary("divide_no_nan", "tf.math.divide_no_nan({0}, {1})", "DivNoNan", singular=second_at_zero),
     _binary("multiply_no_nan", "tf.math.multiply_no_nan({0}, {1})", "MulNoNan"),
-    _binary("floormod", "tf.math.floormod({0}, {1})", "FloorMod", REALS, Interval(0.25), singular=_from_multiples),
-    _binary(
-        "floordiv", "tf.math.floordiv({0}, {1}) * {0}", "FloorDiv", REALS, Interval(0.25), singular=_from_multiples
-    ),
+    _binary("floormod", "tf.math.floormod({0}, {1})", "FloorMod", singular=from_multiples),
+    _binary("floordiv", "tf.math.floordiv({0}, {1}) * {0}", "FloorDiv", singular=from_multiples),
     _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})"),
-    _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", "Div", REALS, POSITIVE),
+    _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", "Div", singular=second_at_zero),
     _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", "SelectV2", singular=between),
     _pair("select", "tf.raw_ops.Select(condition={0} > 0.5, x=tf.square({0}), y={1})", singular=at(0.5)),
     _pair("tanh_grad", "tf.raw_ops.TanhGrad(y={0}, dy={1})"),
     _pair("sigmoid_grad", "tf.raw_ops.SigmoidGrad(y={0}, dy={1})"),
     _pair("reciprocal_grad", "tf.raw_ops.ReciprocalGrad(y={0}, dy={1})"),
     _pair("rsqrt_grad", "tf.raw_ops.RsqrtGrad(y={0}, dy={1})"),
-    _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", "SqrtGrad", POSITIVE, REALS),
+    _pair("sqrt_grad", "tf.raw_ops.SqrtGrad(y={0}, dy={1})", singular=at_zero),
     _pair("inv_grad", "tf.raw_ops.InvGrad(y={0}, dy={1})"),
 )
 
@@ -159,8 +170,8 @@ PARAMETERS = (0.5, 2.0, 1.0)
 SPECIAL = (
     _math("erf", "tf.math.erf({0})", "Erf"),
     _math("erfc", "tf.math.erfc({0})", "Erfc"),
-    _of_gamma("lgamma", "tf.math.lgamma({0})", "Lgamma", POSITIVE),
-    _of_gamma("digamma", "tf.math.digamma({0})", "Digamma", POSITIVE),
+    _of_gamma("lgamma", "tf.math.lgamma({0})", "Lgamma", BELOW_ZERO, singular=_from_poles_of_gamma),
+    _of_gamma("digamma", "tf.math.digamma({0})", "Digamma", BELOW_ZERO, singular=_from_poles_of_gamma),
     _math("erfinv", "tf.math.erfinv({0})", "Erfinv", UNIT),
     _math("ndtri", "tf.math.ndtri({0})", "Ndtri", Interval(0.0, 1.0)),
     _math("dawsn", "tf.math.special.dawsn({0})", "Dawsn"),
@@ -191,7 +202,15 @@ SPECIAL = (
         b=PARAMETERS,
     ),
     _math("betainc_of_a", "tf.math.betainc({0}, np.float64({b}), np.float64(0.25))", "Betainc", POSITIVE, b=PARAMETERS),
+    # Below 0, zeta is NaN where the exponent is not whole; where it is, it is a polygamma function.
     _of_gamma("zeta", "tf.math.zeta(np.float64({exponent}), {0})", "Zeta", POSITIVE, exponent=(2.0, 1.5, 3.0)),
     _math("zeta_of_exponent", "tf.math.zeta({0}, np.float64({q}))", "Zeta", Interval(1.0), q=(1.0, 0.5)),
-    _of_gamma("polygamma", "tf.math.polygamma(np.float64({order}), {0})", "Polygamma", POSITIVE, order=(1.0, 2.0, 0.0)),
+    _of_gamma(
+        "polygamma",
+        "tf.math.polygamma(np.float64({order}), {0})",
+        "Polygamma",
+        BELOW_ZERO,
+        order=(1.0, 2.0, 0.0),
+        singular=_from_poles_of_gamma,
+    ),
 )

@@ -17,7 +17,7 @@ from gradcheck.hunt.catalogue.distances import at_zero, ties
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, REALS, Array, Interval, Shapes
+from gradcheck.hunt.opspec import BOOL, Array, Interval, Shapes
 
 
 @functools.cache
@@ -91,8 +91,6 @@ KERAS_LAYERS = (
         "keras_prelu",
         "weighted_layer(tf.keras.layers.PReLU, {0}[tf.newaxis], [{1}])[0]",
         "Relu Mul",
-        REALS,
-        Interval(0.05, 0.9),
         shapes=vector,
         others=lambda shape: [(shape,)],
         starts=((2,), (1,), (2, 2)),

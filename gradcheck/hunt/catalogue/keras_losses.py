@@ -65,6 +65,11 @@ def _from_margin_of_classes(x: Array, y: Array) -> Array:
     return np.concatenate([np.where(loss[..., np.newaxis] > 0, gaps, np.inf).ravel(), np.abs(loss).ravel()])
 
 
+def _from_least(_x: Array, y: Array) -> Array:
+    """Errors are divided by what is right, or by EPSILON, with a slope of 1e7, where that is less."""
+    return np.maximum(np.abs(y) - EPSILON, 0.0)
+
+
 def _from_short(x: Array, _y: Array, *, axis: int) -> Array:
     """Short vectors are divided by the least norm, so that they stay short."""
     return np.abs(norms(x, axis=axis) - EPSILON)
@@ -102,16 +107,15 @@ ERRORS = (
         "keras_percentage_error",
         "tf.keras.losses.MAPE({1}, {0})",
         "Abs Maximum RealDiv",
-        REALS,
-        Interval(0.25),
         kinks=between,
+        singular=_from_least,
     ),
     _loss(
         "keras_squared_logarithmic_error",
         "tf.keras.losses.MSLE({1}, {0})",
         "Maximum Log Square",
         REALS,
-        Interval(0.25),
+        Interval(0.25),  # below EPSILON a reference counts as EPSILON, as a prediction does
         kinks=at(EPSILON),
     ),
     _loss(
@@ -126,8 +130,6 @@ ERRORS = (
         "keras_cosine_similarity",
         "tf.keras.losses.cosine_similarity({1}, {0}, axis={axis})",
         "Rsqrt Minimum Sum",
-        REALS,
-        Interval(0.25),
         batching=along_axis,
         axis=axes,
         singular=_from_short,

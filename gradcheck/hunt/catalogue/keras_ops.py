@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import at, at_zero, between
+from gradcheck.hunt.catalogue.distances import at, at_zero, between, from_multiples
 from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.shapes import axes, broadcasting, nonempty
-from gradcheck.hunt.opspec import POSITIVE, REALS, Array, Interval
+from gradcheck.hunt.opspec import POSITIVE, Array
 
 _math = partial(operation, "math")
 _binary = partial(_math, broadcasts=True, shapes=broadcasting)
@@ -50,7 +50,7 @@ KERAS_ELEMENTWISE = (
     _nn("keras_elu", "tf.keras.ops.elu({0}, alpha={alpha})", "Elu SelectV2", alpha=(0.5, 2.0), kinks=at_zero),
     _nn("keras_sparse_sigmoid", "tf.keras.ops.sparse_sigmoid({0})", "SelectV2", kinks=at(-1.0, 1.0)),
     _nn("keras_sparse_plus", "tf.keras.ops.sparse_plus({0})", "SelectV2 Pow", curvature_jumps=at(-1.0, 1.0)),
-    _nn("keras_tanh_shrink", "tf.keras.ops.tanh_shrink({0})", "Tanh Sub"),
+    _nn("keras_tanh_shrink", "tf.keras.ops.tanh_shrink({0})", "Tanh Sub", terms=1.0),
     _nn(
         "keras_soft_shrink",
         "tf.keras.ops.soft_shrink({0}, threshold={threshold})",
@@ -100,8 +100,7 @@ KERAS_ELEMENTWISE = (
 
 
 def _from_nonzero_multiples(x: Array, y: Array) -> Array:
-    multiple = np.round(np.asarray(x / y))
-    return np.where(multiple == 0, np.inf, np.abs(x - multiple * y))
+    return np.where(np.abs(x) < np.abs(y) / 2, np.inf, from_multiples(x, y))
 
 
 KERAS_BINARY = (
@@ -112,8 +111,6 @@ KERAS_BINARY = (
         "keras_fmod",
         "tf.keras.ops.fmod({0}, {1})",
         "FloorMod Abs",
-        REALS,
-        Interval(0.25),
         singular=_from_nonzero_multiples,
     ),
     _binary("keras_fmax", "tf.keras.ops.fmax({0}, {1})", "Maximum SelectV2", kinks=between),

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import norms
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR
 from gradcheck.hunt.catalogue.shapes import nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, Interval, OpSpec, Rule, unary
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Indices, Interval, OpSpec, Rule, unary
 
 ACTIONS = ("matmul", "solve", "matmul of adjoint", "solve of adjoint")
 MEASURES = ("to_dense", "log_abs_determinant", "diag_part", "trace")
@@ -50,6 +52,11 @@ def updated(x: tf.Tensor, symmetric: bool) -> Any:
     return tf.linalg.LinearOperatorLowRankUpdate(base, u, update, None if symmetric else v)
 
 
+def _from_singular(x: Array, _columns: Array, *, action: str) -> Array:
+    """A diagonal matrix is inverted."""
+    return np.abs(x) if action.startswith("solve") else np.full_like(x, np.inf)
+
+
 def _columns(rows: Callable[[Shape], int], rank: int) -> Rule:
     return lambda shape: [((*shape[: len(shape) - rank], rows(shape), count),) for count in (1, 2)]
 
@@ -64,9 +71,13 @@ def _operator(
     rank: int = 2,
     rows: Callable[[Shape], int] = lambda shape: shape[-1],
     measures: tuple[str, ...] = MEASURES,
+    inverted: Distances | None = None,
     **fields: Any,
 ) -> tuple[OpSpec, OpSpec]:
-    """The actions of an operator of a parameter, and its measures; `rank` is that of its parameter at least."""
+    """The actions of an operator of a parameter, and its measures; `rank` is that of its parameter at least.
+
+    `inverted` are the distances from where an inverse does not exist.
+    """
     if rank == 2:
         fields = {"shapes": square, "starts": MATRICES, **fields}
     made: Callable[..., OpSpec] = partial(operation, "linalg", **{"shapes": vector, "starts": VECTORS, **fields})
@@ -78,6 +89,7 @@ def _operator(
         *domains,
         others=_columns(rows, rank),
         action=ACTIONS,
+        **({"singular": inverted} if inverted else {}),
     )
     measured = made(
         f"{name}_operator_measure",
@@ -93,7 +105,9 @@ _spectrum = partial(_operator, gradients="Mul", rank=1, dtypes=("complex128",), 
 CIRCULANT = "(tf.exp({0}), input_output_dtype=tf.complex128)"
 
 PARAMETERIZED = (
-    *_operator("diagonal", "tf.linalg.LinearOperatorDiag({0})", "Mul", of_measures="Sum", domain=POSITIVE, rank=1),
+    *_operator(
+        "diagonal", "tf.linalg.LinearOperatorDiag({0})", "Mul", of_measures="Sum", rank=1, inverted=_from_singular
+    ),
     *_operator("full_matrix", FULL, "MatrixSolve", of_measures="Sin"),
     *_operator(
         "positive_definite",
@@ -137,8 +151,8 @@ PARAMETERIZED = (
         "scaled_identity",
         "tf.linalg.LinearOperatorScaledIdentity(2, {0})",
         "Mul",
-        domain=POSITIVE,
         rank=0,
+        inverted=_from_singular,
         rows=lambda _shape: 2,
         shapes=unary,
         starts=((), (2,)),

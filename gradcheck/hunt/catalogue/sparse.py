@@ -11,7 +11,7 @@ from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Indices, Interval, OpSpec, Shapes
+from gradcheck.hunt.opspec import POSITIVE, REALS, Indices, OpSpec, Shapes
 
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
 OTHER = MATRIX.replace("{0}", "{1}")
@@ -239,7 +239,7 @@ SPARSE = (
         f"({MATRIX} / {{1}}).values",
         "SparseDenseCwiseDiv",
         REALS,
-        Interval(0.25, 8.0),
+        POSITIVE,
         others=_with((2, 3)),
     ),
     _of_matrix(

@@ -5,7 +5,9 @@ The oracles are functions of mpmath. A value or a slope may be off by the roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, product
 from typing import Any
 
 import mpmath
@@ -15,6 +17,7 @@ import tensorflow as tf
 
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.opspec import REALS, OpSpec
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -149,3 +152,84 @@ def test_exponentials_of_large_matrices_are_right(scale: float) -> None:
     allowed = ROUNDING * np.max(np.abs(right)) * max(1.0, np.linalg.norm(a)) * 4
     np.testing.assert_allclose(value.numpy(), right[:, :3], rtol=0, atol=allowed)
     assert abs(slope - np.sum(weights * right[:, 3:])) <= allowed
+
+
+GAPS = (0.375, 2.625)
+"""How far beyond a domain's end it is looked."""
+DEFINED_BEYOND = {
+    "the kernel, or that of the gradient, sums a term for each unit below 0": ("lgamma", "digamma", "polygamma"),
+    "NaN unless the exponent is whole, and then a polygamma function": ("zeta",),
+    "kernels in float32, whose gates saturate": (
+        *("block_lstm", "block_lstm_v2", "block_lstm_state", "block_lstm_gate"),
+    ),
+    "what is meant by a pixel is from 0 to 1, or not negative": (
+        *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_auto_contrast", "adjust_gamma"),
+    ),
+    "corners of boxes inside of the image; crops_outside goes beyond": ("crop_and_resize",),
+    "two ends that have to be apart": ("fake_quant_with_min_max_vars", "fake_quant_per_channel"),
+    "parameters of a distribution, whose samples are rejected and drawn again far out": (
+        *("stateless_gamma", "stateless_gamma_v2"),
+        *("stateless_truncated_normal", "stateless_truncated_normal_of_bounds"),
+    ),
+    "weights and counts, whose sum must not vanish": (
+        *("weighted_moments", "normalize_moments", "keras_weighted_loss", "keras_average", "numpy_average"),
+        *("embedding_lookup_sparse_weighted", "embedding_lookup_sparse_of_norm", "safe_embedding_lookup_sparse"),
+    ),
+    "bisection to a tolerance that large elements make coarse": ("eigh_tridiagonal",),
+    "an even function": ("kaiser_window",),
+    "the kernel raises at a zero, so that one side is drawn": ("sparse_dense_div",),
+    "operators with inverses, which exponentials of more make ill-conditioned": (
+        *("circulant_operator", "circulant_operator_measure", "circulant_2d_operator"),
+        *("circulant_2d_operator_measure", "circulant_3d_operator", "circulant_3d_operator_measure"),
+    ),
+    "what is meant by concentrations is positive": ("lbeta",),
+    "shares and probabilities, beyond which the loss is cut off or means nothing": (
+        *("keras_kl_divergence", "keras_binary_crossentropy", "keras_binary_focal_crossentropy"),
+        *("keras_categorical_crossentropy", "keras_categorical_focal_crossentropy"),
+        *("keras_sparse_categorical_crossentropy", "keras_generalized_cross_entropy", "keras_dice", "keras_tversky"),
+    ),
+    "below the least, a reference counts as the least, as a prediction does": ("keras_squared_logarithmic_error",),
+    "products beyond 1 are distances below 0, which are cut off": ("keras_circle", "keras_circle_of_references"),
+    "of equal elements the median is odd": ("keras_quantile_of_level",),
+    "a zero makes a product of zero, whose gradient is that of reduce_prod": (
+        *("keras_nanprod", "keras_nan_accumulation", "numpy_nanprod"),
+    ),
+    "powers of ten, of which one hides the digits of all others": ("keras_logspace", "numpy_logspace"),
+    "bounds have one sign, an attribute": ("keras_geomspace",),
+    "of two zeros, the gradient is NaN, as that of a Euclidean norm": ("numpy_hypot",),
+}
+"""Where nothing is drawn although the operation is defined there, and why."""
+NARROWER = frozenset(chain.from_iterable(DEFINED_BEYOND.values()))
+
+
+def undefined(spec: OpSpec, example: Any) -> bool:
+    """Whether the value or a derivative of an example does not exist."""
+    inputs = [tf.Variable(argument) for argument in example.arguments]
+    try:
+        with tf.GradientTape() as tape:
+            value = single(spec)(*inputs, **example.attributes)
+        parts = [value, *(part for part in tape.gradient(value, inputs) if part is not None)]
+    except (tf.errors.OpError, ValueError, TypeError):
+        return True
+    return not all(np.all(np.isfinite(tf.convert_to_tensor(part).numpy())) for part in parts)
+
+
+def beyond(spec: OpSpec, sampler: Any) -> Iterator[tuple[int, list[bool]]]:
+    """For each end of the domain of each argument, whether some examples with an element beyond it are undefined."""
+    for place in range(spec.arity):
+        domain = spec.domain(place)
+        for end, sign in ((domain.low, -1), (domain.high, 1)):
+            examples = [each for each in sampler.generic(spec) if each.arguments[place].size]
+            found = []
+            for example, gap in product(examples if np.isfinite(end) else [], GAPS):
+                moved = [argument.copy() for argument in example.arguments]
+                moved[place].flat[0] = end + sign * gap
+                found.append(undefined(spec, replace(example, arguments=tuple(moved))))
+            if found:
+                yield place, found
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in CATALOGUE.values() if set(spec.domains) != {REALS}])
+def test_nothing_is_defined_beyond_a_domain_but_what_is_listed_with_its_reason(name: str, sampler: Any) -> None:
+    defined = {place for place, found in beyond(CATALOGUE[name], sampler) if 2 * sum(found) < len(found)}
+    assert bool(defined) is (name in NARROWER), defined
