@@ -98,10 +98,14 @@ class GradientRecorder:
         self._coverage.start()
 
     def stop(self) -> GradientRun:
+        """What ran since then; nothing more is recorded."""
+        self._stack.close()
+        return self.so_far()
+
+    def so_far(self) -> GradientRun:
         """What ran since then."""
         import tensorflow as tf
 
-        self._stack.close()
         data = self._coverage.get_data()
         arcs = {self._place(file): data.arcs(file) or () for file in data.measured_files()}
         return GradientRun.of(str(tf.__version__), self._first, self._second, arcs)

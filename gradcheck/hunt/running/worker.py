@@ -18,7 +18,7 @@ from gradcheck.hunt import monitor
 from gradcheck.hunt.coverage import INVALID, Coverage
 from gradcheck.hunt.events import Ending, FindingMade, Finished, Journal, OperationDone
 from gradcheck.hunt.finding import GraphFinding, summary_line
-from gradcheck.hunt.gradient_run import GradientRecorder
+from gradcheck.hunt.gradient_run import GradientRecorder, GradientRun
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
@@ -29,6 +29,9 @@ from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 
 Properties = tuple[tuple[str, str], ...]
+
+GRADIENTS_EVERY = 60.0
+"""Seconds: what ran of TensorFlow's gradients is written so often, that a worker which is killed loses little of it."""
 
 
 class Worker:
@@ -48,6 +51,7 @@ class Worker:
         self._recorder: ProcessRecorder | None = None
         self._began = time.time()
         self._gradients: GradientRecorder | None = None
+        self._written = time.monotonic()
         self._outcomes: list[list[Any]] = []
         self._findings: list[dict[str, Any]] = []
 
@@ -72,6 +76,8 @@ class Worker:
             monitor.install(before)
             self._count(self.coverage.outcomes - counted, time.monotonic() - began)
             self.monitor.rest()
+            if self._gradients is not None and time.monotonic() - self._written > GRADIENTS_EVERY:
+                self._write_gradients(self._gradients.so_far())
 
     def _count(self, new: Counter[tuple[str, int, str]], seconds: float) -> None:
         """Writes one event an operation and order."""
@@ -148,10 +154,13 @@ class Worker:
             self.journal.write(Finished(how, self.coverage.valid(), time.time() - self._began, shard))
         self.journal.close()
         if self._gradients is not None:
-            ran, folder = self._gradients.stop(), self.configuration.gradients
-            with suppress(OSError):  # such as a full disk; `reach` says that nothing was recorded
-                folder.mkdir(parents=True, exist_ok=True)
-                files.replace(folder / self._record.name, documents.to_text(ran))
+            self._write_gradients(self._gradients.stop())
+
+    def _write_gradients(self, ran: GradientRun) -> None:
+        folder, self._written = self.configuration.gradients, time.monotonic()
+        with suppress(OSError):  # such as a full disk; `reach` says that nothing was recorded
+            folder.mkdir(parents=True, exist_ok=True)
+            files.replace(folder / self._record.name, documents.to_text(ran))
 
     def close(self) -> None:
         """Takes away what only a running process has."""

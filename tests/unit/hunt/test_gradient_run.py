@@ -33,6 +33,21 @@ def test_orders_are_told_apart(run: GradientRun) -> None:
     assert "Sin" not in run.first
 
 
+def test_what_ran_so_far_is_known_while_more_is_recorded() -> None:
+    recorder, x = GradientRecorder(), tf.constant([1.0, 2.0], tf.float64)
+    recorder.start()
+    try:
+        check(tf.sin, x)
+        before = recorder.so_far()
+        check(tf.cos, x)
+    finally:
+        after = recorder.stop()
+    assert ("Sin" in before.first, "Cos" in before.first) == (True, False)
+    assert {"Sin", "Cos"} <= set(after.first)
+    assert before.arcs
+    assert all(set(pairs) <= set(after.arcs[place]) for place, pairs in before.arcs.items())
+
+
 def test_a_document_is_read_as_it_was_written(run: GradientRun) -> None:
     assert documents.convert(documents.parse(documents.to_text(run)), GradientRun) == run
 
