@@ -57,9 +57,15 @@ SMOOTH = (
 )
 """Those that have a kernel, and a gradient, of complex numbers, and are smooth in the whole plane."""
 
-SPECTRA = ("singular_values", "singular_vectors", "eigenvalues", "eigenvectors")
-"""Those that are singular at equal values, as of real matrices."""
-REAL_RESULTS = ("logdet", "singular_values", "singular_vectors", "eigenvectors")
+AS_OF_REAL = (
+    *("qr", "singular_values", "singular_vectors", "eigenvalues", "eigenvectors", "largest_eigenvector"),
+    "spectral_abscissa",
+)
+"""Those that are singular without full rank, or at equal values, as of real matrices."""
+REAL_RESULTS = (
+    *("logdet", "singular_values", "singular_vectors", "eigenvectors", "largest_eigenvector"),
+    "spectral_abscissa",
+)
 
 
 BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
@@ -70,7 +76,7 @@ def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
     if isinstance(spec.source, str) and REGULAR in spec.source:
         spec = replace(spec, source=spec.source.replace(REGULAR, REGULAR.replace(SINE, BOUNDED)))
-    form = over_plane(spec, (spec.kinks or spec.singular) if name in SPECTRA else None)
+    form = over_plane(spec, (spec.kinks or spec.singular) if name in AS_OF_REAL else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
 
 
@@ -79,7 +85,7 @@ _square = partial(
 )
 
 COMPLEX_FORMS = (
-    *map(_form, (*SMOOTH, *SPECTRA)),
+    *map(_form, (*SMOOTH, *AS_OF_REAL)),
     _square("real_log_determinant", f"tf.math.real(tf.linalg.slogdet({DOMINANT})[1])", "LogMatrixDeterminant Real"),
     _square("determinant_phase", f"tf.linalg.slogdet({DOMINANT})[0]", "LogMatrixDeterminant", result="complex128"),
 )

@@ -25,15 +25,27 @@ _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (
 
 
 def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
-    """Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth."""
+    """Reflections choose signs, or phases, which jump; with a positive diagonal the factors are unique and smooth."""
     q, r = tf.linalg.qr(x)
     sign = tf.sign(tf.linalg.diag_part(r))
-    return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
+    return [r * tf.math.conj(sign)[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
 
 def squares(x: tf.Tensor) -> tf.Tensor:
     """The squared magnitudes of elements of unit vectors, whose signs and phases are arbitrary."""
     return tf.math.real(x * tf.math.conj(x))
+
+
+def bands(x: tf.Tensor, layout: str) -> tf.Tensor | list[tf.Tensor]:
+    """The diagonals of tridiagonal matrices in rows, one by one, or in their places."""
+    if layout == "compact":
+        return x
+    return tf.linalg.diag(x, k=(-1, 1), align="LEFT_RIGHT") if layout == "matrix" else tf.unstack(x, axis=-2)
+
+
+def _layouts(shape: Shape, *_others: Shape) -> tuple[str, ...]:
+    """A matrix of one element has no place for the diagonals beside it."""
+    return ("compact", "sequence", "matrix") if shape[-1] > 1 else ("compact", "sequence")
 
 
 def right_sides(shape: Shape) -> Shapes:
@@ -42,6 +54,16 @@ def right_sides(shape: Shape) -> Shapes:
 
 def _right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
+
+
+def _restacked(matrix: Shape, shape: Shape) -> Shapes:
+    """This matrix alone and in a stack of one, for matrices of a shape that is one of a stack, or else in a stack."""
+    return [(matrix,), ((1, *matrix),)] if shape[:-2] else [((2, *matrix),)]
+
+
+def _broadcast_right_sides(shape: Shape) -> Shapes:
+    """Those of a stack of other shape, too, which broadcasts."""
+    return [*right_sides(shape), *_restacked((shape[-2], 1), shape)]
 
 
 _system = partial(_square, others=right_sides)
@@ -69,11 +91,11 @@ def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
 
 
 def _from_equal_eigenvalues(x: Array) -> Array:
-    """How far real parts lie apart, or the two eigenvalues themselves where they are conjugate."""
+    """How far real parts lie apart, or, of a real matrix, the two eigenvalues themselves where they are conjugate."""
     values = np.linalg.eigvals(x)
     first, second = np.triu_indices(values.shape[-1], 1)
     left, right = values[..., first], values[..., second]
-    conjugate = (left.imag != 0) & (left == np.conj(right))
+    conjugate = (left.imag != 0) & (left == np.conj(right)) & (not np.iscomplexobj(x))
     return np.where(conjugate, np.abs(left - right), np.abs(left.real - right.real))
 
 
@@ -83,10 +105,12 @@ LINALG = (
     _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
     _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", "Cholesky"),
     _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
-    _system(
+    _square(
         "triangular_solve",
         f"tf.linalg.triangular_solve({DOMINANT}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
         "MatrixTriangularSolve",
+        broadcasts=True,
+        others=_broadcast_right_sides,
         lower=BOOL,
         adjoint=BOOL,
     ),
@@ -117,13 +141,17 @@ LINALG = (
     _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot"),
     _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve"),
     _tridiagonal(
-        "tridiagonal_matmul", "tf.linalg.tridiagonal_matmul({0}, {1}, diagonals_format='compact')", "TridiagonalMatMul"
+        "tridiagonal_matmul",
+        "tf.linalg.tridiagonal_matmul(bands({0}, {layout}), {1}, diagonals_format={layout})",
+        "TridiagonalMatMul",
+        layout=_layouts,
     ),
     _tridiagonal(
         "tridiagonal_solve",
-        "tf.linalg.tridiagonal_solve(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {1}, "
-        "diagonals_format='compact', partial_pivoting={pivoting})",
+        "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), {1}, "
+        "diagonals_format={layout}, partial_pivoting={pivoting})",
         "TridiagonalSolve",
+        layout=_layouts,
         pivoting=BOOL,
     ),
     _matrix(
