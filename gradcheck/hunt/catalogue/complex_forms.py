@@ -7,6 +7,7 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.arrays import ARRAYS
 from gradcheck.hunt.catalogue.complex_signal import over_plane
+from gradcheck.hunt.catalogue.contractions import CONTRACTIONS
 from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS
 from gradcheck.hunt.catalogue.convolution_forms import CONVOLUTION_FORMS
 from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
@@ -25,7 +26,7 @@ REAL_FORMS = {
     spec.name: spec
     for group in (
         *(ARRAYS, GATHERING, DIAGONALS, BLOCKS, ACTIVATIONS, CONVOLUTIONS, CONVOLUTION_FORMS, SEGMENTS, LINALG),
-        *(MOMENTS, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE, RAGGED),
+        *(CONTRACTIONS, MOMENTS, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE, RAGGED),
     )
     for spec in group
 }

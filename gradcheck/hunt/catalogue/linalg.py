@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values, ties
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, several, square, vector
+from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix, restacked, several, square, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
@@ -56,14 +56,9 @@ def _right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
 
 
-def _restacked(matrix: Shape, shape: Shape) -> Shapes:
-    """This matrix alone and in a stack of one, for matrices of a shape that is one of a stack, or else in a stack."""
-    return [(matrix,), ((1, *matrix),)] if shape[:-2] else [((2, *matrix),)]
-
-
 def _broadcast_right_sides(shape: Shape) -> Shapes:
     """Those of a stack of other shape, too, which broadcasts."""
-    return [*right_sides(shape), *_restacked((shape[-2], 1), shape)]
+    return [*right_sides(shape), *restacked((shape[-2], 1), shape)]
 
 
 _system = partial(_square, others=right_sides)
@@ -78,7 +73,7 @@ def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
     return np.asarray(np.linalg.svd(x[..., :columns], compute_uv=False)[..., -1])
 
 
-def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
+def _from_vectors_that_are_not_unique(x: Array, which: int, **_attributes: Any) -> Array:
     """How far singular values are from each other, and from 0 where more vectors than one belong to 0.
 
     Those are the vectors of the longer side. On the other, and of a square matrix, the last one is unique but for its
@@ -88,6 +83,11 @@ def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
     rows, columns = x.shape[-2:]
     vanish = values[..., -1:] if (rows, columns)[which - 1] > min(rows, columns) else values[..., :0]
     return np.concatenate([vanish, ties(values)], axis=-1)
+
+
+def _full(shape: Shape) -> tuple[bool, ...]:
+    """Of two more vectors than there are singular values neither is unique, and there is no gradient."""
+    return (False, True) if abs(shape[-2] - shape[-1]) == 1 else (False,)
 
 
 def _from_equal_eigenvalues(x: Array) -> Array:
@@ -123,9 +123,10 @@ LINALG = (
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
-        "squares(tf.linalg.svd({0})[{which}])",
+        "squares(tf.linalg.svd({0}, full_matrices={full})[{which}])",
         "Svd",
         which=(1, 2),
+        full=_full,
         singular=_from_vectors_that_are_not_unique,
     ),
     _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
@@ -164,16 +165,6 @@ LINALG = (
         starts=((2, 2), (2, 3), (2, 2, 2)),
         lower=BOOL,
         adjoint=BOOL,
-    ),
-    _matrix("einsum", "tf.einsum('...ij,...jk->...ik', {0}, {1})", "Einsum", broadcasts=True, shapes=matmul),
-    _square("einsum_trace", "tf.einsum('...ii->...', {0})", "Einsum"),
-    _square("einsum_diagonal", "tf.einsum('...ii->...i', {0})", "Einsum"),
-    _matrix(
-        "einsum_pair",
-        "tf.einsum({equation}, {0}, {1})",
-        "Einsum",
-        others=alike,
-        equation=("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"),
     ),
 )
 
