@@ -25,10 +25,13 @@ _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (
 
 
 def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
-    """Reflections choose signs, or phases, which jump; with a positive diagonal the factors are unique and smooth."""
+    """Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth.
+
+    The diagonal is real as it is; of a sign that is complex the derivative would hide that of the phase.
+    """
     q, r = tf.linalg.qr(x)
-    sign = tf.sign(tf.linalg.diag_part(r))
-    return [r * tf.math.conj(sign)[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
+    sign = tf.cast(tf.sign(tf.math.real(tf.linalg.diag_part(r))), x.dtype)
+    return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
 
 def squares(x: tf.Tensor) -> tf.Tensor:
