@@ -10,6 +10,7 @@ from gradcheck.hunt.catalogue import (
     colours,
     complex_forms,
     complex_signal,
+    contractions,
     control_flow,
     convolution,
     convolution_forms,
@@ -50,7 +51,8 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
     *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
     *(pooling.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
-    *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG, complex_signal.SIGNAL),
+    *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG),
+    *(contractions.CONTRACTIONS, complex_signal.SIGNAL),
     complex_forms.COMPLEX_FORMS,
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, sparse.RAGGED),
     *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
@@ -85,6 +87,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: value
     for module in (
         colours,
+        contractions,
         control_flow,
         convolution,
         convolution_forms,

@@ -7,6 +7,7 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.arrays import ARRAYS
 from gradcheck.hunt.catalogue.complex_signal import over_plane
+from gradcheck.hunt.catalogue.contractions import CONTRACTIONS
 from gradcheck.hunt.catalogue.convolution import CONVOLUTIONS
 from gradcheck.hunt.catalogue.convolution_forms import CONVOLUTION_FORMS
 from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
@@ -25,7 +26,7 @@ REAL_FORMS = {
     spec.name: spec
     for group in (
         *(ARRAYS, GATHERING, DIAGONALS, BLOCKS, ACTIVATIONS, CONVOLUTIONS, CONVOLUTION_FORMS, SEGMENTS, LINALG),
-        *(MOMENTS, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE, RAGGED),
+        *(CONTRACTIONS, MOMENTS, MATRIX_FUNCTIONS, REARRANGEMENTS, SPARSE, RAGGED),
     )
     for spec in group
 }
@@ -57,9 +58,15 @@ SMOOTH = (
 )
 """Those that have a kernel, and a gradient, of complex numbers, and are smooth in the whole plane."""
 
-SPECTRA = ("singular_values", "singular_vectors", "eigenvalues", "eigenvectors")
-"""Those that are singular at equal values, as of real matrices."""
-REAL_RESULTS = ("logdet", "singular_values", "singular_vectors", "eigenvectors")
+AS_OF_REAL = (
+    *("qr", "singular_values", "singular_vectors", "eigenvalues", "eigenvectors", "largest_eigenvector"),
+    "spectral_abscissa",
+)
+"""Those that are singular without full rank, or at equal values, as of real matrices."""
+REAL_RESULTS = (
+    *("logdet", "singular_values", "singular_vectors", "eigenvectors", "largest_eigenvector"),
+    "spectral_abscissa",
+)
 
 
 BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
@@ -70,7 +77,7 @@ def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
     if isinstance(spec.source, str) and REGULAR in spec.source:
         spec = replace(spec, source=spec.source.replace(REGULAR, REGULAR.replace(SINE, BOUNDED)))
-    form = over_plane(spec, (spec.kinks or spec.singular) if name in SPECTRA else None)
+    form = over_plane(spec, (spec.kinks or spec.singular) if name in AS_OF_REAL else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
 
 
@@ -79,7 +86,7 @@ _square = partial(
 )
 
 COMPLEX_FORMS = (
-    *map(_form, (*SMOOTH, *SPECTRA)),
+    *map(_form, (*SMOOTH, *AS_OF_REAL)),
     _square("real_log_determinant", f"tf.math.real(tf.linalg.slogdet({DOMINANT})[1])", "LogMatrixDeterminant Real"),
     _square("determinant_phase", f"tf.linalg.slogdet({DOMINANT})[0]", "LogMatrixDeterminant", result="complex128"),
 )

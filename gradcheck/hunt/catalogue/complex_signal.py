@@ -41,7 +41,7 @@ PLANE: dict[str, Distances | None] = {
     **dict.fromkeys(("sum_over_axis", "reduce_mean", "reduce_prod")),
     **dict.fromkeys(("cumsum_over_axis", "cumprod", "cumprod_over_axis")),
     "reduce_euclidean_norm": norms,
-    **dict.fromkeys(("matmul_transposed", "batch_matmul")),
+    **dict.fromkeys(("matmul_transposed", "batch_matmul", "batch_matmul_v3")),
 }
 """Operations of real numbers that take complex ones, too, and where they are not smooth in the whole plane.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values, ties
 from gradcheck.hunt.catalogue.language import operation, tf
-from gradcheck.hunt.catalogue.shapes import alike, at_least, matmul, nonempty_matrix, several, square, vector
+from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix, restacked, several, square, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
@@ -25,9 +25,12 @@ _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (
 
 
 def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
-    """Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth."""
+    """Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth.
+
+    The diagonal is real as it is; of a sign that is complex the derivative would hide that of the phase.
+    """
     q, r = tf.linalg.qr(x)
-    sign = tf.sign(tf.linalg.diag_part(r))
+    sign = tf.cast(tf.sign(tf.math.real(tf.linalg.diag_part(r))), x.dtype)
     return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
 
@@ -36,12 +39,29 @@ def squares(x: tf.Tensor) -> tf.Tensor:
     return tf.math.real(x * tf.math.conj(x))
 
 
+def bands(x: tf.Tensor, layout: str) -> tf.Tensor | list[tf.Tensor]:
+    """The diagonals of tridiagonal matrices in rows, one by one, or in their places."""
+    if layout == "compact":
+        return x
+    return tf.linalg.diag(x, k=(-1, 1), align="LEFT_RIGHT") if layout == "matrix" else tf.unstack(x, axis=-2)
+
+
+def _layouts(shape: Shape, *_others: Shape) -> tuple[str, ...]:
+    """A matrix of one element has no place for the diagonals beside it."""
+    return ("compact", "sequence", "matrix") if shape[-1] > 1 else ("compact", "sequence")
+
+
 def right_sides(shape: Shape) -> Shapes:
     return [((*shape[:-1], count),) for count in (1, 2)]
 
 
 def _right_sides_of_bands(shape: Shape) -> Shapes:
     return [((*shape[:-2], shape[-1], count),) for count in (1, 2)]
+
+
+def _broadcast_right_sides(shape: Shape) -> Shapes:
+    """Those of a stack of other shape, too, which broadcasts."""
+    return [*right_sides(shape), *restacked((shape[-2], 1), shape)]
 
 
 _system = partial(_square, others=right_sides)
@@ -56,7 +76,7 @@ def _from_rank_deficiency(x: Array, **_attributes: Any) -> Array:
     return np.asarray(np.linalg.svd(x[..., :columns], compute_uv=False)[..., -1])
 
 
-def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
+def _from_vectors_that_are_not_unique(x: Array, which: int, **_attributes: Any) -> Array:
     """How far singular values are from each other, and from 0 where more vectors than one belong to 0.
 
     Those are the vectors of the longer side. On the other, and of a square matrix, the last one is unique but for its
@@ -68,12 +88,17 @@ def _from_vectors_that_are_not_unique(x: Array, which: int) -> Array:
     return np.concatenate([vanish, ties(values)], axis=-1)
 
 
+def _full(shape: Shape) -> tuple[bool, ...]:
+    """Of two more vectors than there are singular values neither is unique, and there is no gradient."""
+    return (False, True) if abs(shape[-2] - shape[-1]) == 1 else (False,)
+
+
 def _from_equal_eigenvalues(x: Array) -> Array:
-    """How far real parts lie apart, or the two eigenvalues themselves where they are conjugate."""
+    """How far real parts lie apart, or, of a real matrix, the two eigenvalues themselves where they are conjugate."""
     values = np.linalg.eigvals(x)
     first, second = np.triu_indices(values.shape[-1], 1)
     left, right = values[..., first], values[..., second]
-    conjugate = (left.imag != 0) & (left == np.conj(right))
+    conjugate = (left.imag != 0) & (left == np.conj(right)) & (not np.iscomplexobj(x))
     return np.where(conjugate, np.abs(left - right), np.abs(left.real - right.real))
 
 
@@ -83,10 +108,12 @@ LINALG = (
     _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
     _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", "Cholesky"),
     _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
-    _system(
+    _square(
         "triangular_solve",
         f"tf.linalg.triangular_solve({DOMINANT}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
         "MatrixTriangularSolve",
+        broadcasts=True,
+        others=_broadcast_right_sides,
         lower=BOOL,
         adjoint=BOOL,
     ),
@@ -99,9 +126,10 @@ LINALG = (
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
-        "squares(tf.linalg.svd({0})[{which}])",
+        "squares(tf.linalg.svd({0}, full_matrices={full})[{which}])",
         "Svd",
         which=(1, 2),
+        full=_full,
         singular=_from_vectors_that_are_not_unique,
     ),
     _square("eigenvalues", f"tf.linalg.eigvalsh({SYMMETRIC})", "SelfAdjointEigV2", kinks=gaps_of_eigenvalues),
@@ -117,13 +145,17 @@ LINALG = (
     _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot"),
     _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve"),
     _tridiagonal(
-        "tridiagonal_matmul", "tf.linalg.tridiagonal_matmul({0}, {1}, diagonals_format='compact')", "TridiagonalMatMul"
+        "tridiagonal_matmul",
+        "tf.linalg.tridiagonal_matmul(bands({0}, {layout}), {1}, diagonals_format={layout})",
+        "TridiagonalMatMul",
+        layout=_layouts,
     ),
     _tridiagonal(
         "tridiagonal_solve",
-        "tf.linalg.tridiagonal_solve(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {1}, "
-        "diagonals_format='compact', partial_pivoting={pivoting})",
+        "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), {1}, "
+        "diagonals_format={layout}, partial_pivoting={pivoting})",
         "TridiagonalSolve",
+        layout=_layouts,
         pivoting=BOOL,
     ),
     _matrix(
@@ -132,20 +164,11 @@ LINALG = (
         "{1}, lower={lower}, adjoint={adjoint})",
         "BandedTriangularSolve",
         when=lambda shape: shape[-2] == 2 and shape[-1] > 1,
-        others=_right_sides_of_bands,
+        broadcasts=True,
+        others=lambda shape: [*_right_sides_of_bands(shape), *restacked((shape[-1], 1), shape)],
         starts=((2, 2), (2, 3), (2, 2, 2)),
         lower=BOOL,
         adjoint=BOOL,
-    ),
-    _matrix("einsum", "tf.einsum('...ij,...jk->...ik', {0}, {1})", "Einsum", broadcasts=True, shapes=matmul),
-    _square("einsum_trace", "tf.einsum('...ii->...', {0})", "Einsum"),
-    _square("einsum_diagonal", "tf.einsum('...ii->...i', {0})", "Einsum"),
-    _matrix(
-        "einsum_pair",
-        "tf.einsum({equation}, {0}, {1})",
-        "Einsum",
-        others=alike,
-        equation=("...ij,...ij->...", "...ij,...ij->...i", "...ij,...kj->...ik", "...ij,...ik->...kj"),
     ),
 )
 

@@ -38,12 +38,12 @@ def eigenvalues_of_bands(diagonal: tf.Tensor, beside: tf.Tensor, select: str, si
 
 
 def _from_shared_abscissa(x: Array) -> Array:
-    """How far the eigenvalue with the largest real part is from the others, or from its conjugate alone."""
+    """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate."""
     values = np.linalg.eigvals(x)
     order = np.argsort(-values.real, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     first, others = ordered[..., :1], ordered[..., 1:]
-    conjugate = (first.imag != 0) & (first == np.conj(others))
+    conjugate = (first.imag != 0) & (first == np.conj(others)) & (not np.iscomplexobj(x))
     return np.asarray(np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real)))
 
 

@@ -11,7 +11,7 @@ from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, tie
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, reduced, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import BOOL, Array
+from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
 STARTS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2), (2, 3), (2, 1, 2))
 
@@ -29,6 +29,29 @@ _scan = partial(
 _nonempty = partial(operation, "math", shapes=vector, starts=STARTS)
 _reduction = partial(_nonempty, axis=reduced, keepdims=BOOL, batching=reduces_points)
 _matrix = partial(operation, "math", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (2, 3), (1, 2), (2, 2, 1)))
+
+
+def _factors(shape: Shape) -> Shapes:
+    """Other factors, of the shape and of its transpose."""
+    return [(one,) for one in dict.fromkeys([shape, (*shape[:-2], *shape[:-3:-1])])]
+
+
+def _adjoints(one: Shape, other: Shape) -> list[str]:
+    """Which of the factors may be transposed: the second, the first, none, or both."""
+    return [text for text in ("b", "a", "", "ab") if one[-2 if "a" in text else -1] == other[-1 if "b" in text else -2]]
+
+
+FLAGS = ("transpose", "adjoint")
+
+
+def _flags(one: Shape, other: Shape) -> list[tuple[str, ...]]:
+    """Those of tf.matmul that transpose a factor, or that take its adjoint, too."""
+    return [
+        tuple(map("_".join, zip(kinds, factors, strict=True)))
+        for factors in _adjoints(one, other)
+        for kinds in itertools.product(FLAGS, repeat=len(factors))
+    ]
+
 
 REDUCTIONS = (
     _row("reduce_sum", "tf.reduce_sum({0}, axis=-1)", "Sum"),
@@ -58,13 +81,24 @@ REDUCTIONS = (
     _matrix("matmul", "{0} @ {1}", "BatchMatMulV2 MatMul", broadcasts=True, shapes=matmul),
     _matrix(
         "matmul_transposed",
-        "tf.matmul({0}, {1}, transpose_a={transpose}, transpose_b=not {transpose})",
+        "tf.matmul({0}, {1}, **dict.fromkeys({flags}, True))",
         "BatchMatMulV2 MatMul",
-        others=alike,
-        transpose=BOOL,
+        broadcasts=True,
+        others=lambda shape: (*_factors(shape), *_factors(shape[-2:] if shape[:-2] else (2, *shape))),
+        flags=_flags,
     ),
-    _matrix("batch_matmul", "tf.raw_ops.BatchMatMul(x={0}, y=tf.math.conj({0}), adj_y=True)"),
-    _matrix("batch_matmul_v3", "tf.raw_ops.BatchMatMulV3(x={0}, y={0}, Tout=tf.float64, adj_x=True)"),
+    _matrix(
+        "batch_matmul",
+        "tf.raw_ops.BatchMatMul(x={0}, y={1}, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
+        others=_factors,
+        adjoint=_adjoints,
+    ),
+    _matrix(
+        "batch_matmul_v3",
+        "tf.raw_ops.BatchMatMulV3(x={0}, y={1}, Tout={0}.dtype, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
+        others=_factors,
+        adjoint=_adjoints,
+    ),
     _row(
         "cross",
         "tf.linalg.cross({0}, {1})",

@@ -100,3 +100,8 @@ def alike(shape: Shape) -> Shapes:
 def several(shape: Shape) -> bool:
     """More than one element along the last dimension."""
     return shape[-1] > 1
+
+
+def restacked(matrix: Shape, shape: Shape) -> Shapes:
+    """This matrix alone and in a stack of one, or in a stack, as what broadcasts against one of this shape."""
+    return [(matrix,), ((1, *matrix),)] if shape[:-2] else [((2, *matrix),)]
