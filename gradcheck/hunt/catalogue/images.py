@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import at_integers
 from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
-from gradcheck.hunt.opspec import REALS, Interval, OpSpec
+from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
 
 SINGLE = 1e-6
 CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
@@ -83,6 +83,12 @@ def resized_by_ratios(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
     return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
 
 
+def _from_leaping_hue(x: Array) -> Array:
+    """How far a pixel is from grey, which has no hue, or where red is largest from where the hue leaps from 0 to 1."""
+    others = np.abs(x[..., 1] - x[..., 2])
+    return np.asarray(np.where(x[..., 0] >= np.max(x, -1), others, np.ptp(x, -1)))
+
+
 def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
     source = f"tf.cast(tf.raw_ops.{kernel}(images={{0}}[tf.newaxis], size={{size}}, {how})[0], tf.float64)"
     return _image(name, source, kernel, batching=in_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
@@ -98,11 +104,13 @@ IMAGE = (
         "rgb_to_hsv",
         "tf.image.rgb_to_hsv({0})",
         "RGBToHSV",
-        Interval(0.0, 1.0),
+        Interval(0.0, 1.0, closed=True),
         shapes=vector,
         when=lambda shape: shape[-1] == 3,
-        starts=((3,), (2, 3)),
-        singular=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
+        # Each of the six orders of the channels has formulas of its own.
+        starts=((3,), (6, 3), (2, 3), (12, 3), (2, 4, 3)),
+        kinks=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
+        singular=_from_leaping_hue,
         orders=(1,),
     ),
     # CropAndResizeGradBoxes has no registered gradient.
