@@ -248,7 +248,7 @@ LOST_DIGITS = {
             Node.of("cross", 0, 0),
             Node.of("squared_difference", 2, 0),
             Node.of("expand_dims", 3),
-            Node.of("conv2d", 4, 1, padding="VALID", stride=1),
+            Node.of("conv2d", 4, 1, count=1, padding="VALID", stride=1),
             Node.of("cosh", 5),
             Node.of("optional", 6),
             Node.of("while_loop", 7, count=1),
