@@ -25,6 +25,14 @@ def _straight(name: str, source: str, gradient: str = "", meant: str = "{0}", **
     return _quantization(name, source, gradient, reference=reference, **fields)
 
 
+def nudged(low: float, high: float, bits: int, narrow: bool) -> tuple[float, float]:
+    """The ends, moved so that zero is one of the values."""
+    steps = 2**bits - 1 - narrow
+    step = (high - low) / steps
+    steps_below = round(-low / step)
+    return -steps_below * step, (steps - steps_below) * step
+
+
 def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
     """Two steps from -below to high; zero is put on one of the three values."""
     x, below, high = float32(x, below, high)
@@ -71,13 +79,14 @@ def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
 
 
 QUANTIZATION = (
-    # 255 steps of 1/128: nudging, which puts zero on a step, leaves these ends as they are.
+    # 255 steps of 1/128: nudging leaves the first ends as they are. It moves the second ones to -0.75 and 1.5.
     _straight(
         "fake_quant_with_min_max_args",
-        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), -1.0, 0.9921875), tf.float64)",
+        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), *{way}), tf.float64)",
         "FakeQuantWithMinMaxArgs",
-        "tf.clip_by_value({0}, -1.0, 0.9921875)",
-        kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 0.9921875)),
+        "tf.clip_by_value({0}, *nudged(*{way}))",
+        way=((-1.0, 0.9921875, 8, False), (-1.0, 1.25, 2, False), (-0.75, 1.5, 3, True)),
+        kinks=lambda x, way: np.min([np.abs(x - end) for end in nudged(*way)], axis=0),
         rtol=1e-6,
     ),
     _quantization(
@@ -110,6 +119,14 @@ QUANTIZATION = (
         "QuantizeAndDequantizeV4",
         "tf.clip_by_value({0}, -1.0, 1.0)",
         kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
+    ),
+    # Every value lies in the range that is found. With an axis the kernel of version 4 takes no range on the CPU.
+    _straight(
+        "quantize_and_dequantize_of_own_range",
+        "tf.quantization.quantize_and_dequantize_v2({0}, 0.0, 0.0, range_given=False)",
+        "QuantizeAndDequantizeV4",
+        shapes=vector,
+        looped=True,
     ),
     _straight("grad_pass_through", "tf.grad_pass_through(tf.round)({0})"),
     _quantization(
