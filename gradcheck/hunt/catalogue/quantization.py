@@ -33,49 +33,50 @@ def nudged(low: float, high: float, bits: int, narrow: bool) -> tuple[float, flo
     return -steps_below * step, (steps - steps_below) * step
 
 
-def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Two steps from -below to high; zero is put on one of the three values."""
+def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    """Steps from -below to high; zero is put on one of their ends."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, num_bits=2, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, bits, narrow_range=True)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
     """The ends after nudging (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3).
 
     They follow the given ends one to one, which is what the gradient means, although they really jump.
     """
-    here = fake_quantized_between(x[:1], below[0], high[0])
+    here = fake_quantized_between(x[:1], below[0], high[0], bits=bits)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 1)]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high)
+    return here + moved_with_ends(x, low, high, 2**bits - 2)
 
 
-def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: int) -> tf.Tensor:
     """How far values go from those of row 0, if ends that were nudged there are then moved one to one."""
-    step = (high[:1] - low[:1]) / 2.0
+    step = (high[:1] - low[:1]) / steps
     steps_below = tf.round(-low[:1] / step)
-    bottom, top = -steps_below * step, (2.0 - steps_below) * step
+    bottom, top = -steps_below * step, (steps - steps_below) * step
     moved = tf.maximum(tf.minimum(x, top + high - high[:1]), low - low[:1] + bottom)
     return moved - tf.clip_by_value(x[:1], bottom, top)
 
 
-def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Two steps from -below to high in every channel."""
+def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    """Steps from -below to high in every channel."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, num_bits=2, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, bits, narrow_range=True)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    here = fake_quantized_by_channel(x[0], below[0], high[0])
+def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    here = fake_quantized_by_channel(x[0], below[0], high[0], bits=bits)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 2), end.shape[-1]]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high)
+    return here + moved_with_ends(x, low, high, 2**bits - 2)
 
 
-def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
-    step = (high + below) / 2
+def _nudged_ends(x: Array, below: Array, high: Array, bits: int) -> Array:
+    steps = 2**bits - 2
+    step = (high + below) / steps
     count = np.round(below / step)
-    return np.minimum(np.abs(x + count * step), np.abs(x - (2 - count) * step))
+    return np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step))
 
 
 QUANTIZATION = (
@@ -99,6 +100,7 @@ QUANTIZATION = (
         looped=True,
         others=lambda shape: [((), ())],
         reference=fake_quantized_between_straight,
+        bits=(2, 3),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
@@ -140,6 +142,7 @@ QUANTIZATION = (
         shapes=vector,
         others=lambda shape: [(shape[-1:], shape[-1:])],
         reference=fake_quantized_by_channel_straight,
+        bits=(2, 3),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),

@@ -29,14 +29,16 @@ def clip_to_way(x: Array, _: Array, way: tuple[float, float, int, bool]) -> Arra
     return np.clip(x, *nudged(low, high, 2**bits - (2 if narrow else 1)))
 
 
-def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
-    ends = nudged(-float(at_below), float(at_high))
+def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array, bits: int) -> Array:
+    ends = nudged(-float(at_below), float(at_high), 2**bits - 2)
     return np.clip(x, ends[0] - (below - at_below), ends[1] + high - at_high)
 
 
-def clip_by_channel(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
+def clip_by_channel(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array, bits: int) -> Array:
     channels = zip(np.moveaxis(x, -1, 0), below, high, at_below, at_high, strict=True)
-    clipped = [clip_to_nudged(plane, low, top, plane, at_low, at_top) for plane, low, top, at_low, at_top in channels]
+    clipped = [
+        clip_to_nudged(plane, low, top, plane, at_low, at_top, bits) for plane, low, top, at_low, at_top in channels
+    ]
     return np.stack(clipped, axis=-1)
 
 

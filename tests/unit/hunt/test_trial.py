@@ -196,7 +196,11 @@ def test_where_the_curvature_jumps_the_first_order_is_checked_and_the_second_is_
 def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> None:
     graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("py_function", 0), Node.of("sin", 1)))
     assert trial.culprit(graph, 2) == 1
-    graph = Graph((Input((2,), (0.5, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("sin", 1)))
+    graph = Graph(
+        (Input((2,), (0.5, 0.25)),),
+        quantized = Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False))
+        (quantized, Node.of("sin", 1)),
+    )
     assert trial.culprit(graph, 2) == 1
 
 
