@@ -198,8 +198,7 @@ def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> N
     assert trial.culprit(graph, 2) == 1
     graph = Graph(
         (Input((2,), (0.5, 0.25)),),
-        quantized = Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False))
-        (quantized, Node.of("sin", 1)),
+        (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("sin", 1)),
     )
     assert trial.culprit(graph, 2) == 1
 
