@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.language import operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.pooling import (
+    COUNTS,
     IMAGES,
     PADDINGS,
     STRIDES,
@@ -29,10 +32,20 @@ def _one_a_window_of_two_channels(image: Shape) -> Shapes:
     return [((*each[:-1], channels),) for (each,) in one_a_window(image) for channels in (1, 2)]
 
 
-def patches(x: tf.Tensor, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
-    if len(x.shape) == 5:
-        return tf.compat.v1.extract_volume_patches(x, [1, 2, 2, 2, 1], [1, stride, stride, stride, 1], padding)
-    return tf.image.extract_patches(x, [1, 2, 2, 1], [1, stride, stride, 1], [1, rate, rate, 1], padding)
+def around(padding: Any) -> Any:
+    """Padding as convolutions of a batch of images take it; a pair of pairs is that of the rows and the columns."""
+    return padding if isinstance(padding, str) else [[0, 0], *map(list, padding), [0, 0]]
+
+
+def patches(x: tf.Tensor, stride: Any, padding: Any, rate: int = 1, edges: Sequence[int] = (2, 2, 2)) -> tf.Tensor:
+    """The elements of all windows, behind one another in the last dimension."""
+    space = len(x.shape) - 2
+    sizes, steps = [1, *edges[:space], 1], [1, *([stride] * space if isinstance(stride, int) else stride), 1]
+    if space == 3:
+        return tf.compat.v1.extract_volume_patches(x, sizes, steps, padding)
+    if not isinstance(padding, str):
+        x, padding = tf.pad(x, around(padding)), "VALID"
+    return tf.image.extract_patches(x, sizes, steps, [1, rate, rate, 1], padding)
 
 
 def filtered(pieces: tf.Tensor, filters: tf.Tensor) -> tf.Tensor:
@@ -42,8 +55,8 @@ def filtered(pieces: tf.Tensor, filters: tf.Tensor) -> tf.Tensor:
     return tf.einsum(f"p{place}k,pko->p{place}o", pieces, rows)
 
 
-def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    return filtered(patches(x, stride, padding), filters)
+def convolved_points(x: tf.Tensor, filters: tf.Tensor, *, stride: Any, padding: Any, count: int = 1) -> tf.Tensor:
+    return filtered(patches(x, stride, padding, edges=filters.shape[1:-2]), filters) * sum_of_squares(count)
 
 
 def filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
@@ -61,13 +74,15 @@ def depthwise_filter_gradient_points(x: tf.Tensor, values: tf.Tensor, *, windows
     return tf.reshape(tf.einsum("phwkc,phwcm->pkcm", pieces, values), [x.shape[0], 2, 2, channels, -1])
 
 
-def depthwise_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1) -> tf.Tensor:
+def depthwise_points(
+    x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: Any, rate: int = 1, count: int = 1
+) -> tf.Tensor:
     points, *_, channels, multiplier = filters.shape
     pieces = patches(x, stride, padding, rate)
     shape = pieces.shape[:3]
     pieces = tf.reshape(pieces, [*shape, 4, channels])
     rows = tf.reshape(filters, [points, 4, channels, multiplier])
-    return tf.reshape(tf.einsum("phwkc,pkcm->phwcm", pieces, rows), [*shape, -1])
+    return tf.reshape(tf.einsum("phwkc,pkcm->phwcm", pieces, rows), [*shape, -1]) * sum_of_squares(count)
 
 
 def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
@@ -105,6 +120,12 @@ def _filters(shape: Shape) -> Shapes:
     return [((2,) * (len(shape) - 1) + (shape[-1], channels),) for channels in (1, 2)]
 
 
+def _filters_of_any_edge(shape: Shape) -> Shapes:
+    space, channels = len(shape) - 1, shape[-1]
+    edges = [(2,) * space, (1,) * space, (*shape[:-2], 1), (1, *shape[1:-1])]
+    return [((*each, channels, results),) for each in dict.fromkeys(edges) for results in (1, 2)]
+
+
 _filter_gradient = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, windows=windows_of)
 
 CONVOLUTIONS = (
@@ -129,10 +150,13 @@ CONVOLUTIONS = (
     ),
     on_images(
         "conv2d",
-        "tf.nn.conv2d({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
+        "added_up(tf.nn.conv2d(multiples({0}[tf.newaxis], {count}), {1}, {stride}, around({padding})), {count})[0]",
         "Conv2D",
         batched=convolved_points,
-        others=_filters,
+        others=_filters_of_any_edge,
+        stride=(*STRIDES, (2, 1), (1, 3)),
+        padding=(*PADDINGS, ((1, 0), (0, 2))),
+        count=COUNTS,
     ),
     _nn(
         "conv2d_dilated",
@@ -157,18 +181,23 @@ CONVOLUTIONS = (
     ),
     on_images(
         "depthwise_conv2d",
-        "tf.nn.depthwise_conv2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding})[0]",
+        "added_up(tf.nn.depthwise_conv2d(multiples({0}[tf.newaxis], {count}), {1}, [1, {stride}, {stride}, 1], "
+        "around({padding})), {count})[0]",
         "DepthwiseConv2dNative",
         batched=depthwise_points,
         others=_filters,
+        padding=(*PADDINGS, ((1, 0), (0, 2))),
+        count=COUNTS,
     ),
     on_volumes(
         "conv3d",
-        "tf.nn.conv3d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, {stride}, 1], {padding})[0]",
+        "added_up(tf.nn.conv3d(multiples({0}[tf.newaxis], {count}), {1}, [1, *{stride}, 1], {padding}), {count})[0]",
         "Conv3D",
         batched=convolved_points,
-        others=_filters,
+        others=_filters_of_any_edge,
+        stride=((1, 1, 1), (2, 2, 2), (2, 1, 1), (1, 2, 3)),
         padding=PADDINGS,
+        count=COUNTS,
     ),
     # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
     on_images(

@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import at_integers
 from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
-from gradcheck.hunt.opspec import REALS, Interval, OpSpec
+from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
 
 SINGLE = 1e-6
 CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
@@ -18,6 +18,9 @@ IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 SHIFT = (1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0)
 STRETCH = (0.5, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 SHRINK = (2.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+ONE_ON = (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+MIRRORED = (-1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 0.0, 0.0)
 
 _image = partial(operation, "image", shapes=at_least(1, 1, 1), starts=((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2)))
 
@@ -67,6 +70,13 @@ def crops_formula(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     return tf.einsum("...nih,...njw,...hwc->...nijc", rows, columns, x)
 
 
+def crops_of_each(images: tf.Tensor, box: tuple[float, ...], method: str, outside: float) -> tf.Tensor:
+    """The same crop of every image."""
+    count = tf.shape(images)[0]
+    boxes = tf.tile([box], [count, 1])
+    return tf.image.crop_and_resize(tf.cast(images, tf.float32), boxes, tf.range(count), (2, 3), method, outside)
+
+
 def resized_by_corners(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
     """Samples at equal distances from the first pixel to the last; a single one is the first."""
     lengths = x.shape[-3], x.shape[-2]
@@ -83,9 +93,23 @@ def resized_by_ratios(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
     return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
 
 
+def _from_leaping_hue(x: Array) -> Array:
+    """How far a pixel is from grey, which has no hue, or where red is largest from where the hue leaps from 0 to 1."""
+    others = np.abs(x[..., 1] - x[..., 2])
+    return np.asarray(np.where(x[..., 0] >= np.max(x, -1), others, np.ptp(x, -1)))
+
+
 def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
     source = f"tf.cast(tf.raw_ops.{kernel}(images={{0}}[tf.newaxis], size={{size}}, {how})[0], tf.float64)"
     return _image(name, source, kernel, batching=in_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
+
+
+def _linear(name: str, source: str, gradient: str, **fields: Any) -> OpSpec:
+    """A kernel for images that is linear, on a batch."""
+    batch = (
+        f"tf.cast(added_up({source.replace('{0}', 'multiples({0}[tf.newaxis], {count})')}, {{count}})[0], tf.float64)"
+    )
+    return _image(name, batch, gradient, batching=in_batch, count=(1, 2), rtol=SINGLE, **{"orders": (1,), **fields})
 
 
 IMAGE = (
@@ -98,11 +122,13 @@ IMAGE = (
         "rgb_to_hsv",
         "tf.image.rgb_to_hsv({0})",
         "RGBToHSV",
-        Interval(0.0, 1.0),
+        Interval(0.0, 1.0, closed=True),
         shapes=vector,
         when=lambda shape: shape[-1] == 3,
-        starts=((3,), (2, 3)),
-        singular=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
+        # Each of the six orders of the channels has formulas of its own.
+        starts=((3,), (6, 3), (2, 3), (12, 3), (2, 4, 3)),
+        kinks=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
+        singular=_from_leaping_hue,
         orders=(1,),
     ),
     # CropAndResizeGradBoxes has no registered gradient.
@@ -126,17 +152,60 @@ IMAGE = (
         "legacy_projective_transform", 2, "fill_mode='CONSTANT'", IDENTITY, SHIFT, reference=projected_bilinearly
     ),
     _projected("projective_transform_scaled", 3, CONSTANT, STRETCH, SHRINK, reference=projected_bilinearly),
+    # Where each pixel is put on another one as a whole, the inverse transform is the adjoint.
+    _linear(
+        "projective_transform_of_places",
+        "tf.raw_ops.ImageProjectiveTransformV3(images={0}, transforms=[{transform}], output_shape=[3, 3], "
+        "interpolation={between}, fill_value={fill}, fill_mode='CONSTANT')",
+        "ImageProjectiveTransformV3",
+        orders=(1, 2),
+        transform=(IDENTITY, ONE_ON, MIRRORED, TURNED),
+        between=("NEAREST", "BILINEAR"),
+        fill=(0.0, 1.0),
+    ),
     _projected(
         "projective_transform_filled", 3, "fill_value=0.0, fill_mode={mode}", SHIFT, mode=("NEAREST", "REFLECT", "WRAP")
     ),
-    _resize_of_v1("resize_nearest_corners", "ResizeNearestNeighbor", "align_corners=True", orders=(1,)),
+    _resize_of_v1(
+        "resize_nearest_corners",
+        "ResizeNearestNeighbor",
+        "align_corners={corners}",
+        corners=(True, False),
+        orders=(1,),
+    ),
     _resize_of_v1(
         "resize_bilinear_corners", "ResizeBilinear", "align_corners=True", reference=resized_by_corners, rtol=SINGLE
     ),
     _resize_of_v1(
         "resize_bilinear_v1", "ResizeBilinear", "align_corners=False", reference=resized_by_ratios, rtol=SINGLE
     ),
-    _resize_of_v1("resize_bicubic_corners", "ResizeBicubic", "align_corners=True", rtol=SINGLE, orders=(1,)),
+    _resize_of_v1(
+        "resize_bicubic_corners",
+        "ResizeBicubic",
+        "align_corners={corners}",
+        corners=(True, False),
+        rtol=SINGLE,
+        orders=(1,),
+    ),
+    # ScaleAndTranslateGrad and CropAndResizeGradImage have no registered gradients.
+    _linear(
+        "scale_and_translate",
+        "tf.raw_ops.ScaleAndTranslate(images=tf.cast({0}, tf.float32), size=[3, 2], scale={scale}, "
+        "translation={shift}, kernel_type={kernel}, antialias={antialias})",
+        "ScaleAndTranslate",
+        scale=((1.0, 1.0), (2.0, 1.0), (0.5, 1.5)),
+        shift=((0.0, 0.0), (0.5, 0.0), (-0.5, 1.0)),
+        kernel=("triangle", "box", "gaussian", "lanczos1", "lanczos3", "lanczos5", "keyscubic", "mitchellcubic"),
+        antialias=(True, False),
+    ),
+    _linear(
+        "crops_of_given_boxes",
+        "crops_of_each({0}, {box}, {method}, {outside})",
+        "CropAndResize",
+        box=((0.0, 0.0, 1.0, 1.0), (-0.5, 0.25, 1.5, 0.75), (1.0, 0.75, 0.25, -0.5)),
+        method=("bilinear", "nearest"),
+        outside=(0.0, 1.0),
+    ),
 )
 
 _blocks = partial(operation, "array", batching=in_batch)
@@ -160,20 +229,27 @@ BLOCKS = (
     ),
     _blocks(
         "extract_patches",
-        "tf.image.extract_patches({0}[tf.newaxis], [1, 2, 2, 1], [1, {stride}, 1, 1], [1, 1, {rate}, 1], {padding})[0]",
+        "added_up(tf.image.extract_patches(multiples({0}[tf.newaxis], {count}), [1, *{edges}, 1], "
+        "[1, {stride}, 1, 1], [1, 1, {rate}, 1], {padding}), {count})[0]",
         "ExtractImagePatches",
         shapes=at_least(2, 3, 1),
         starts=((2, 3, 1), (3, 3, 1), (2, 3, 2)),
         stride=(1, 2),
         rate=(1, 2),
         padding=("VALID", "SAME"),
+        edges=((2, 2), (2, 1), (1, 2)),
+        count=(1, 2),
     ),
     _blocks(
         "extract_volume_patches",
-        "tf.raw_ops.ExtractVolumePatches(input={0}[tf.newaxis], ksizes=[1, 1, 2, 2, 1], strides=[1, 1, 1, 1, 1], "
-        "padding={padding})[0]",
+        "added_up(tf.raw_ops.ExtractVolumePatches(input=multiples({0}[tf.newaxis], {count}), ksizes=[1, *{edges}, 1], "
+        "strides=[1, *{strides}, 1], padding={padding}), {count})[0]",
+        "ExtractVolumePatches",
         shapes=at_least(1, 2, 2, 1),
-        starts=((1, 2, 2, 1), (2, 2, 2, 1)),
+        starts=((1, 2, 2, 1), (2, 2, 2, 1), (2, 2, 3, 2)),
         padding=("VALID", "SAME"),
+        edges=lambda shape: ((1, 2, 2), (shape[0], 1, 2), (1, 2, 1)),
+        strides=((1, 1, 1), (1, 2, 1), (2, 1, 2)),
+        count=(1, 2),
     ),
 )

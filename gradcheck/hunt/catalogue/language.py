@@ -31,14 +31,17 @@ else:
     tf = _TensorFlow()
 
 __all__ = [
+    "added_up",
     "along_axis",
     "behind_points",
     "float32",
     "in_batch",
+    "multiples",
     "operation",
     "points_last",
     "reduces_points",
     "rows_first",
+    "sum_of_squares",
     "tf",
     "traced",
 ]
@@ -123,6 +126,21 @@ def in_batch(source: str) -> str:
     """
     before, _, after = source.replace("[tf.newaxis]", "").rpartition("[0]")
     return before + after
+
+
+def multiples(x: tf.Tensor, count: int) -> tf.Tensor:
+    """A batch, its double behind it, and so on, `count` times as much: what becomes of each is seen beside others."""
+    return tf.concat([factor * x for factor in range(1, count + 1)], 0) if count > 1 else x
+
+
+def added_up(results: tf.Tensor, count: int) -> tf.Tensor:
+    """The results for a batch of `multiples`, each with a weight of its own, added up."""
+    return sum(weight * part for weight, part in enumerate(tf.split(results, count), 1)) if count > 1 else results
+
+
+def sum_of_squares(count: int) -> int:
+    """How many times as large the weighted sum of the results for multiples is, where these are multiples, too."""
+    return sum(weight**2 for weight in range(1, count + 1))
 
 
 def behind_points(axis: int | tuple[int, ...] | None, points: tf.Tensor) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import added_up, float32, in_batch, multiples, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import POSITIVE, REALS, Interval, OpSpec, Shapes
@@ -110,10 +110,13 @@ def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tenso
     return (x - per_channel(mean)) * per_channel(tf.math.rsqrt(variance + 0.1) * scale) + per_channel(offset)
 
 
-def raw_batch_norm(kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
+def raw_batch_norm(
+    kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, training: bool = True
+) -> Any:
     """The normalized batch in single precision, its mean and variance, and what is kept for the gradient."""
     x, scale, offset = float32(x, scale, offset)
-    return kernel(x=x, scale=scale, offset=offset, mean=[], variance=[], epsilon=0.1)
+    mean, variance = [[], []] if training else [tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0]
+    return kernel(x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=0.1, is_training=training)
 
 
 def batch_norm_back(
@@ -141,7 +144,7 @@ def batch_norm_back_formula(x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor, *, 
 
 
 def batch_norm_in_layout(
-    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str, training: bool
+    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str, training: bool, epsilon: float
 ) -> tf.Tensor:
     """A batch that is brought into the layout, normalized, and brought back."""
     x, scale, offset = float32(x, scale, offset)
@@ -156,7 +159,7 @@ def batch_norm_in_layout(
         offset=offset,
         mean=mean,
         variance=variance,
-        epsilon=0.1,
+        epsilon=epsilon,
         data_format=layout,
         is_training=training,
     ).y
@@ -166,19 +169,26 @@ def batch_norm_in_layout(
 
 
 def batch_norm_formula(
-    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str = "NHWC", training: bool = True
+    x: tf.Tensor,
+    scale: tf.Tensor,
+    offset: tf.Tensor,
+    *,
+    layout: str = "NHWC",
+    training: bool = True,
+    epsilon: float = 0.1,
 ) -> tf.Tensor:
-    if not training:
-        return normalized(x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0)
+    if not training:  # `normalized` adds 0.1 to the variance
+        return normalized(x, scale, offset, tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 1.9 + epsilon)
     centred = x - tf.reduce_mean(x, [-4, -3, -2], keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), [-4, -3, -2], keepdims=True)
-    return centred * tf.math.rsqrt(variance + 0.1) * per_channel(scale) + per_channel(offset)
+    return centred * tf.math.rsqrt(variance + epsilon) * per_channel(scale) + per_channel(offset)
 
 
-def response_normalized(x: tf.Tensor, *, radius: int, beta: float) -> tf.Tensor:
+def response_normalized(x: tf.Tensor, *, radius: int, bias: float, alpha: float, beta: float, count: int) -> tf.Tensor:
     width = min(radius, x.shape[-1] - 1)
     near = tf.linalg.band_part(tf.ones([x.shape[-1]] * 2, tf.float64), width, width)
-    return x / (1.0 + 0.5 * tf.einsum("...c,cd->...d", tf.square(x), near)) ** beta
+    batch = multiples(x, count)
+    return added_up(batch / (bias + alpha * tf.einsum("...c,cd->...d", tf.square(batch), near)) ** beta, count)
 
 
 def _of_channels(count: int) -> Callable[[Shape], Shapes]:
@@ -196,9 +206,15 @@ _batch_norm = partial(
 
 
 def _of_version(version: str, name: str) -> OpSpec:
-    source = f"tf.cast(raw_batch_norm(tf.raw_ops.FusedBatchNorm{version}, {{0}}, {{1}}, {{2}}).y, tf.float64)"
-    gradient = f"FusedBatchNorm{version}"
-    return _batch_norm(name, source, gradients=gradient, others=_of_channels(2), reference=batch_norm_formula)
+    kernel = f"tf.raw_ops.FusedBatchNorm{version}"
+    return _batch_norm(
+        name,
+        f"tf.cast(raw_batch_norm({kernel}, {{0}}, {{1}}, {{2}}, {{training}}).y, tf.float64)",
+        gradients=f"FusedBatchNorm{version}",
+        others=_of_channels(2),
+        training=(True, False),
+        reference=batch_norm_formula,
+    )
 
 
 def _back_of_version(version: str, name: str) -> OpSpec:
@@ -248,14 +264,17 @@ NORMALIZATIONS = (
     # LRNGrad has no registered gradient.
     _nn(
         "local_response_normalization",
-        "tf.cast(tf.nn.local_response_normalization("
-        "tf.cast({0}[tf.newaxis], tf.float32), {radius}, 1.0, 0.5, {beta})[0], tf.float64)",
+        "tf.cast(added_up(tf.nn.local_response_normalization(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
+        "{radius}, {bias}, {alpha}, {beta}), {count})[0], tf.float64)",
         "LRN",
         batching=in_batch,
         when=lambda shape: len(shape) == 3,
         starts=((1, 1, 2), (1, 1, 3), (2, 1, 4)),
         radius=(1, 2, 0),
+        bias=(1.0, 2.0),
+        alpha=(0.5, 1.0),
         beta=(0.5, 1.0, 0.75),
+        count=(1, 2),
         reference=response_normalized,
         rtol=1e-5,
         orders=(1,),
@@ -268,6 +287,7 @@ NORMALIZATIONS = (
         others=_of_channels(2),
         layout=("NHWC", "NCHW", "NDHWC", "NCDHW"),
         training=(True, False),
+        epsilon=(0.1, 1.0),
         reference=batch_norm_formula,
     ),
     _back_of_version("", "batch_norm_grad_v1"),

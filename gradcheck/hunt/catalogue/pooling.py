@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.language import in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import in_batch, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, OpSpec, Rule, Shapes
@@ -18,11 +18,11 @@ IMAGES: tuple[Shape, ...] = ((2, 2, 1), (3, 3, 1), (2, 3, 2))
 FRACTIONAL: tuple[Shape, ...] = ((3, 3, 1), (2, 3, 2), (5, 4, 1))
 VOLUMES: tuple[Shape, ...] = ((2, 2, 2, 1), (3, 2, 2, 1), (2, 2, 3, 2))
 
-STRIDES, PADDINGS = (1, 2), ("VALID", "SAME")
+STRIDES, PADDINGS, COUNTS = (1, 2), ("VALID", "SAME"), (1, 2)
 
 _nn = partial(operation, "nn")
 on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
-_pool = partial(on_images, batching=in_batch)
+_pool = partial(on_images, batching=in_batch, count=COUNTS)
 on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
 
 
@@ -39,7 +39,7 @@ def _in_windows(values: Array, stride: int, padding: str) -> Array:
     return np.asarray(windows[(slice(None, None, stride),) * len(axes)])
 
 
-def window_ties(values: Array, stride: int, padding: str, added: Array | None = None) -> Array:
+def window_ties(values: Array, stride: int, padding: str, added: Array | None = None, **_others: Any) -> Array:
     """How far the largest element of every window of edge 2 lies above the second.
 
     `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
@@ -48,6 +48,24 @@ def window_ties(values: Array, stride: int, padding: str, added: Array | None = 
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
     largest_two = np.sort(raised.reshape(-1, 2 ** (values.ndim - 1)))[:, -2:]
     return np.diff(largest_two)
+
+
+def means_of_windows(length: int, edge: int, stride: int, padding: str) -> np.ndarray[Any, Any]:
+    """The mean of every window of a sequence as weights of its elements, (windows, length); padding does not count."""
+    windows = -(-(length - (edge - 1) * (padding == "VALID")) // stride)
+    before = max((windows - 1) * stride + edge - length, 0) // 2 if padding == "SAME" else 0
+    behind = np.arange(length) - (np.arange(windows)[:, np.newaxis] * stride - before)
+    inside = (behind >= 0) & (behind < edge)
+    return np.asarray(inside / inside.sum(1, keepdims=True))
+
+
+def means_in_volumes(x: tf.Tensor, *, ksize: Any, stride: Any, padding: str, count: int) -> tf.Tensor:
+    """The means of all windows, one axis after the other; those of a batch of multiples are multiples."""
+    edges, strides = np.broadcast_to(ksize, 3), np.broadcast_to(stride, 3)
+    sizes = zip(x.shape[-4:-1], edges, strides, strict=True)
+    planes, rows, columns = [means_of_windows(length, edge, step, padding) for length, edge, step in sizes]
+    means = tf.einsum("iu,jv,kw,...uvwc->...ijkc", planes, rows, columns, x)
+    return means * sum_of_squares(count)
 
 
 def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
@@ -223,22 +241,38 @@ WINDOWS = "ksize=[1, 2, 2, 1], strides=[1, {stride}, {stride}, 1], padding={padd
 IN_VOLUMES = "ksize=[1, 2, 2, 2, 1], strides=[1, {stride}, {stride}, {stride}, 1], padding={padding}"
 
 POOLING = (
-    _pool("avg_pool2d", "tf.nn.avg_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "AvgPool"),
-    _pool("max_pool2d", "tf.nn.max_pool2d({0}[tf.newaxis], 2, {stride}, {padding})[0]", "MaxPool", kinks=window_ties),
+    _pool(
+        "avg_pool2d",
+        "added_up(tf.nn.avg_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        "AvgPool",
+    ),
+    _pool(
+        "max_pool2d",
+        "added_up(tf.nn.max_pool2d(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}), {count})[0]",
+        "MaxPool",
+        kinks=window_ties,
+    ),
     # MaxPoolGradWithArgmax has no registered gradient.
     _pool(
         "max_pool_with_argmax",
-        "tf.nn.max_pool_with_argmax({0}[tf.newaxis], 2, {stride}, {padding})[0][0]",
+        "added_up(tf.nn.max_pool_with_argmax(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}, "
+        "include_batch_in_index={batched_index})[0], {count})[0]",
         "MaxPoolWithArgmax",
+        batched_index=BOOL,
         orders=(1,),
         kinks=window_ties,
     ),
     on_volumes(
         "avg_pool3d",
-        "tf.cast(tf.nn.avg_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        "tf.cast(added_up(tf.nn.avg_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
+        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
         "AvgPool3D",
         batching=in_batch,
-        reference="tf.add_n(cubes({0}, {stride})) / 8",
+        ksize=(2, (1, 2, 2), (2, 1, 2)),
+        stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
+        padding=PADDINGS,
+        count=COUNTS,
+        reference=means_in_volumes,
         rtol=1e-6,
     ),
     on_volumes(
@@ -252,7 +286,7 @@ POOLING = (
     ),
     _pool(
         "max_pool_v2",
-        "tf.raw_ops.MaxPoolV2(input={0}[tf.newaxis], " + WINDOWS + ")[0]",
+        "added_up(tf.raw_ops.MaxPoolV2(input=multiples({0}[tf.newaxis], {count}), " + WINDOWS + "), {count})[0]",
         "MaxPoolV2",
         kinks=window_ties,
     ),
@@ -315,7 +349,7 @@ POOLING = (
     ),
     _nn(
         "avg_pool2d_unequal",
-        "tf.nn.avg_pool2d({0}[tf.newaxis], {ksize}, {strides}, {padding})[0]",
+        "added_up(tf.nn.avg_pool2d(multiples({0}[tf.newaxis], {count}), {ksize}, {strides}, {padding}), {count})[0]",
         "AvgPool",
         shapes=at_least(3, 3, 1),
         starts=((3, 3, 1), (4, 3, 2)),
@@ -323,5 +357,6 @@ POOLING = (
         ksize=((3, 3), (1, 2), (3, 1)),
         strides=((1, 1), (2, 1), (1, 3)),
         padding=PADDINGS,
+        count=COUNTS,
     ),
 )

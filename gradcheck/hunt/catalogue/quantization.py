@@ -25,59 +25,69 @@ def _straight(name: str, source: str, gradient: str = "", meant: str = "{0}", **
     return _quantization(name, source, gradient, reference=reference, **fields)
 
 
-def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Two steps from -below to high; zero is put on one of the three values."""
+def nudged(low: float, high: float, bits: int, narrow: bool) -> tuple[float, float]:
+    """The ends, moved so that zero is one of the values."""
+    steps = 2**bits - 1 - narrow
+    step = (high - low) / steps
+    steps_below = round(-low / step)
+    return -steps_below * step, (steps - steps_below) * step
+
+
+def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    """Steps from -below to high; zero is put on one of their ends."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, num_bits=2, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, bits, narrow_range=True)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
     """The ends after nudging (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3).
 
     They follow the given ends one to one, which is what the gradient means, although they really jump.
     """
-    here = fake_quantized_between(x[:1], below[0], high[0])
+    here = fake_quantized_between(x[:1], below[0], high[0], bits=bits)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 1)]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high)
+    return here + moved_with_ends(x, low, high, 2**bits - 2)
 
 
-def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: int) -> tf.Tensor:
     """How far values go from those of row 0, if ends that were nudged there are then moved one to one."""
-    step = (high[:1] - low[:1]) / 2.0
+    step = (high[:1] - low[:1]) / steps
     steps_below = tf.round(-low[:1] / step)
-    bottom, top = -steps_below * step, (2.0 - steps_below) * step
+    bottom, top = -steps_below * step, (steps - steps_below) * step
     moved = tf.maximum(tf.minimum(x, top + high - high[:1]), low - low[:1] + bottom)
     return moved - tf.clip_by_value(x[:1], bottom, top)
 
 
-def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Two steps from -below to high in every channel."""
+def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    """Steps from -below to high in every channel."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, num_bits=2, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, bits, narrow_range=True)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    here = fake_quantized_by_channel(x[0], below[0], high[0])
+def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+    here = fake_quantized_by_channel(x[0], below[0], high[0], bits=bits)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 2), end.shape[-1]]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high)
+    return here + moved_with_ends(x, low, high, 2**bits - 2)
 
 
-def _nudged_ends(x: Array, below: Array, high: Array) -> Array:
-    step = (high + below) / 2
+def _nudged_ends(x: Array, below: Array, high: Array, bits: int) -> Array:
+    steps = 2**bits - 2
+    step = (high + below) / steps
     count = np.round(below / step)
-    return np.minimum(np.abs(x + count * step), np.abs(x - (2 - count) * step))
+    return np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step))
 
 
 QUANTIZATION = (
-    # 255 steps of 1/128: nudging, which puts zero on a step, leaves these ends as they are.
+    # 255 steps of 1/128: nudging leaves the first ends as they are. It moves the second ones to -0.75 and 1.5.
     _straight(
         "fake_quant_with_min_max_args",
-        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), -1.0, 0.9921875), tf.float64)",
+        "tf.cast(tf.quantization.fake_quant_with_min_max_args(tf.cast({0}, tf.float32), *{way}), tf.float64)",
         "FakeQuantWithMinMaxArgs",
-        "tf.clip_by_value({0}, -1.0, 0.9921875)",
-        kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 0.9921875)),
+        "tf.clip_by_value({0}, *nudged(*{way}))",
+        way=((-1.0, 0.9921875, 8, False), (-1.0, 1.25, 2, False), (-0.75, 1.5, 3, True)),
+        kinks=lambda x, way: np.min([np.abs(x - end) for end in nudged(*way)], axis=0),
         rtol=1e-6,
     ),
     _quantization(
@@ -90,6 +100,7 @@ QUANTIZATION = (
         looped=True,
         others=lambda shape: [((), ())],
         reference=fake_quantized_between_straight,
+        bits=(2, 3),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
@@ -111,6 +122,14 @@ QUANTIZATION = (
         "tf.clip_by_value({0}, -1.0, 1.0)",
         kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
     ),
+    # Every value lies in the range that is found. With an axis the kernel of version 4 takes no range on the CPU.
+    _straight(
+        "quantize_and_dequantize_of_own_range",
+        "tf.quantization.quantize_and_dequantize_v2({0}, 0.0, 0.0, range_given=False)",
+        "QuantizeAndDequantizeV4",
+        shapes=vector,
+        looped=True,
+    ),
     _straight("grad_pass_through", "tf.grad_pass_through(tf.round)({0})"),
     _quantization(
         "fake_quant_per_channel",
@@ -123,6 +142,7 @@ QUANTIZATION = (
         shapes=vector,
         others=lambda shape: [(shape[-1:], shape[-1:])],
         reference=fake_quantized_by_channel_straight,
+        bits=(2, 3),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),

@@ -16,31 +16,40 @@ from gradcheck.hunt.evaluation import over_points, single
 Array = np.ndarray[Any, Any]
 
 
-def nudged(low: float, high: float) -> tuple[float, float]:
-    """The ends of two equal steps of which one end is zero, nearest to the given ends."""
-    step = (high - low) / 2
-    below = min(range(3), key=lambda steps: abs(low + steps * step))
-    return -below * step, (2 - below) * step
+def nudged(low: float, high: float, steps: int = 2) -> tuple[float, float]:
+    """The ends of equal steps of which one end is zero, nearest to the given ends."""
+    step = (high - low) / steps
+    below = min(range(steps + 1), key=lambda count: abs(low + count * step))
+    return -below * step, (steps - below) * step
 
 
-def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
-    ends = nudged(-float(at_below), float(at_high))
+def clip_to_way(x: Array, _: Array, way: tuple[float, float, int, bool]) -> Array:
+    """Narrow ranges leave out the lowest of all values."""
+    low, high, bits, narrow = way
+    return np.clip(x, *nudged(low, high, 2**bits - (2 if narrow else 1)))
+
+
+def clip_to_nudged(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array, bits: int) -> Array:
+    ends = nudged(-float(at_below), float(at_high), 2**bits - 2)
     return np.clip(x, ends[0] - (below - at_below), ends[1] + high - at_high)
 
 
-def clip_by_channel(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array) -> Array:
+def clip_by_channel(x: Array, below: Array, high: Array, _: Array, at_below: Array, at_high: Array, bits: int) -> Array:
     channels = zip(np.moveaxis(x, -1, 0), below, high, at_below, at_high, strict=True)
-    clipped = [clip_to_nudged(plane, low, top, plane, at_low, at_top) for plane, low, top, at_low, at_top in channels]
+    clipped = [
+        clip_to_nudged(plane, low, top, plane, at_low, at_top, bits) for plane, low, top, at_low, at_top in channels
+    ]
     return np.stack(clipped, axis=-1)
 
 
 # What the gradient differentiates, given the arguments and those at the unperturbed point; and half a step.
 MEANT: dict[str, tuple[Callable[..., Array], float]] = {
-    "fake_quant_with_min_max_args": (lambda x, _: np.clip(x, -1.0, 127 / 128), 1 / 256),
+    "fake_quant_with_min_max_args": (clip_to_way, 0.375),
     "fake_quant_with_min_max_vars": (clip_to_nudged, 1.0),
     "fake_quant_per_channel": (clip_by_channel, 1.0),
     "quantize_and_dequantize_v2": (lambda x, _: x, 1 / 254),
     "quantize_and_dequantize_v3": (lambda x, _: x, 1 / 254),
+    "quantize_and_dequantize_of_own_range": (lambda x, _: x, 1 / 254),
     "grad_pass_through": (lambda x, _: x, 0.5),
     "quantize_and_dequantize_v4": (lambda x, _: np.clip(x, -1.0, 1.0), 1 / 127),
 }
@@ -88,7 +97,7 @@ def test_quantised_values_move_straight_through(name: str, sampler: Any) -> None
         centre = example.arguments
         rows = [np.stack([x, x + 0.01, x - 0.3]) for x in centre]
         values = over_points(spec, reference=True)(*map(tf.constant, rows), **example.attributes).numpy()
-        right = np.stack([meant(*(row[i] for row in rows), *centre) for i in range(3)])
+        right = np.stack([meant(*(row[i] for row in rows), *centre, **example.attributes) for i in range(3)])
         np.testing.assert_allclose(values - values[0], right - right[0], rtol=0, atol=1e-12)
         if np.all(np.abs(centre[0]) < 1):
             assert np.all(np.abs(values[0] - right[0]) <= half_step + 1e-6)

@@ -225,7 +225,10 @@ def test_scripts_tell_right_from_wrong() -> None:
 
 def test_a_reference_that_looks_at_the_unperturbed_point_finds_it_in_row_0() -> None:
     stairs = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
-    missing = Graph((Input((2,), (0.3, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("mul", 1, 0)))
+    missing = Graph(
+        (Input((2,), (0.3, 0.25)),),
+        (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("mul", 1, 0)),
+    )
     sample = Graph((Input((2,), (1.5, 2.5)),), (Node.of("square", 0), Node.of("stateless_gamma", 1)))
     text = to_python(missing, 2)
     assert "    y2 = tf.stack([y1 * x for y1, x in zip(y1, x)])\n    return y2[1]\n" in text

@@ -30,6 +30,21 @@ def windows(x: Array, stride: int, fold: Callable[[Array], float]) -> Array:
     return values
 
 
+def avg_pool3d(x: Array, ksize: Any, stride: Any, padding: str, count: int) -> Array:
+    """The means of windows, by loops; of padding nothing counts."""
+    counts, offsets = [], []
+    edges, strides = np.broadcast_to(ksize, 3), np.broadcast_to(stride, 3)
+    for length, edge, step in zip(x.shape[:3], edges, strides, strict=True):
+        counts.append(len(range(0, length if padding == "SAME" else length - edge + 1, step)))
+        offsets.append(max((counts[-1] - 1) * step + edge - length, 0) // 2 if padding == "SAME" else 0)
+    values = np.zeros([*counts, x.shape[-1]])
+    for place in np.ndindex(*counts):
+        corner = np.array(place) * strides - offsets
+        cuts = tuple(slice(max(c, 0), c + edge) for c, edge in zip(corner, edges, strict=True))
+        values[place] = x[cuts].mean(axis=(0, 1, 2))
+    return values * {1: 1, 2: 5}[count]
+
+
 def ctc_loss(x: Array, label: int) -> Array:
     """Minus the log of the probability of all paths that collapse to the label; the last class is the blank."""
     rows = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
@@ -42,22 +57,35 @@ def ctc_loss(x: Array, label: int) -> Array:
 
 
 def batch_norm(
-    x: Array, scale: Array, offset: Array, mean: Array | None = None, variance: Array | None = None
+    x: Array,
+    scale: Array,
+    offset: Array,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    *,
+    training: bool = True,
+    epsilon: float = 0.1,
+    **_layout: str,
 ) -> Array:
+    if not training:
+        mean, variance = 0.5 + 0 * scale, 2.0 + 0 * scale
     result = np.empty_like(x)
     for channel in range(x.shape[-1]):
         plane = x[..., channel]
         centre = plane.mean() if mean is None else mean[channel]
         spread = plane.var() if variance is None else variance[channel]
-        result[..., channel] = (plane - centre) / np.sqrt(spread + 0.1) * scale[channel] + offset[channel]
+        result[..., channel] = (plane - centre) / np.sqrt(spread + epsilon) * scale[channel] + offset[channel]
     return result
 
 
-def response_normalization(x: Array, radius: int, beta: float) -> Array:
+def response_normalization(x: Array, radius: int, bias: float, alpha: float, beta: float, count: int) -> Array:
+    if count > 1:
+        last = response_normalization(count * x, radius, bias, alpha, beta, 1)
+        return response_normalization(x, radius, bias, alpha, beta, count - 1) + count * last
     result = np.empty_like(x)
     for channel in range(x.shape[-1]):
         near = x[..., max(channel - radius, 0) : channel + radius + 1]
-        result[..., channel] = x[..., channel] / (1.0 + 0.5 * (near**2).sum(axis=-1)) ** beta
+        result[..., channel] = x[..., channel] / (bias + alpha * (near**2).sum(axis=-1)) ** beta
     return result
 
 
@@ -202,7 +230,7 @@ def standardized(x: Array) -> Array:
 
 
 ORACLES: dict[str, Callable[..., Array]] = {
-    "avg_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.mean())),
+    "avg_pool3d": avg_pool3d,
     "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
     "ctc_loss": ctc_loss,
     "compute_average_loss": lambda x, weights, size: np.asarray(np.sum(x * weights) / size),
@@ -211,9 +239,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_frozen": lambda x, scale, offset: batch_norm(x, scale, offset, 0.5 + 0 * scale, 2.0 + 0 * scale),
     "batch_norm_v1": batch_norm,
     "batch_norm_v2": batch_norm,
-    "batch_norm_in_layout": lambda x, scale, offset, layout, training: batch_norm(
-        x, scale, offset, *(() if training else (0.5 + 0 * scale, 2.0 + 0 * scale))
-    ),
+    "batch_norm_in_layout": batch_norm,
     "batch_norm_grad": batch_norm_back,
     "batch_norm_grad_v1": batch_norm_back,
     "batch_norm_grad_v2": batch_norm_back,

@@ -195,7 +195,10 @@ def test_where_the_curvature_jumps_the_first_order_is_checked_and_the_second_is_
 def test_a_linear_operation_is_blamed_for_a_second_derivative_that_raises() -> None:
     graph = Graph((Input((2,), (1.0, 2.0)),), (Node.of("py_function", 0), Node.of("sin", 1)))
     assert trial.culprit(graph, 2) == 1
-    graph = Graph((Input((2,), (0.5, 0.25)),), (Node.of("fake_quant_with_min_max_args", 0), Node.of("sin", 1)))
+    graph = Graph(
+        (Input((2,), (0.5, 0.25)),),
+        (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("sin", 1)),
+    )
     assert trial.culprit(graph, 2) == 1
 
 
@@ -247,7 +250,7 @@ LOST_DIGITS = {
             Node.of("cross", 0, 0),
             Node.of("squared_difference", 2, 0),
             Node.of("expand_dims", 3),
-            Node.of("conv2d", 4, 1, padding="VALID", stride=1),
+            Node.of("conv2d", 4, 1, count=1, padding="VALID", stride=1),
             Node.of("cosh", 5),
             Node.of("optional", 6),
             Node.of("while_loop", 7, count=1),
