@@ -7,7 +7,7 @@ their own tests in test_local_references.py.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,6 +229,10 @@ def standardized(x: Array) -> Array:
     return np.asarray((x - x.mean()) / max(x.std(), x.size**-0.5))
 
 
+def product(x: Array, y: Array, options: Sequence[str]) -> Array:
+    return np.asarray((x.T if "transpose_a" in options else x) @ (y.T if "transpose_b" in options else y))
+
+
 ORACLES: dict[str, Callable[..., Array]] = {
     "avg_pool3d": avg_pool3d,
     "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
@@ -274,6 +278,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "ctc_loss_dense": ctc_loss,
     "psnr": lambda x, y, largest: np.asarray(10 * np.log10(largest**2 / np.mean((x - y) ** 2))),
     "ssim": ssim,
+    "sparse_matmul": product,
     "ssim_multiscale": ssim_multiscale,
     "ssim_multiscale_of_opposites": lambda x: np.zeros([]),
 }
