@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import ties_of_largest, ties_of_smallest, ties_within
-from gradcheck.hunt.catalogue.language import operation, points_last
-from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
+from gradcheck.hunt.catalogue.language import along_axis, operation, points_last
+from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Distances, Indices, OpSpec, Shapes
 
@@ -21,6 +21,12 @@ SQUARES: tuple[Shape, ...] = ((2, 2), (1, 2), (2, 3), (2, 2, 2))
 
 def _picked(shape: Shape) -> Indices:
     return Indices(2, below=shape[0])
+
+
+def _forms_of_indices(shape: Shape) -> tuple[Any, ...]:
+    """A row, a scalar and a matrix of indices along any axis."""
+    last = min(shape) - 1
+    return ((0, last), 0, last, ((0, last, last), (last, 0, 0)), ((last,),))
 
 
 def _updates(shape: Shape) -> Shapes:
@@ -68,12 +74,25 @@ GATHERING = (
     ),
     _rows(
         "gather_each_row",
-        "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis=1, batch_dims=1)",
+        "tf.gather({0}, tf.stack([{indices}] * {0}.shape[0]), axis={axis}, batch_dims={batch_dims})",
         "GatherV2",
-        batched="tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), axis=2, batch_dims=2)",
+        batched="tf.gather({0}, tf.broadcast_to({indices}, (*{0}.shape[:2], len({indices}))), "
+        "axis={axis} + ({axis} >= 0), batch_dims={batch_dims} + ({batch_dims} >= 0))",
         shapes=nonempty_matrix,
         starts=SQUARES,
-        indices=lambda shape: Indices(2, below=shape[1]),
+        indices=lambda shape: Indices(2, below=min(shape[1:])),
+        axis=lambda shape: (*range(1, len(shape)), -1),
+        batch_dims=(1, -1),
+    ),
+    _rows(
+        "gather_along",
+        "tf.gather({0}, np.int32({indices}), axis={axis})",
+        "GatherV2",
+        batching=along_axis,
+        shapes=nonempty_matrix,
+        starts=SQUARES,
+        indices=_forms_of_indices,
+        axis=lambda shape: (*range(1, len(shape)), *axes(shape), 0),
     ),
     _moved("legacy_gather", "tf.raw_ops.Gather(params={0}, indices={indices})", indices=_picked),
     _moved(
@@ -84,6 +103,15 @@ GATHERING = (
         starts=SQUARES,
         rows=_picked,
         columns=lambda shape: Indices(2, below=shape[1]),
+    ),
+    _moved(
+        "gather_nd_of_form",
+        "tf.gather_nd({0}, np.resize({places}, {form}))",
+        "GatherNd",
+        shapes=nonempty_matrix,
+        starts=SQUARES,
+        places=lambda shape: Indices(4, below=min(shape[:2])),
+        form=((3, 1), (2, 2), (1,), (2,), (2, 0), (2, 2, 1), (1, 2, 2)),
     ),
     _moved(
         "scatter_nd",
@@ -128,6 +156,16 @@ GATHERING = (
         others=alike,
         first=lambda shape, _: [_consecutive(shape)],
         second=lambda shape, _: dict.fromkeys(_consecutive(shape, start) for start in (shape[0], shape[0] - 1, 0)),
+    ),
+    # The gradient of the gather arrives as IndexedSlices.
+    _moved(
+        "dynamic_stitch_gathered",
+        "tf.gather(tf.dynamic_stitch([{first}, {second}], [{0}, {1}]), {rows})",
+        "DynamicStitch GatherV2",
+        others=alike,
+        first=lambda shape, _: [_consecutive(shape)],
+        second=lambda shape, _: [_consecutive(shape, shape[0])],
+        rows=lambda shape, _: Indices(3, below=2 * shape[0]),
     ),
     _moved(
         "parallel_dynamic_stitch",

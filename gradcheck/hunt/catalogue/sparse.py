@@ -11,7 +11,7 @@ from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import POSITIVE, REALS, Indices, OpSpec, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, OpSpec, Shapes
 
 MATRIX = "tf.sparse.SparseTensor([[0, 0], [0, 2], [1, 0]], {0}, [2, 3])"
 OTHER = MATRIX.replace("{0}", "{1}")
@@ -39,13 +39,14 @@ def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
     # The operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients.
     return _sparse(
         f"sparse_segment_{fold}" + (f"_of_{count}" if count else ""),
-        f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}" + (f", {count})" if count else ")"),
+        f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}, {count}, sparse_gradient={{sparse_gradient}})",
         gradient,
         batching=rows_first,
         shapes=vector,
         starts=((2,), (3,), (2, 2)),
         indices=lambda shape: Indices(3, shape[0]),
         segments=Indices(3, 3, sorted=True),
+        sparse_gradient=BOOL,
         orders=(1,),
     )
 
@@ -146,12 +147,25 @@ def _options(_shape: Shape, other: Shape) -> tuple[tuple[str, ...], ...]:
     return one if other == (2, 3) else tuple(none_or_both)
 
 
+def _adjoints(_shape: Shape, other: Shape) -> tuple[tuple[bool, bool], ...]:
+    return ((True, False), (False, True)) if other == (2, 3) else ((False, False), (True, True))
+
+
+def _options_with_output(shape: Shape, other: Shape) -> list[tuple[str, ...]]:
+    outputs = ((), ("transpose_output",), ("conjugate_output",), ("transpose_output", "conjugate_output"))
+    return [(*factors, *output) for output in outputs for factors in _options(shape, other)]
+
+
+def _either(_first: Shape) -> Shapes:
+    return [((3, 2),), ((2, 3),)]
+
+
 _csr_product = partial(
     _sparse,
     gradients="SparseMatrixSparseMatMul CSRSparseMatrixToDense",
     batched=products_of_patterns,
     when=lambda shape: shape == (2, 3),
-    others=lambda _shape: [((3, 2),), ((2, 3),)],
+    others=_either,
     starts=((2, 3),),
     options=_options,
 )
@@ -220,10 +234,11 @@ SPARSE = (
     ),
     _of_values(
         "sparse_dense_matmul",
-        f"tf.sparse.sparse_dense_matmul({MATRIX}, {{1}})",
+        f"tf.sparse.sparse_dense_matmul({MATRIX}, {{1}}, *{{adjoints}})",
         "SparseTensorDenseMatMul",
-        others=_with((3, 2)),
-        batched=lambda x, y: tf.sparse.to_dense(stacked(x)) @ y,
+        others=_either,
+        batched="tf.matmul(tf.sparse.to_dense(stacked({0})), {1}, False, False, *{adjoints})",
+        adjoints=_adjoints,
     ),
     _of_values("sparse_dense_add", f"tf.sparse.add({MATRIX}, {{1}})", "SparseTensorDenseAdd", others=_with((2, 3))),
     _of_values("sparse_dense_mul", f"({MATRIX} * {{1}}).values", "SparseDenseCwiseMul", others=_with((2, 3))),
@@ -249,9 +264,10 @@ SPARSE = (
     ),
     _of_matrix(
         "csr_matrix_matmul",
-        f"tf.raw_ops.SparseMatrixMatMul(a={CSR}, b={{1}})",
+        f"tf.raw_ops.SparseMatrixMatMul(a={CSR}, b={{1}}, **dict.fromkeys({{options}}, True))",
         "SparseMatrixMatMul DenseToCSRSparseMatrix",
-        others=_with((3, 2)),
+        others=_either,
+        options=_options_with_output,
     ),
     _of_values(
         "sparse_maximum",
