@@ -76,7 +76,7 @@ def _nudged_ends(x: Array, below: Array, high: Array, bits: int) -> Array:
     steps = 2**bits - 2
     step = (high + below) / steps
     count = np.round(below / step)
-    return np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step))
+    return np.asarray(np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step)))
 
 
 QUANTIZATION = (
