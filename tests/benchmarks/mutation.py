@@ -19,7 +19,7 @@ import copy
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -146,8 +146,25 @@ def function_of(code: FunctionCode) -> Any:
     return node
 
 
+def dead_lines(function: Any, names: Mapping[str, Any]) -> set[int]:
+    """The lines of branches that are for programs of before some day, which the installed release does not take.
+
+    `compat.forward_compatible` says whether that day has passed; no program can change its answer.
+    """
+    dead = set[int]()
+    for node in ast.walk(function):
+        if isinstance(node, ast.If) and ast.unparse(node.test).startswith("compat.forward_compatible("):
+            taken = eval(ast.unparse(node.test), dict(names))  # TensorFlow's own source
+            for statement in node.orelse if taken else node.body:
+                dead.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
+    return dead
+
+
 def changes() -> list[Change]:
-    """All changes of functions that differences can judge and an operation of the catalogue goes through."""
+    """All changes of functions that differences can judge and an operation of the catalogue goes through.
+
+    What stands in dead lines is left out: it is equivalent.
+    """
     claimed = {name for spec in CATALOGUE.values() for name in spec.gradients}
     functions = {
         name: function
@@ -159,9 +176,10 @@ def changes() -> list[Change]:
         owners.setdefault(code, []).append(name)
     found = []
     for code in sorted(owners):
-        places = Places()
-        places.visit(function_of(code))
-        found += [Change(code, tuple(owners[code]), i, *place) for i, place in enumerate(places.found)]
+        places, syntax = Places(), function_of(code)
+        dead = dead_lines(syntax, functions[owners[code][0]].__globals__)
+        places.visit(syntax)
+        found += [Change(code, tuple(owners[code]), i, *at) for i, at in enumerate(places.found) if at[0] not in dead]
     return found
 
 
@@ -221,8 +239,8 @@ def _alike(one: Any, other: Any) -> bool:
     if (one is None) != (other is None):  # None says zero
         given = other if one is None else one
         return tf.is_tensor(given) and not np.any(given.numpy())
-    if isinstance(one, tf.IndexedSlices) and isinstance(other, tf.IndexedSlices):
-        return _alike(one.values, other.values) and _alike(one.indices, other.indices)
+    if isinstance(one, tf.IndexedSlices) or isinstance(other, tf.IndexedSlices):  # rows, or all of them: one tensor
+        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
     if tf.is_tensor(one) and tf.is_tensor(other):
         return one.dtype == other.dtype and np.array_equal(
             one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating or one.dtype.is_complex

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import tensorflow as tf
 from tensorflow.python.framework import ops
 
 
@@ -43,6 +45,19 @@ def test_every_change_that_has_an_effect_is_noticed(
         row = mutation.outcome(change, 5)
         assert row["outcome"] in ("noticed", "no effect", "never run"), (change.name, change.text, row)
     assert {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()} == before
+
+
+def test_nothing_is_changed_in_branches_that_no_program_takes(changes: dict[str, list[Any]]) -> None:
+    """Programs of before 2021 gathered and summed what a kernel does now."""
+    lines = [linecache.getline(each.code.file, each.line) for each in changes["_SparseSegmentSumWithNumSegmentsGrad"]]
+    assert any("sparse_segment_sum_grad" in line for line in lines)
+    assert not any("gather" in line for line in lines)
+
+
+def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
+    rows = tf.IndexedSlices(tf.constant([[1.0], [2.0], [3.0]]), tf.constant([0, 2, 0]), tf.constant([3, 1]))
+    assert mutation.same(rows, tf.constant([[4.0], [0.0], [2.0]]))
+    assert not mutation.same(rows, tf.constant([[4.0], [0.0], [2.5]]))
 
 
 def test_changes_are_of_every_sort(changes: dict[str, list[Any]]) -> None:
