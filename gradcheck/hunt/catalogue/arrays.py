@@ -117,6 +117,26 @@ ARRAYS = (
         "tf.raw_ops.Concat(concat_dim=0, values=[{0}, {1}])",
         batched="tf.raw_ops.Concat(concat_dim=1, values=[{0}, {1}])",
     ),
+    # More than 16 parts are told apart in another way, and the gradient of the gather arrives as IndexedSlices.
+    _pair(
+        "concat_many",
+        "tf.concat([{0}, {1}] * 9, axis={axis})",
+        "ConcatV2",
+        batched="tf.concat([{0}, {1}] * 9, axis={axis} + ({axis} >= 0))",
+        when=lambda shape: math.prod(shape) <= 2,
+        others=lambda shape: [((2, *shape[1:]),), ((1, *shape[1:]),)],
+        starts=((1,), (2,), (1, 1), (2, 1)),
+        axis=lambda shape, _: (0, -len(shape)),
+    ),
+    _pair(
+        "concat_gathered",
+        "tf.gather(tf.concat([{0}, {1}], axis={axis}), {rows})",
+        "ConcatV2 GatherV2",
+        batched="tf.gather(tf.concat([{0}, {1}], axis={axis} + ({axis} >= 0)), {rows}, axis=1)",
+        shapes=vector,
+        axis=lambda shape, _: (*range(len(shape)), *axes(shape)),
+        rows=lambda shape, _: Indices(3, below=shape[0]),
+    ),
     _pair("stack", "tf.stack([{0}, {1}], axis={axis})", "Pack", shapes=unary, axis=lambda shape, _: axes((*shape, 1))),
     _unary("unstack", "tf.unstack({0}, axis=-1)[{which}]", "Unpack", which=ENDS),
     _unary("split", "tf.split({0}, 2, axis=-1)[{which}]", "Split", when=lambda shape: shape[-1] % 2 == 0, which=ENDS),
@@ -154,6 +174,14 @@ ARRAYS = (
         "tf.tile({0}, {multiples})",
         "Tile",
         multiples=lambda shape: [(2,) * len(shape), (*[1] * (len(shape) - 1), 3)],
+    ),
+    _unary(
+        "tile_gathered",
+        "tf.gather(tf.tile({0}, {multiples}), {rows})",
+        "Tile GatherV2",
+        batched="tf.gather(tf.tile({0}, (1, *{multiples})), {rows}, axis=1)",
+        multiples=lambda shape: [(2,) * len(shape), (3, *[1] * (len(shape) - 1))],
+        rows=lambda shape: Indices(3, below=2 * shape[0]),
     ),
     _unary(
         "broadcast_to", "tf.broadcast_to({0}, {shape})", "BroadcastTo", when=lambda shape: 1 in shape, shape=_stretched
