@@ -6,15 +6,23 @@ from functools import partial
 
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import vector
-from gradcheck.hunt.opspec import BOOL
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, Shapes
 
 # The second row is empty; the leading dimension of points follows the values.
 ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
 
 
+def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
+    """The default of every point in the shape of one of its values."""
+    missing = len(values.shape) - 1 - len(default.shape)
+    return tf.broadcast_to(tf.reshape(default, [-1, *[1] * missing, *default.shape[1:]]), tf.shape(values[:, 0]))
+
+
 def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     """The dense form of `ROWS` at every point."""
-    rows = [[values[:, 0], values[:, 1]], [default, default], [values[:, 2], default]]
+    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
+    rows = [[first, second], [none, none], [third, none]]
     return tf.stack([tf.stack(row, 1) for row in rows], 1)
 
 
@@ -31,11 +39,14 @@ def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
 
 def padded_matrices(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     """The dense form of `NESTED` at every point."""
-    for _missing in range(len(values.shape) - 1 - len(default.shape)):
-        default = default[:, tf.newaxis]
-    first, second, third, none = (*tf.unstack(values, axis=1), default + 0.0 * values[:, 0])
+    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
     matrices = [[[first, second], [none] * 2], [[none] * 2] * 2, [[none] * 2, [third, none]]]
     return tf.stack([tf.stack([tf.stack(row, 1) for row in matrix], 1) for matrix in matrices], 1)
+
+
+def _defaults(shape: Shape) -> Shapes:
+    """A default as a value is, one for all of its elements, and one of size 1."""
+    return [(other,) for other in dict.fromkeys([shape[1:], (), (1,) * len(shape[1:])])]
 
 
 _ragged = partial(operation, "ragged", shapes=vector, when=lambda shape: shape[0] == 3, starts=((3,), (3, 2)))
@@ -46,7 +57,7 @@ RAGGED = (
         f"{ROWS}.to_tensor({{1}})",
         "RaggedTensorToTensor",
         batched=padded_rows,
-        others=lambda shape: [(shape[1:],)],
+        others=_defaults,
     ),
     _ragged(
         "ragged_gather",
@@ -66,7 +77,7 @@ RAGGED = (
         f"{NESTED}.to_tensor({{1}})",
         "RaggedTensorToTensor",
         batched=padded_matrices,
-        others=lambda shape: [(shape[1:],), ((),)],
+        others=_defaults,
     ),
     _ragged(
         "ragged_to_sparse",
