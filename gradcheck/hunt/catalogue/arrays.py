@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from gradcheck.hunt.catalogue.language import operation, points_last
+from gradcheck.hunt.catalogue.language import along_axis, operation, points_last
 from gradcheck.hunt.catalogue.shapes import (
     alike,
     at_least,
@@ -18,7 +18,6 @@ from gradcheck.hunt.catalogue.shapes import (
     of_rank,
     only_if,
     ranked,
-    several,
     vector,
 )
 from gradcheck.hunt.graph import Shape
@@ -94,6 +93,7 @@ def _image_batches(shape: Shape) -> bool:
 
 
 _unary = partial(operation, "array", shapes=vector, starts=STARTS, batching=_with_points)
+_along = partial(_unary, batching=along_axis)
 _pad = partial(_unary, shapes=only_if(of_rank(5), ranked), paddings=_paddings((1, 0), (0, 2)))
 _mirror = partial(_unary, shapes=only_if(of_rank(4), vector), paddings=_paddings((1, 0), (1, 1)))
 _pair = partial(operation, "array", shapes=ranked, others=alike, starts=(*STARTS, (0,)))
@@ -117,10 +117,44 @@ ARRAYS = (
         "tf.raw_ops.Concat(concat_dim=0, values=[{0}, {1}])",
         batched="tf.raw_ops.Concat(concat_dim=1, values=[{0}, {1}])",
     ),
+    # More than 16 parts are told apart in another way, and the gradient of the gather arrives as IndexedSlices.
+    _pair(
+        "concat_many",
+        "tf.concat([{0}, {1}] * 9, axis={axis})",
+        "ConcatV2",
+        batched="tf.concat([{0}, {1}] * 9, axis={axis} + ({axis} >= 0))",
+        when=lambda shape: math.prod(shape) <= 2,
+        others=lambda shape: [((2, *shape[1:]),), ((1, *shape[1:]),)],
+        starts=((1,), (2,), (1, 1), (2, 1)),
+        axis=lambda shape, _: (0, -len(shape)),
+    ),
+    _pair(
+        "concat_gathered",
+        "tf.gather(tf.concat([{0}, {1}], axis={axis}), {rows})",
+        "ConcatV2 GatherV2",
+        batched="tf.gather(tf.concat([{0}, {1}], axis={axis} + ({axis} >= 0)), {rows}, axis=1)",
+        shapes=vector,
+        axis=lambda shape, _: (*range(len(shape)), *axes(shape)),
+        rows=lambda shape, _: Indices(3, below=shape[0]),
+    ),
     _pair("stack", "tf.stack([{0}, {1}], axis={axis})", "Pack", shapes=unary, axis=lambda shape, _: axes((*shape, 1))),
-    _unary("unstack", "tf.unstack({0}, axis=-1)[{which}]", "Unpack", which=ENDS),
-    _unary("split", "tf.split({0}, 2, axis=-1)[{which}]", "Split", when=lambda shape: shape[-1] % 2 == 0, which=ENDS),
-    _unary("split_v", "tf.split({0}, [1, {0}.shape[-1] - 1], axis=-1)[{which}]", "SplitV", when=several, which=ENDS),
+    _along("unstack", "tf.unstack({0}, axis={axis})[{which}]", "Unpack", axis=axes, which=ENDS),
+    _along(
+        "split",
+        "tf.split({0}, 2, axis={axis})[{which}]",
+        "Split",
+        when=lambda shape: any(size % 2 == 0 for size in shape),
+        axis=lambda shape: [axis for axis in axes(shape) if shape[axis] % 2 == 0],
+        which=ENDS,
+    ),
+    _along(
+        "split_v",
+        "tf.split({0}, [1, {0}.shape[{axis}] - 1], axis={axis})[{which}]",
+        "SplitV",
+        when=lambda shape: max(shape) > 1,
+        axis=lambda shape: [axis for axis in axes(shape) if shape[axis] > 1],
+        which=ENDS,
+    ),
     _unary(
         "squeeze",
         "tf.squeeze({0}, axis={axis})",
@@ -145,6 +179,15 @@ ARRAYS = (
     ),
     _unary("strided_slice", "{0}[..., ::{step}]", "StridedSlice", step=(2, -1, -2)),
     _unary("strided_slice_shrink", "{0}[..., {which}, tf.newaxis]", "StridedSlice", which=ENDS),
+    _unary(
+        "strided_slice_range",
+        "{0}[{begin}:{end}:{step}, ...]",
+        "StridedSlice",
+        batched="{0}[:, {begin}:{end}:{step}, ...]",
+        begin=(0, -1, 1, None),
+        end=lambda shape: (shape[0], -1, None),
+        step=(1, 2),
+    ),
     _pad("pad", "tf.pad({0}, {paddings})", "Pad"),
     _pad("pad_constant", "tf.pad({0}, {paddings}, constant_values=2.0)", "PadV2"),
     _mirror("pad_symmetric", "tf.pad({0}, {paddings}, mode='SYMMETRIC')", "MirrorPad"),
@@ -154,6 +197,14 @@ ARRAYS = (
         "tf.tile({0}, {multiples})",
         "Tile",
         multiples=lambda shape: [(2,) * len(shape), (*[1] * (len(shape) - 1), 3)],
+    ),
+    _unary(
+        "tile_gathered",
+        "tf.gather(tf.tile({0}, {multiples}), {rows})",
+        "Tile GatherV2",
+        batched="tf.gather(tf.tile({0}, (1, *{multiples})), {rows}, axis=1)",
+        multiples=lambda shape: [(2,) * len(shape), (3, *[1] * (len(shape) - 1))],
+        rows=lambda shape: Indices(3, below=2 * shape[0]),
     ),
     _unary(
         "broadcast_to", "tf.broadcast_to({0}, {shape})", "BroadcastTo", when=lambda shape: 1 in shape, shape=_stretched
@@ -177,7 +228,7 @@ ARRAYS = (
         starts=((1, 2), (2, 2), (2, 3), (2, 2, 2)),
         lengths=lambda shape: Indices(shape[0], below=shape[1] + 1),
     ),
-    _unary("roll", "tf.roll({0}, shift={shift}, axis=-1)", "Roll", shift=(1, -1, 2)),
+    _along("roll", "tf.roll({0}, shift={shift}, axis={axis})", "Roll", shift=(1, -1, 2), axis=axes),
     _unary(
         "space_to_batch",
         "tf.space_to_batch({0}, [2], [[1, 1]])",

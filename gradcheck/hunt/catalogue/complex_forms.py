@@ -17,9 +17,10 @@ from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.linalg import DIAGONALS, DOMINANT, LINALG, REGULAR, SINE
 from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
 from gradcheck.hunt.catalogue.moments import MOMENTS
+from gradcheck.hunt.catalogue.ragged import RAGGED
 from gradcheck.hunt.catalogue.rearrangements import REARRANGEMENTS
 from gradcheck.hunt.catalogue.shapes import square
-from gradcheck.hunt.catalogue.sparse import RAGGED, SPARSE
+from gradcheck.hunt.catalogue.sparse import SPARSE
 from gradcheck.hunt.opspec import OpSpec
 
 REAL_FORMS = {

@@ -1,4 +1,4 @@
-"""Sparse and ragged tensors (families `sparse`, `ragged`): the values are the arguments, their places are constants."""
+"""Sparse tensors (family `sparse`): the values are the arguments, their places are constants."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ TRANSPOSED = (
     "tf.raw_ops.CSRSparseMatrixToDense(sparse_input=tf.raw_ops.SparseMatrixTranspose("
     f"input={CSR.replace('{0}', '{{0}}')}, conjugate={{{{conjugate}}}}, type=tf.{{0}}), type=tf.{{0}})"
 )
+
+MATRICES = ((2, 3), (1, 2, 3), (2, 2, 3))
 
 _sparse = partial(operation, "sparse")
 
@@ -151,6 +153,13 @@ def _adjoints(_shape: Shape, other: Shape) -> tuple[tuple[bool, bool], ...]:
     return ((True, False), (False, True)) if other == (2, 3) else ((False, False), (True, True))
 
 
+def stacks_by_dense(x: tf.Tensor, y: tf.Tensor, *, options: tuple[str, ...]) -> tf.Tensor:
+    """The products of the sparse matrices in the last two dimensions with dense ones."""
+    a, b = compressed(tf.reshape(x, [-1, 2, 3])), tf.reshape(y, [-1, *y.shape[-2:]])
+    products = tf.raw_ops.SparseMatrixMatMul(a=a, b=b, **dict.fromkeys(options, True))
+    return tf.reshape(products, [*x.shape[:-2], *products.shape[-2:]])
+
+
 def _options_with_output(shape: Shape, other: Shape) -> list[tuple[str, ...]]:
     outputs = ((), ("transpose_output",), ("conjugate_output",), ("transpose_output", "conjugate_output"))
     return [(*factors, *output) for output in outputs for factors in _options(shape, other)]
@@ -262,12 +271,16 @@ SPARSE = (
         f"tf.raw_ops.CSRSparseMatrixToDense(sparse_input={CSR}, type=tf.float64)",
         "DenseToCSRSparseMatrix CSRSparseMatrixToDense",
     ),
-    _of_matrix(
+    _sparse(
         "csr_matrix_matmul",
-        f"tf.raw_ops.SparseMatrixMatMul(a={CSR}, b={{1}}, **dict.fromkeys({{options}}, True))",
+        f"tf.raw_ops.SparseMatrixMatMul(a=compressed({{0}}) if len({{0}}.shape) == 3 else {CSR}, b={{1}}, "
+        "**dict.fromkeys({options}, True))",
         "SparseMatrixMatMul DenseToCSRSparseMatrix",
-        others=_either,
-        options=_options_with_output,
+        when=lambda shape: shape in MATRICES,
+        others=lambda shape: [((*shape[:-2], 3, 2),), (shape,)],
+        batched=stacks_by_dense,
+        starts=MATRICES,
+        options=lambda shape, other: _options_with_output(shape, other[-2:]),
     ),
     _of_values(
         "sparse_maximum",
@@ -322,57 +335,5 @@ SPARSE = (
         batched=lambda x, default: (
             tf.sparse.to_dense(stacked(x - default[:, tf.newaxis])) + default[:, tf.newaxis, tf.newaxis]
         ),
-    ),
-)
-
-# The second row is empty; the leading dimension of points follows the values.
-ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
-
-
-def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
-    """The dense form of `ROWS` at every point."""
-    rows = [[values[:, 0], values[:, 1]], [default, default], [values[:, 2], default]]
-    return tf.stack([tf.stack(row, 1) for row in rows], 1)
-
-
-_ragged = partial(operation, "ragged", shapes=vector, when=lambda shape: shape[0] == 3, starts=((3,), (3, 2)))
-
-RAGGED = (
-    _ragged(
-        "ragged_to_tensor",
-        f"{ROWS}.to_tensor({{1}})",
-        "RaggedTensorToTensor",
-        batched=padded_rows,
-        others=lambda shape: [(shape[1:],)],
-    ),
-    _ragged(
-        "ragged_gather",
-        f"tf.gather({ROWS}, [0, 0, 2, 1]).values",
-        "RaggedGather",
-        batched="tf.gather({0}, [0, 1, 0, 1, 2], axis=1)",
-    ),
-    _ragged(
-        "ragged_to_sparse",
-        f"{ROWS}.to_sparse().values",
-        "RaggedTensorToSparse",
-        batched="tf.reshape({0}, [{0}.shape[0], -1])",
-    ),
-    # RaggedTensorToVariantGradient has no registered gradient.
-    _ragged(
-        "ragged_to_variant",
-        f"tf.RaggedTensor._from_variant({ROWS}._to_variant(), tf.float64, 1, 1).flat_values",
-        "RaggedTensorToVariant RaggedTensorFromVariant",
-        batched="{0}",
-        orders=(1,),
-    ),
-    _ragged(
-        "ragged_fill_empty_rows",
-        "tf.raw_ops.RaggedFillEmptyRows(value_rowids=np.int64([0, 0, 2]), values={0}, nrows=np.int64(3), "
-        "default_value={1}).output_values",
-        "RaggedFillEmptyRows",
-        when=lambda shape: shape == (3,),
-        others=_with(()),
-        starts=((3,),),
-        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
     ),
 )

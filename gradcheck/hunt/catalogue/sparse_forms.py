@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.ragged import ROWS
 from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix
-from gradcheck.hunt.catalogue.sparse import MATRIX, ROWS
+from gradcheck.hunt.catalogue.sparse import MATRIX
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Indices, Shapes
 

@@ -1,0 +1,108 @@
+"""Ragged tensors (family `ragged`): the values are the arguments, the lengths of the rows are constants."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gradcheck.hunt.catalogue.language import operation, tf
+from gradcheck.hunt.catalogue.shapes import vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, Shapes
+
+# The second row is empty; the leading dimension of points follows the values.
+ROWS = "tf.RaggedTensor.from_row_splits({0}, [0, 2, 2, 3])"
+
+
+def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
+    """The default of every point in the shape of one of its values."""
+    missing = len(values.shape) - 1 - len(default.shape)
+    return tf.broadcast_to(tf.reshape(default, [-1, *[1] * missing, *default.shape[1:]]), tf.shape(values[:, 0]))
+
+
+def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
+    """The dense form of `ROWS` at every point."""
+    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
+    rows = [[first, second], [none, none], [third, none]]
+    return tf.stack([tf.stack(row, 1) for row in rows], 1)
+
+
+NESTED = "tf.RaggedTensor.from_nested_row_splits({0}, ([0, 1, 1, 3], [0, 2, 2, 3]))"
+"""The second matrix is empty, and a row of the third."""
+
+
+def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
+    """The values there and back: as one variant of the whole, or as a list of those of its rows or matrices."""
+    splits = [[0, 2, 2, 3]] if ragged == 1 else [[0, 1, 1, 3], [0, 2, 2, 3]]
+    rows = tf.RaggedTensor.from_nested_row_splits(values, splits)
+    return tf.RaggedTensor._from_variant(rows._to_variant(lists), values.dtype, ragged, ragged - lists).flat_values
+
+
+def padded_matrices(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
+    """The dense form of `NESTED` at every point."""
+    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
+    matrices = [[[first, second], [none] * 2], [[none] * 2] * 2, [[none] * 2, [third, none]]]
+    return tf.stack([tf.stack([tf.stack(row, 1) for row in matrix], 1) for matrix in matrices], 1)
+
+
+def _defaults(shape: Shape) -> Shapes:
+    """A default as a value is, one for all of its elements, and one of size 1."""
+    return [(other,) for other in dict.fromkeys([shape[1:], (), (1,) * len(shape[1:])])]
+
+
+_ragged = partial(operation, "ragged", shapes=vector, when=lambda shape: shape[0] == 3, starts=((3,), (3, 2)))
+
+RAGGED = (
+    _ragged(
+        "ragged_to_tensor",
+        f"{ROWS}.to_tensor({{1}})",
+        "RaggedTensorToTensor",
+        batched=padded_rows,
+        others=_defaults,
+    ),
+    _ragged(
+        "ragged_gather",
+        f"tf.gather({ROWS}, [0, 0, 2, 1]).values",
+        "RaggedGather",
+        batched="tf.gather({0}, [0, 1, 0, 1, 2], axis=1)",
+    ),
+    _ragged(
+        "ragged_gather_nested",
+        f"tf.gather({NESTED}, {{rows}}).flat_values",
+        "RaggedGather",
+        batched="tf.gather({0}, [at for row in {rows} for at in ([0, 1], [], [2])[row]], axis=1)",
+        rows=((2, 0, 0, 1), (0, 2), (0,), (2, 2)),
+    ),
+    _ragged(
+        "ragged_to_tensor_nested",
+        f"{NESTED}.to_tensor({{1}})",
+        "RaggedTensorToTensor",
+        batched=padded_matrices,
+        others=_defaults,
+    ),
+    _ragged(
+        "ragged_to_sparse",
+        f"{ROWS}.to_sparse().values",
+        "RaggedTensorToSparse",
+        batched="tf.reshape({0}, [{0}.shape[0], -1])",
+    ),
+    # RaggedTensorToVariantGradient has no registered gradient.
+    _ragged(
+        "ragged_to_variant",
+        "in_variants({0}, {lists}, {ragged})",
+        "RaggedTensorToVariant RaggedTensorFromVariant",
+        batched=lambda x, *, lists, ragged: x,
+        lists=BOOL,
+        ragged=(1, 2),
+        orders=(1,),
+    ),
+    _ragged(
+        "ragged_fill_empty_rows",
+        "tf.raw_ops.RaggedFillEmptyRows(value_rowids=np.int64([0, 0, 2]), values={0}, nrows=np.int64(3), "
+        "default_value={1}).output_values",
+        "RaggedFillEmptyRows",
+        when=lambda shape: shape == (3,),
+        others=lambda _shape: [((),)],
+        starts=((3,),),
+        batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
+    ),
+)
