@@ -130,10 +130,10 @@ def test_the_name_comes_from_the_signature_and_no_file_is_overwritten(call: Any,
 
 
 def test_a_whole_operation_is_left_out_only_with_wide(call: Any, written: Any, folder: Path) -> None:
-    path = written("fake_quant_with_min_max_args-order2")
+    path = written("quantize_and_dequantize_of_own_range-order1")
     said = call("known", "add", path, *WORDS)
     assert said.code == 2
-    assert "the whole operation would be left out at order 2; give --wide" in said.err
+    assert "the whole operation would be left out at order 1; give --wide" in said.err
     assert not list(folder.iterdir())
     assert call("known", "add", path, *WORDS, "--wide").code == 0
     (made,) = known.load(folder)

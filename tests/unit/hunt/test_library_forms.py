@@ -27,10 +27,12 @@ RAW = "operations of tf.raw_ops, of which one output is meant, or which take wha
 BEFORE = "one kernel, which is wrong with certain ones before it alone"
 WITHOUT = "its derivative is None, which is said of the kernel without any record"
 TRACED = "what a tf.function around it does"
+REFUSED = "its gradient raises, for a form of its places that no region's condition can tell of a kernel's inputs"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
     "tensor_list_gather": RAW,
     "fake_quant_per_channel": WITHOUT,
+    "gather_nd_of_form": REFUSED,
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
     **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad"), TRACED),

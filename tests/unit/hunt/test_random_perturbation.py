@@ -79,7 +79,7 @@ def test_values_move_by_a_unit_of_the_terms_that_left_them() -> None:
 
 def test_operations_that_state_terms_lose_the_digits_of_a_logarithm_next_to_1() -> None:
     """Up to a unit of 1 is lost, of 2e-7 a part of 1e-10 or more; the logarithm of a sigmoid loses none."""
-    assert set(LOGARITHMS) == {name for name, spec in CATALOGUE.items() if spec.terms}
+    assert {*LOGARITHMS, "keras_tanh_shrink"} == {name for name, spec in CATALOGUE.items() if spec.terms}
     right = float(mpmath.log1p(mpmath.exp(-mpmath.mpf(GAP))))
     arguments = {**LOGARITHMS, "log_sigmoid": (([GAP],), {})}
     lost = {}
@@ -89,6 +89,17 @@ def test_operations_that_state_terms_lose_the_digits_of_a_logarithm_next_to_1() 
         lost[name] = abs(abs(value) - right)
     assert lost.pop("log_sigmoid") < 1e-15 * right
     assert all(1e-10 * right < one <= UNIT for one in lost.values()), lost
+
+
+def test_what_shrinks_by_a_hyperbolic_tangent_has_lost_the_digits_of_its_argument() -> None:
+    """Its text subtracts the tangent: a unit of the argument is left of the third of its cube."""
+    x = np.random.default_rng(1).uniform(0.005, 0.5, 100)
+    values = single(CATALOGUE["keras_tanh_shrink"])(tf.constant(x)).numpy()
+    lost = [
+        abs(float(mpmath.mpf(value) - (mpmath.mpf(at) - mpmath.tanh(at)))) for at, value in zip(x, values, strict=True)
+    ]
+    assert max(lost) <= UNIT
+    assert max(np.array(lost) / values) > 1e-14
 
 
 def test_digits_lost_between_nodes_show() -> None:
