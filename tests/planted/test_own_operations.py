@@ -17,6 +17,7 @@ from hypothesis.database import InMemoryExampleDatabase
 
 import gradcheck
 from gradcheck.autodiff.mode import FUNCTION, PLAIN, Mode
+from gradcheck.defects import known as known_defects
 from gradcheck.hunt import evidence, monitor, trial
 from gradcheck.hunt.acceptance import accept
 from gradcheck.hunt.catalogue import CATALOGUE
@@ -43,9 +44,12 @@ def _own_process() -> Iterator[None]:
 
 
 def hunted(name: str, order: int, mode: Mode = PLAIN) -> list[GraphFinding]:
-    """What a project's own test of an operation finds wrong with it; what is TensorFlow's is for other tests."""
+    """What a project's own test of an operation finds wrong with it; what is TensorFlow's is for other tests.
+
+    Of four times as many examples: whether so few as a project's test has reach a part of the numbers is chance.
+    """
     accept(REGISTERED[name])
-    profile = profiles.made("ci", InMemoryExampleDatabase(), operation_tests.TIMES)
+    profile = profiles.made("ci", InMemoryExampleDatabase(), 4 * operation_tests.TIMES)
     made = operation_tests.tests([name], [], lambda _: profile)
     given: dict[str, Any] = {"gradcheck_coverage": Coverage(), "operation": name, "order": order}
     failures: tuple[Exception, ...] = ()
@@ -67,7 +71,8 @@ def scaled(factor: Any) -> Any:
 
     @tf.custom_gradient
     def cube(x: Any) -> Any:
-        return x**3, lambda upstream: upstream * 3 * x**2 * factor(x)
+        # A gather behind it sends IndexedSlices back.
+        return x**3, lambda upstream: tf.convert_to_tensor(upstream) * 3 * x**2 * factor(x)
 
     return cube
 
@@ -84,8 +89,8 @@ def right_in_a_function(x: Any) -> Any:
     return 2 * one(x) if tf.executing_eagerly() else one(x)
 
 
-def wrong_above_two(x: Any) -> Any:
-    return tf.where(x > 2, 2 * one(x), one(x))
+def wrong_beyond_two(x: Any) -> Any:
+    return tf.where(tf.abs(x) > 2, 2 * one(x), one(x))
 
 
 def test_what_is_right_passes_at_both_orders_and_in_a_mode() -> None:
@@ -98,7 +103,7 @@ def test_what_is_right_passes_at_both_orders_and_in_a_mode() -> None:
 @pytest.mark.parametrize(
     ("factor", "order", "mode", "kind"),
     [
-        (wrong_above_two, 1, PLAIN, Kind.WRONG_VALUE),
+        (wrong_beyond_two, 1, PLAIN, Kind.WRONG_VALUE),
         (right_in_a_function, 1, PLAIN, Kind.WRONG_VALUE),
         (wrong_in_a_function, 1, Mode("reverse", FUNCTION), Kind.MODES),
     ],
@@ -141,7 +146,7 @@ def test_a_known_defect_that_the_graph_arrives_at_is_the_culprit() -> None:
 
 
 def test_the_script_of_a_finding_takes_the_function_from_where_it_is_registered() -> None:
-    gradcheck.operation(name="own_cube", domain=(-9, 9))(scaled(wrong_above_two))
+    gradcheck.operation(name="own_cube", domain=(-9, 9))(scaled(wrong_beyond_two))
     found = hunted("own_cube", 1)[0]
     assert f'Origin("{__name__}", ' in found.script
     assert '    own_cube = registered("own_cube")\n' in found.script
@@ -292,5 +297,6 @@ def test_complex_functions_are_drawn_between_tensorflow_s_complex_operations() -
         before = any(node.op.startswith("complex_") for at, node in graph.positions() if at in parents)
         return before and any(node.op.startswith("complex_") for node in graph.nodes if place in node.parents)
 
-    graph = find(graphs(containing="own_exponential"), between, settings=DRAWN)
+    drawn = graphs(containing="own_exponential", order=2, known=known_defects.excludes)
+    graph = find(drawn, between, settings=DRAWN)
     assert trial.run(graph).result.verdict == Verdict.AGREE
