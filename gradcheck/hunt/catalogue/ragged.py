@@ -21,7 +21,8 @@ def filled(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
 
 def padded_rows(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     """The dense form of `ROWS` at every point."""
-    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
+    first, second, third = tf.unstack(values, axis=1)
+    none = filled(values, default)
     rows = [[first, second], [none, none], [third, none]]
     return tf.stack([tf.stack(row, 1) for row in rows], 1)
 
@@ -39,7 +40,8 @@ def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
 
 def padded_matrices(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
     """The dense form of `NESTED` at every point."""
-    first, second, third, none = (*tf.unstack(values, axis=1), filled(values, default))
+    first, second, third = tf.unstack(values, axis=1)
+    none = filled(values, default)
     matrices = [[[first, second], [none] * 2], [[none] * 2] * 2, [[none] * 2, [third, none]]]
     return tf.stack([tf.stack([tf.stack(row, 1) for row in matrix], 1) for matrix in matrices], 1)
 
