@@ -9,7 +9,16 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import norms, ties, ties_of_largest, ties_of_smallest
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
-from gradcheck.hunt.catalogue.shapes import alike, axes, matmul, nonempty_matrix, ranked, reduced, vector
+from gradcheck.hunt.catalogue.shapes import (
+    alike,
+    axes,
+    matmul,
+    nonempty_matrix,
+    ranked,
+    reduced,
+    transpositions,
+    vector,
+)
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
@@ -36,11 +45,6 @@ def _factors(shape: Shape) -> Shapes:
     return [(one,) for one in dict.fromkeys([shape, (*shape[:-2], *shape[:-3:-1])])]
 
 
-def _adjoints(one: Shape, other: Shape) -> list[str]:
-    """Which of the factors may be transposed: the second, the first, none, or both."""
-    return [text for text in ("b", "a", "", "ab") if one[-2 if "a" in text else -1] == other[-1 if "b" in text else -2]]
-
-
 FLAGS = ("transpose", "adjoint")
 
 
@@ -48,7 +52,7 @@ def _flags(one: Shape, other: Shape) -> list[tuple[str, ...]]:
     """Those of tf.matmul that transpose a factor, or that take its adjoint, too."""
     return [
         tuple(map("_".join, zip(kinds, factors, strict=True)))
-        for factors in _adjoints(one, other)
+        for factors in transpositions(one, other)
         for kinds in itertools.product(FLAGS, repeat=len(factors))
     ]
 
@@ -91,13 +95,13 @@ REDUCTIONS = (
         "batch_matmul",
         "tf.raw_ops.BatchMatMul(x={0}, y={1}, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
         others=_factors,
-        adjoint=_adjoints,
+        adjoint=transpositions,
     ),
     _matrix(
         "batch_matmul_v3",
         "tf.raw_ops.BatchMatMulV3(x={0}, y={1}, Tout={0}.dtype, adj_x='a' in {adjoint}, adj_y='b' in {adjoint})",
         others=_factors,
-        adjoint=_adjoints,
+        adjoint=transpositions,
     ),
     _row(
         "cross",

@@ -105,3 +105,12 @@ def several(shape: Shape) -> bool:
 def restacked(matrix: Shape, shape: Shape) -> Shapes:
     """This matrix alone and in a stack of one, or in a stack, as what broadcasts against one of this shape."""
     return [(matrix,), ((1, *matrix),)] if shape[:-2] else [((2, *matrix),)]
+
+
+def transpositions(one: Shape, other: Shape) -> list[str]:
+    """Which factors of a matrix product may be transposed: the second, the first, none, or both.
+
+    >>> transpositions((2, 3), (2, 3)), transpositions((2, 2), (2, 2))
+    (['b', 'a'], ['b', 'a', '', 'ab'])
+    """
+    return [text for text in ("b", "a", "", "ab") if one[-2 if "a" in text else -1] == other[-1 if "b" in text else -2]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
-from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, vector
+from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, transpositions, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, OpSpec, Shapes
 
@@ -134,11 +134,8 @@ def _factors(shape: Shape) -> Shapes:
 
 def _zeros(shape: Shape, other: Shape) -> tuple[tuple[str, ...], ...]:
     """The transpositions for which the product exists, with the sides that are said to hold many zeros."""
-    turned = [
-        (*(("transpose_a",) if a else ()), *(("transpose_b",) if b else ()))
-        for a, b in ((False, False), (True, False), (False, True), (True, True))
-        if shape[not a] == other[b]
-    ]
+    simplest_first = sorted(transpositions(shape, other), key=lambda factors: (len(factors), factors))
+    turned = [tuple(f"transpose_{factor}" for factor in factors) for factors in simplest_first]
     sides = ((), ("a_is_sparse",), ("b_is_sparse",), ("a_is_sparse", "b_is_sparse"))
     return tuple((*one, *side) for one in turned for side in sides)
 
