@@ -52,8 +52,10 @@ PATTERNS, KEPT = 64, 1024
 def perturbed(value: Any, generator: np.random.Generator, unit: float = 0.0) -> Any:
     """A tensor whose elements are at random one `unit` larger or smaller, relatively; by default one in the last place.
 
-    Others than floating ones stay.
+    So are rows of one that are given as IndexedSlices. Others than floating ones stay.
     """
+    if isinstance(value, tf.IndexedSlices):  # which no tape knows
+        return tf.IndexedSlices(perturbed(value.values, generator, unit), value.indices, value.dense_shape)
     # tf.is_tensor takes long to say that None is none, and a second derivative is perturbed hundreds of times.
     if value is None or not tf.is_tensor(value) or not (value.dtype.is_floating or value.dtype.is_complex):
         return value

@@ -72,6 +72,21 @@ def test_parts_of_a_sum_that_cancel_show_up() -> None:
     assert 1e-8 < change < 1e-4
 
 
+def test_rows_of_a_gradient_show_up_in_second_derivatives() -> None:
+    """The gradient of a gather is IndexedSlices, which no tape takes as the result of an operation."""
+
+    def product(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_prod(tf.gather(tf.sin(x), [0, 1, 1]))
+
+    x = tf.constant([0.3, 0.7], tf.float64)
+    plain, changes = slope(x, lambda y: slope(y, product)), []
+    for seed in range(4):
+        with perturbed_gradients(seed):
+            changes.append(np.abs(slope(x, lambda y: slope(y, product)) / plain - 1))
+    assert (0 < np.max(changes, axis=0)).all()
+    assert np.max(changes) < 100 * UNIT
+
+
 SEGMENTS = tf.constant([0, 0, 1])
 SELECTIONS = {
     "Max": tf.reduce_max,
