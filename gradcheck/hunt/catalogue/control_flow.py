@@ -63,8 +63,49 @@ def times_the_sine(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * tf.sin(x)), (0, x))[1]
 
 
-def running_sines(x: tf.Tensor) -> tf.Tensor:
-    return tf.scan(lambda state, element: tf.sin(state) + element, x)
+def growing(x: tf.Tensor, count: tf.Tensor, limit: int) -> tf.Tensor:
+    """Rows to which the sine of the last is appended `count` times, but not more often than `limit`."""
+    return tf.while_loop(
+        lambda i, rows: i < count,
+        lambda i, rows: (i + 1, tf.concat([rows, tf.sin(rows[-1:])], 0)),
+        (0, x),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]).concatenate(x.shape[1:])),
+        maximum_iterations=limit,
+    )[1]
+
+
+def recurrence(x: tf.Tensor, y: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Of the loop's variables one is the result, one stays as it is, and one takes no part; y comes from outside."""
+    return tf.while_loop(
+        lambda i, *_: i < count,
+        lambda i, state, weight, rest: (i + 1, state * tf.sin(y) + weight, weight, tf.cos(rest)),
+        (0, x, x * y, y),
+    )[1]
+
+
+def sine_or_other(x: tf.Tensor, y: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+    """Each branch takes one of the arguments alone."""
+    return tf.cond(flag, lambda: tf.sin(x), lambda: y * y)
+
+
+def one_of_these(x: tf.Tensor, y: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
+    return tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * y, lambda: tf.exp(y), lambda: tf.ones_like(x)])
+
+
+def running_sines(x: tf.Tensor, reverse: bool) -> tf.Tensor:
+    return tf.scan(lambda state, element: tf.sin(state) + element, x, reverse=reverse)
+
+
+def running_sines_from(x: tf.Tensor, y: tf.Tensor, reverse: bool) -> tf.Tensor:
+    """The sums of two states that every row makes of those of the row before; the first are y and ones."""
+    return tf.add_n(
+        tf.scan(
+            lambda states, row: (tf.sin(states[1]) + row, states[0] * row),
+            x,
+            initializer=(y, tf.ones_like(y)),
+            reverse=reverse,
+        )
+    )
 
 
 def checked_sine_or_square(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
@@ -91,14 +132,53 @@ CONTROL_FLOW = (
         kinks=lambda x: np.abs(np.sum(x)),
     ),
     _control("switch_case", "traced(one_of_three)({0}, tf.constant({branch}))", "StatelessCase", branch=(0, 1, 2)),
+    _control(
+        "cond_of_either", "traced(sine_or_other)({0}, {1}, tf.constant({flag}))", "StatelessIf", others=alike, flag=BOOL
+    ),
+    _control(
+        "switch_case_of_either",
+        "traced(one_of_these)({0}, {1}, tf.constant({branch}))",
+        "StatelessCase",
+        others=alike,
+        branch=(0, 1, 2, 3),
+    ),
     _control("while_loop", "traced(times_the_sine)({0}, tf.constant({count}))", "StatelessWhile", count=(1, 2, 3, 0)),
     _control(
+        "recurrence",
+        "traced(recurrence)({0}, {1}, tf.constant({count}))",
+        "StatelessWhile",
+        others=alike,
+        count=(1, 2, 3, 0),
+    ),
+    _control(
+        "growing_loop",
+        "traced(growing)({0}, tf.constant({count}), {limit})",
+        "StatelessWhile ConcatV2",
+        batching=rows_first,
+        shapes=vector,
+        starts=ROWS,
+        count=(1, 2, 3, 0),
+        limit=(5, 2),
+    ),
+    _control(
         "scan",
-        "traced(running_sines)({0})",
+        "traced(running_sines)({0}, {reverse})",
         "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
         batching=rows_first,
         shapes=vector,
         starts=ROWS,
+        reverse=BOOL,
+    ),
+    _control(
+        "scan_from",
+        "traced(running_sines_from)({0}, {1}, {reverse})",
+        "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
+        batched="tf.experimental.numpy.swapaxes(traced(running_sines_from)("
+        "tf.experimental.numpy.swapaxes({0}, 0, 1), {1}, {reverse}), 0, 1)",
+        shapes=vector,
+        starts=ROWS,
+        others=lambda shape: [(shape[1:],)],
+        reverse=BOOL,
     ),
     _control("cond_with_effect", "traced(checked_sine_or_square)({0}, tf.constant({flag}))", "If", flag=BOOL),
     _control(
@@ -168,30 +248,44 @@ def optional_value(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.OptionalGetValue(optional=optional, output_types=[tf.float64], output_shapes=[x.shape])[0]
 
 
+def element_shape_of(x: tf.Tensor) -> tf.Tensor | tf.TensorShape:
+    """The shape as TensorFlow knows it before it runs, or as it will be."""
+    return x.shape if x.shape.is_fully_defined() else tf.shape(x)
+
+
 def list_of_one(x: tf.Tensor) -> tf.Tensor:
-    empty = tf.raw_ops.EmptyTensorList(element_shape=x.shape, max_num_elements=2, element_dtype=tf.float64)
+    empty = tf.raw_ops.EmptyTensorList(element_shape=element_shape_of(x), max_num_elements=2, element_dtype=tf.float64)
     return tf.raw_ops.TensorListPushBack(input_handle=empty, tensor=x)
 
 
-def list_item(handle: tf.Tensor, index: int, shape: tf.TensorShape) -> tf.Tensor:
+def list_item(handle: tf.Tensor, index: int, shape: tf.Tensor | tf.TensorShape) -> tf.Tensor:
     return tf.raw_ops.TensorListGetItem(input_handle=handle, index=index, element_shape=shape, element_dtype=tf.float64)
 
 
 def pushed_and_popped(x: tf.Tensor) -> tf.Tensor:
-    popped = tf.raw_ops.TensorListPopBack(input_handle=list_of_one(x), element_shape=x.shape, element_dtype=tf.float64)
+    popped = tf.raw_ops.TensorListPopBack(
+        input_handle=list_of_one(x), element_shape=element_shape_of(x), element_dtype=tf.float64
+    )
     return popped.tensor
 
 
 def stacked_list(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     both = tf.raw_ops.TensorListPushBack(input_handle=list_of_one(x), tensor=y)
     return tf.raw_ops.TensorListStack(
-        input_handle=both, element_shape=x.shape, element_dtype=tf.float64, num_elements=2
+        input_handle=both, element_shape=element_shape_of(x), element_dtype=tf.float64, num_elements=2
     )
 
 
-def set_list_item(x: tf.Tensor) -> tf.Tensor:
-    reserved = tf.raw_ops.TensorListReserve(element_shape=x.shape, num_elements=2, element_dtype=tf.float64)
-    return list_item(tf.raw_ops.TensorListSetItem(input_handle=reserved, index=1, item=x), 1, x.shape)
+def set_list_item(x: tf.Tensor, *, resized: bool) -> tf.Tensor:
+    """The last item of a list that had it before, or becomes longer by it."""
+    count = 1 if resized else 2
+    reserved = tf.raw_ops.TensorListReserve(
+        element_shape=element_shape_of(x), num_elements=count, element_dtype=tf.float64
+    )
+    written = tf.raw_ops.TensorListSetItem(
+        input_handle=reserved, index=1, item=x, resize_if_index_out_of_bounds=resized
+    )
+    return list_item(written, 1, element_shape_of(x))
 
 
 def gathered_from_list(x: tf.Tensor, *, indices: tuple[int, ...]) -> tf.Tensor:
@@ -277,7 +371,7 @@ VARIANTS = (
         batched="tf.stack([{0}, {1}], axis=1)",
         others=alike,
     ),
-    _variant("tensor_list_set_item", set_list_item, "TensorListSetItem TensorListGetItem"),
+    _variant("tensor_list_set_item", set_list_item, "TensorListSetItem TensorListGetItem", resized=BOOL),
     _rows_variant(
         "tensor_list_gather",
         gathered_from_list,
@@ -291,7 +385,7 @@ VARIANTS = (
     ),
     _variant(
         "tensor_list_resize",
-        "list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one({0}), size=2), 0, {0}.shape)",
+        "list_item(tf.raw_ops.TensorListResize(input_handle=list_of_one({0}), size=2), 0, element_shape_of({0}))",
         "TensorListResize TensorListGetItem",
     ),
     _rows_variant(
