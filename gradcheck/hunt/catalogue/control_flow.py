@@ -27,6 +27,13 @@ def python_function(x: tf.Tensor) -> tf.Tensor:
     return tf.py_function(lambda value: value * tf.sin(value), [x], tf.float64)
 
 
+def python_function_of_rows(x: tf.Tensor) -> tf.Tensor:
+    """A Python function that takes and gives ragged rows: the first elements in one, the last in another."""
+    rows = tf.RaggedTensor.from_row_lengths(x, [x.shape[0] - 1, 1])
+    spec = tf.RaggedTensorSpec([2, *[None] * len(x.shape)], tf.float64, 1)
+    return tf.py_function(lambda given: given.with_flat_values(tf.sin(given.flat_values)), [rows], spec).flat_values
+
+
 def checked(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.CheckNumericsV2(tensor=x, message="not finite")
 
@@ -37,6 +44,14 @@ IDENTITY = (
     _identity("check_numerics", "tf.debugging.check_numerics({0}, 'not finite')", "CheckNumerics"),
     _identity("ensure_shape", "tf.ensure_shape({0}, {0}.shape)", "EnsureShape"),
     _identity("py_function", python_function, "EagerPyFunc"),
+    _identity(
+        "py_function_of_rows",
+        python_function_of_rows,
+        "EagerPyFunc",
+        batched="tf.sin({0})",
+        shapes=vector,
+        starts=((2,), (3,), (2, 2)),
+    ),
     _identity("check_numerics_v2", "checked({0})", "CheckNumericsV2"),
     # Of 0 messages, none is printed.
     _identity("print", "tf.raw_ops.Print(input={0}, data=[{0}], first_n=0)"),
@@ -90,6 +105,19 @@ def sine_or_other(x: tf.Tensor, y: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
 
 def one_of_these(x: tf.Tensor, y: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
     return tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * y, lambda: tf.exp(y), lambda: tf.ones_like(x)])
+
+
+def one_of_rows(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
+    """Two elements, of which the gradient is IndexedSlices, with indices of either type, or a tensor."""
+    repeated = tf.constant([0, 0], tf.int64)
+    return tf.switch_case(branch, [lambda: tf.gather(x, [0, 2]), lambda: tf.gather(x, repeated), lambda: tf.sin(x[:2])])
+
+
+def turned_in_turns(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Rows that every turn brings into the opposite order; the gradient of each is IndexedSlices, that of all, too."""
+    last_first = tf.range(tf.shape(x)[0])[::-1]
+    rows = tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, tf.gather(y, last_first)), (0, tf.sin(x)))[1]
+    return tf.gather(rows, tf.concat([last_first, last_first], 0))
 
 
 def running_sines(x: tf.Tensor, reverse: bool) -> tf.Tensor:
@@ -148,6 +176,25 @@ CONTROL_FLOW = (
         "traced(recurrence)({0}, {1}, tf.constant({count}))",
         "StatelessWhile",
         others=alike,
+        count=(1, 2, 3, 0),
+    ),
+    _control(
+        "switch_case_of_rows",
+        "traced(one_of_rows)({0}, tf.constant({branch}))",
+        "StatelessCase GatherV2",
+        looped=True,
+        # Traced for one shape only: for several shapes, a function is traced once more without them.
+        when=lambda shape: shape == (3,),
+        starts=((3,),),
+        branch=(0, 1, 2),
+    ),
+    _control(
+        "loop_of_gathers",
+        "traced(turned_in_turns)({0}, tf.constant({count}))",
+        "StatelessWhile GatherV2",
+        batching=rows_first,
+        shapes=vector,
+        starts=ROWS,
         count=(1, 2, 3, 0),
     ),
     _control(
@@ -262,7 +309,14 @@ def list_item(handle: tf.Tensor, index: int, shape: tf.Tensor | tf.TensorShape) 
     return tf.raw_ops.TensorListGetItem(input_handle=handle, index=index, element_shape=shape, element_dtype=tf.float64)
 
 
-def pushed_and_popped(x: tf.Tensor) -> tf.Tensor:
+def pushed_and_popped(x: tf.Tensor, *, left: bool) -> tf.Tensor:
+    """What is taken from a list, or from what is left of a longer one."""
+    if left:
+        longer = tf.raw_ops.TensorListPushBack(input_handle=list_of_one(x), tensor=tf.sin(x))
+        rest = tf.raw_ops.TensorListPopBack(
+            input_handle=longer, element_shape=element_shape_of(x), element_dtype=tf.float64
+        )
+        return list_item(rest.output_handle, 0, element_shape_of(x))
     popped = tf.raw_ops.TensorListPopBack(
         input_handle=list_of_one(x), element_shape=element_shape_of(x), element_dtype=tf.float64
     )
@@ -363,7 +417,7 @@ def looked_up_after_erasing(x: tf.Tensor, y: tf.Tensor, *, erased: str) -> tf.Te
 
 VARIANTS = (
     _variant("optional", optional_value, "OptionalFromValue OptionalGetValue"),
-    _variant("tensor_list_push_pop", pushed_and_popped, "TensorListPushBack TensorListPopBack"),
+    _variant("tensor_list_push_pop", pushed_and_popped, "TensorListPushBack TensorListPopBack", left=BOOL),
     _variant(
         "tensor_list_stack",
         stacked_list,

@@ -10,7 +10,7 @@ import numpy as np
 from gradcheck.hunt.catalogue.distances import at_integers
 from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
-from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
+from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec, unary
 
 SINGLE = 1e-6
 CONSTANT = "fill_value=0.0, fill_mode='CONSTANT'"
@@ -61,6 +61,16 @@ def projected_bilinearly(x: tf.Tensor, *, transform: tuple[float, ...]) -> tf.Te
 def cropped(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     image, boxes = float32(x[tf.newaxis], boxes)
     return tf.cast(tf.image.crop_and_resize(image, boxes, [0] * boxes.shape[0], (2, 2)), tf.float64)
+
+
+def cropped_pixels(boxes: tf.Tensor) -> tf.Tensor:
+    """Boxes in an image of integers with one summit."""
+    image, single = tf.pad([[[[9]]]], [[0, 0], [1, 1], [1, 1], [0, 0]]), tf.cast(boxes, tf.float32)
+    return tf.cast(tf.image.crop_and_resize(image, single, [0] * boxes.shape[0], (2, 2)), tf.float64)
+
+
+def crops_of_summit(boxes: tf.Tensor) -> tf.Tensor:
+    return crops_formula(tf.pad(tf.constant([[[9.0]]], tf.float64), [[1, 1], [1, 1], [0, 0]]), boxes)
 
 
 def crops_formula(x: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
@@ -144,6 +154,20 @@ IMAGE = (
         others=lambda shape: [((1, 4),), ((2, 4),)],
         starts=((2, 2, 1), (2, 3, 1), (3, 3, 2)),
         kinks=lambda image, boxes: at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0)),
+        orders=(1,),
+        rtol=SINGLE,
+    ),
+    _image(
+        "crop_and_resize_of_integers",
+        cropped_pixels,
+        "CropAndResize Cast",
+        Interval(0.0, 1.0),
+        looped=True,
+        reference=crops_of_summit,
+        shapes=unary,
+        when=lambda shape: shape in ((1, 4), (2, 4)),
+        starts=((1, 4), (2, 4)),
+        kinks=lambda boxes: at_integers(2.0 * boxes),
         orders=(1,),
         rtol=SINGLE,
     ),

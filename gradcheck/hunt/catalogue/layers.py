@@ -110,11 +110,15 @@ def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tenso
     return (x - per_channel(mean)) * per_channel(tf.math.rsqrt(variance + 0.1) * scale) + per_channel(offset)
 
 
+def at_most_single(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.float32) if x.dtype == tf.float64 else x
+
+
 def raw_batch_norm(
     kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, training: bool = True
 ) -> Any:
     """The normalized batch in single precision, its mean and variance, and what is kept for the gradient."""
-    x, scale, offset = float32(x, scale, offset)
+    x, (scale, offset) = at_most_single(x), float32(scale, offset)
     mean, variance = [[], []] if training else [tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0]
     return kernel(x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=0.1, is_training=training)
 
@@ -122,10 +126,10 @@ def raw_batch_norm(
 def batch_norm_back(
     kernel: Callable[..., Any], derivative: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor
 ) -> list[tf.Tensor]:
-    """What comes back to the batch, the scale and the offset, as an operation."""
+    """What comes back to the batch, the scale and the offset, as an operation; a batch in half precision stays so."""
     kept = raw_batch_norm(kernel, x, scale, tf.zeros_like(scale))[3:]
     reserved = {f"reserve_space_{number}": each for number, each in enumerate(kept, 1)}
-    x, scale, back = float32(x, scale, back)
+    x, (scale,), back = at_most_single(x), float32(scale), at_most_single(back)
     results = derivative(y_backprop=back, x=x, scale=scale, epsilon=0.1, **reserved)
     return [tf.cast(result, tf.float64) for result in results[:3]]
 
