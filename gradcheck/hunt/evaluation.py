@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -59,13 +59,15 @@ class RandomPerturbation:
     Each moves by one unit in the last place, up or down, as `seed` draws it. Digits that an inner value has lost show
     up, which perturbed inputs do not show (asin(sigmoid(31))), and so do terms that cancel where a value is used twice.
     What a node does inside stays as it is: a formula that loses digits by itself is under test. Only values that are
-    known to be what larger terms left move as these are rounded. Zeros stay zeros; so do the values at `exempt`
-    positions, on which a tie may rest. One unit is `unit`, or that of a coarser kernel.
+    known to be what larger terms left move as these are rounded, and what a kernel has `lost`, by position, is lost by
+    it again. Zeros stay zeros else; so do the values at `exempt` positions, on which a tie may rest. One unit is
+    `unit`, or that of a coarser kernel.
     """
 
     seed: int
     exempt: frozenset[int] = frozenset()
     unit: float = UNIT
+    lost: Mapping[int, Array] = field(default_factory=dict)
 
     def value(self, position: int, value: Any, unit: float, terms: float = 0.0) -> Any:
         """The value of a node, whose kernel rounds by `unit`, of the value itself and of the `terms` that left it.
@@ -75,6 +77,9 @@ class RandomPerturbation:
         if position in self.exempt:
             return value
         moved = perturbed(value, self._generator(position), max(self.unit, unit))
+        if unit and position in self.lost:
+            signs = self._generator(position).choice([-1.0, 1.0], size=self.lost[position].shape)
+            moved += tf.cast(signs * self.lost[position], value.dtype)
         if not terms:
             return moved
         ones = tf.ones_like(value)

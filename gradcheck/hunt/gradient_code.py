@@ -81,6 +81,23 @@ def syntax_of(code: FunctionCode) -> Function:
     )
 
 
+def dead_lines(syntax: ast.AST) -> set[int]:
+    """The lines of branches that are for programs of before some day, which the installed release does not take.
+
+    `compat.forward_compatible` says whether that day has passed; no program can change its answer.
+    """
+    from tensorflow.python.compat import compat
+
+    dead = set[int]()
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.If) and ast.unparse(node.test).startswith("compat.forward_compatible("):
+            assert isinstance(node.test, ast.Call)
+            taken = compat.forward_compatible(*map(ast.literal_eval, node.test.args))
+            for statement in node.orelse if taken else node.body:
+                dead.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
+    return dead
+
+
 @cache
 def _tree(file: str) -> ast.Module:
     return ast.parse(Path(file).read_text(encoding="utf-8"))

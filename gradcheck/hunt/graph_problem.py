@@ -114,7 +114,10 @@ class GraphProblem(Problem):
 
         The random direction has the magnitudes of the coordinates. Raises what an operation raises.
         """
-        taped = TapedEvaluation(graph) if mode == PLAIN else None
+        try:
+            taped = TapedEvaluation(graph) if mode == PLAIN else None
+        except DerivativeRaisedError:  # a tf.function makes its gradient when it is called; the check will tell
+            taped = None
         values = values_of(graph) if taped is None else taped.values
         if cotangent is None:
             cotangent = _probe(np.ones(coordinate_count(values[-1].shape, values[-1].dtype)))
@@ -132,7 +135,30 @@ class GraphProblem(Problem):
         # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.
         exempt = frozenset().union(*map(self.graph.ancestors, self.nonsmooth_nodes.positions))
         unit = 2 * max(EXACT, self.inner)
-        return replace(self, perturbation=RandomPerturbation(draw, exempt, unit), taped=None)
+        return replace(self, perturbation=RandomPerturbation(draw, exempt, unit, self.lost), taped=None)
+
+    @cached_property
+    def lost(self) -> dict[int, Array]:
+        """By how much the values of coarse kernels miss those of their references, where it is more than a rounding.
+
+        A variance of numbers that are alike in single precision is 0, and what is behind it is anything.
+        """
+        specs = {place: CATALOGUE[node.op] for place, node in self.graph.positions()}
+        coarse = {place: spec.rtol for place, spec in specs.items() if spec.reference is not None and spec.rtol}
+        if not coarse:
+            return {}
+        try:
+            references = forward(self.graph, self.tensors(self.point[None, :]), points=True)
+        except tf.errors.OpError:
+            return {}
+        found = {}
+        with np.errstate(invalid="ignore", over="ignore"):
+            for place, rtol in coarse.items():
+                value = self.intermediates[place]
+                missed = np.nan_to_num(np.abs(references[place][0].numpy() - value), nan=0.0, posinf=0.0)
+                if np.any(beyond := missed > rtol * np.abs(value)):
+                    found[place] = np.where(beyond, missed, 0.0)
+        return found
 
     @cached_property
     def in_float64(self) -> GraphProblem | None:

@@ -19,7 +19,7 @@ import copy
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import Judgement, census, gradient_functions
 from gradcheck.hunt.evidence import finding_of, node_trials
-from gradcheck.hunt.gradient_code import FunctionCode, registered_code, syntax_of
+from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_code, syntax_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match, ways
 from gradcheck.hunt.running.configuration import Shard
@@ -146,20 +146,6 @@ def function_of(code: FunctionCode) -> Any:
     return node
 
 
-def dead_lines(function: Any, names: Mapping[str, Any]) -> set[int]:
-    """The lines of branches that are for programs of before some day, which the installed release does not take.
-
-    `compat.forward_compatible` says whether that day has passed; no program can change its answer.
-    """
-    dead = set[int]()
-    for node in ast.walk(function):
-        if isinstance(node, ast.If) and ast.unparse(node.test).startswith("compat.forward_compatible("):
-            taken = eval(ast.unparse(node.test), dict(names))  # TensorFlow's own source
-            for statement in node.orelse if taken else node.body:
-                dead.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
-    return dead
-
-
 def changes() -> list[Change]:
     """All changes of functions that differences can judge and an operation of the catalogue goes through.
 
@@ -177,7 +163,7 @@ def changes() -> list[Change]:
     found = []
     for code in sorted(owners):
         places, syntax = Places(), function_of(code)
-        dead = dead_lines(syntax, functions[owners[code][0]].__globals__)
+        dead = dead_lines(syntax)
         places.visit(syntax)
         found += [Change(code, tuple(owners[code]), i, *at) for i, at in enumerate(places.found) if at[0] not in dead]
     return found

@@ -106,6 +106,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         quantization,
         ragged,
         random,
+        rearrangements,
         sparse,
     )
     for name, value in vars(module).items()

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from gradcheck.hunt.catalogue.distances import at_integers
 from gradcheck.hunt.catalogue.language import operation, points_last, rows_first, tf
 from gradcheck.hunt.catalogue.shapes import alike, nonempty, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
@@ -28,10 +29,15 @@ def python_function(x: tf.Tensor) -> tf.Tensor:
 
 
 def python_function_of_rows(x: tf.Tensor) -> tf.Tensor:
-    """A Python function that takes and gives ragged rows: the first elements in one, the last in another."""
+    """A Python function of ragged rows, the first elements in one, the last in another: other rows, and a number."""
     rows = tf.RaggedTensor.from_row_lengths(x, [x.shape[0] - 1, 1])
     spec = tf.RaggedTensorSpec([2, *[None] * len(x.shape)], tf.float64, 1)
-    return tf.py_function(lambda given: given.with_flat_values(tf.sin(given.flat_values)), [rows], spec).flat_values
+    sines, cosine = tf.py_function(
+        lambda given: [given.with_flat_values(tf.sin(given.flat_values)), tf.cos(given.flat_values[0])],
+        [rows],
+        [spec, tf.float64],
+    )
+    return sines.flat_values * cosine
 
 
 def checked(x: tf.Tensor) -> tf.Tensor:
@@ -48,13 +54,13 @@ IDENTITY = (
         "py_function_of_rows",
         python_function_of_rows,
         "EagerPyFunc",
-        batched="tf.sin({0})",
+        batched="tf.sin({0}) * tf.cos({0}[:, :1])",
         shapes=vector,
         starts=((2,), (3,), (2, 2)),
     ),
     _identity("check_numerics_v2", "checked({0})", "CheckNumericsV2"),
     # Of 0 messages, none is printed.
-    _identity("print", "tf.raw_ops.Print(input={0}, data=[{0}], first_n=0)"),
+    _identity("print", "tf.raw_ops.Print(input={0}, data=[{0}, {0}], first_n=0)"),
     _identity("debug_identity", "tf.raw_ops.DebugIdentityV2(input={0})"),
 )
 
@@ -103,6 +109,11 @@ def sine_or_other(x: tf.Tensor, y: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
     return tf.cond(flag, lambda: tf.sin(x), lambda: y * y)
 
 
+def up_or_down(x: tf.Tensor, y: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
+    """No branch has a gradient by y."""
+    return tf.cond(flag, lambda: x * tf.floor(y), lambda: x * x - tf.floor(y))
+
+
 def one_of_these(x: tf.Tensor, y: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
     return tf.switch_case(branch, [lambda: tf.sin(x), lambda: x * y, lambda: tf.exp(y), lambda: tf.ones_like(x)])
 
@@ -113,10 +124,15 @@ def one_of_rows(x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
     return tf.switch_case(branch, [lambda: tf.gather(x, [0, 2]), lambda: tf.gather(x, repeated), lambda: tf.sin(x[:2])])
 
 
-def turned_in_turns(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Rows that every turn brings into the opposite order; the gradient of each is IndexedSlices, that of all, too."""
+def sums_of_gathers(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Every turn gathers rows of x, the last one first: the gradients of the loop's body and of its result are
+    IndexedSlices."""
     last_first = tf.range(tf.shape(x)[0])[::-1]
-    rows = tf.while_loop(lambda i, y: i < count, lambda i, y: (i + 1, tf.gather(y, last_first)), (0, tf.sin(x)))[1]
+    rows = tf.while_loop(
+        lambda i, y: i < count,
+        lambda i, y: (i + 1, tf.sin(y) + tf.gather(x, last_first)),
+        (0, tf.zeros_like(x)),
+    )[1]
     return tf.gather(rows, tf.concat([last_first, last_first], 0))
 
 
@@ -164,6 +180,14 @@ CONTROL_FLOW = (
         "cond_of_either", "traced(sine_or_other)({0}, {1}, tf.constant({flag}))", "StatelessIf", others=alike, flag=BOOL
     ),
     _control(
+        "cond_without_one",
+        "traced(up_or_down)({0}, {1}, tf.constant({flag}))",
+        "StatelessIf Floor",
+        others=alike,
+        singular=lambda x, y, flag: at_integers(y),
+        flag=BOOL,
+    ),
+    _control(
         "switch_case_of_either",
         "traced(one_of_these)({0}, {1}, tf.constant({branch}))",
         "StatelessCase",
@@ -190,7 +214,7 @@ CONTROL_FLOW = (
     ),
     _control(
         "loop_of_gathers",
-        "traced(turned_in_turns)({0}, tf.constant({count}))",
+        "traced(sums_of_gathers)({0}, tf.constant({count}))",
         "StatelessWhile GatherV2",
         batching=rows_first,
         shapes=vector,

@@ -37,6 +37,8 @@ __all__ = [
     "float32",
     "in_batch",
     "multiples",
+    "of_ranks",
+    "of_unknown_dimensions",
     "operation",
     "points_last",
     "reduces_points",
@@ -174,6 +176,21 @@ def traced(function: Callable[..., tf.Tensor]) -> Any:
     return tf.function(function, autograph=False, reduce_retracing=True)
 
 
+@functools.cache
+def of_ranks(
+    function: Callable[..., tf.Tensor], specs: tuple[tuple[int, tf.DType], ...], attributes: tuple[tuple[str, Any], ...]
+) -> Any:
+    """The function of tensors of these ranks and dtypes as a tf.function that knows no dimension of theirs."""
+    signature = [tf.TensorSpec([None] * rank, dtype) for rank, dtype in specs]
+    return tf.function(functools.partial(function, **dict(attributes)), signature, autograph=False)
+
+
+def of_unknown_dimensions(function: Callable[..., tf.Tensor], *tensors: tf.Tensor, **attributes: Any) -> tf.Tensor:
+    """The value of a function that is traced without the dimensions of its arguments."""
+    specs = tuple((len(tensor.shape), tensor.dtype) for tensor in tensors)
+    return of_ranks(function, specs, tuple(attributes.items()))(*tensors)
+
+
 @contextmanager
 def traced_anew() -> Iterator[None]:
     """No function keeps its traces of before in the block, or of the block afterwards.
@@ -181,11 +198,13 @@ def traced_anew() -> Iterator[None]:
     A derivative changes the graph that it is taken of: tf.cond hands out what its gradient needs, which another mode
     may not know how to take.
     """
-    traced.cache_clear()
+    for kept in (traced, of_ranks):
+        kept.cache_clear()
     try:
         yield
     finally:
-        traced.cache_clear()
+        for kept in (traced, of_ranks):
+            kept.cache_clear()
 
 
 def float32(*tensors: tf.Tensor) -> list[tf.Tensor]:

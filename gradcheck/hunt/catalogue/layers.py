@@ -111,7 +111,8 @@ def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, mean: tf.Tenso
 
 
 def at_most_single(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.float32) if x.dtype == tf.float64 else x
+    """Another tensor of these values, in half precision if they are."""
+    return tf.cast(x, tf.float32) if x.dtype == tf.float64 else tf.identity(x)
 
 
 def raw_batch_norm(
@@ -145,6 +146,15 @@ def batch_norm_back_formula(x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor, *, 
         * (back - tf.reduce_mean(back, axes, keepdims=True) - z * tf.reduce_mean(back * z, axes, keepdims=True))
     )
     return [to_x, tf.reduce_sum(back * z, axes), tf.reduce_sum(back, axes)][part]
+
+
+def batch_norm_back_of_itself(x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """What comes back to a batch that is its own cotangent: one tensor, given twice."""
+    (single,), (scale,) = float32(x), float32(scale)
+    kept = tf.raw_ops.FusedBatchNormV3(x=single, scale=scale, offset=scale, mean=[], variance=[], epsilon=0.1)[3:]
+    reserved = {f"reserve_space_{number}": each for number, each in enumerate(kept, 1)}
+    back = tf.raw_ops.FusedBatchNormGradV3(y_backprop=single, x=single, scale=scale, epsilon=0.1, **reserved)
+    return tf.cast(back[0], tf.float64)
 
 
 def batch_norm_in_layout(
@@ -293,6 +303,13 @@ NORMALIZATIONS = (
         training=(True, False),
         epsilon=(0.1, 1.0),
         reference=batch_norm_formula,
+    ),
+    _batch_norm(
+        "batch_norm_grad_of_itself",
+        batch_norm_back_of_itself,
+        gradients="FusedBatchNormGradV3",
+        others=_of_channels(1),
+        reference="batch_norm_back_formula({0}, {1}, {0}, part=0)",
     ),
     _back_of_version("", "batch_norm_grad_v1"),
     _back_of_version("V2", "batch_norm_grad_v2"),

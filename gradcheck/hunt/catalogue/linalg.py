@@ -39,6 +39,18 @@ def squares(x: tf.Tensor) -> tf.Tensor:
     return tf.math.real(x * tf.math.conj(x))
 
 
+def diagonals_set(x: tf.Tensor, y: tf.Tensor, *, kernel: str, k: int) -> tf.Tensor:
+    return getattr(tf.raw_ops, kernel)(input=x, diagonal=y, k=k)
+
+
+def diagonals_of(x: tf.Tensor, *, k: int) -> tf.Tensor:
+    return tf.raw_ops.MatrixDiagPartV2(input=x, k=k, padding_value=np.float64(2.0))
+
+
+def least_squares(x: tf.Tensor, y: tf.Tensor, *, ridge: float) -> tf.Tensor:
+    return tf.raw_ops.MatrixSolveLs(matrix=x, rhs=y, l2_regularizer=np.float64(ridge), fast=True)
+
+
 def bands(x: tf.Tensor, layout: str) -> tf.Tensor | list[tf.Tensor]:
     """The diagonals of tridiagonal matrices in rows, one by one, or in their places."""
     if layout == "compact":
@@ -106,7 +118,12 @@ LINALG = (
     _square("determinant", "tf.linalg.det({0})", "MatrixDeterminant"),
     _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
     _square("inverse", f"tf.linalg.inv({DOMINANT}, adjoint={{adjoint}})", "MatrixInverse", adjoint=BOOL),
-    _square("cholesky", f"tf.linalg.cholesky({POSITIVE_DEFINITE})", "Cholesky"),
+    _square(
+        "cholesky",
+        f"tf.linalg.cholesky({POSITIVE_DEFINITE})",
+        "Cholesky",
+        starts=((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2)),
+    ),
     _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
     _square(
         "triangular_solve",
@@ -121,6 +138,11 @@ LINALG = (
     _least_squares(
         "matrix_solve_ls",
         "tf.raw_ops.MatrixSolveLs(matrix={0}, rhs={1}, l2_regularizer=np.float64({ridge}), fast=True)",
+    ),
+    _least_squares(
+        "matrix_solve_ls_of_unknown_dimensions",
+        "of_unknown_dimensions(least_squares, {0}, {1}, ridge={ridge})",
+        "MatrixSolveLs",
     ),
     _matrix("qr", positive_diagonal_qr, "Qr", which=(0, 1), singular=_from_rank_deficiency),
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
@@ -273,6 +295,22 @@ DIAGONALS = (
         others=lambda shape: [((*shape[:-2], 2, shape[-1]),)],
         starts=((2, 2), (3, 3), (2, 2, 2)),
         k=((0, 1), (-1, 0)),
+    ),
+    _of_matrix(
+        "matrix_set_diag_of_unknown_dimensions",
+        "of_unknown_dimensions(diagonals_set, {0}, {1}, kernel={kernel}, k={k})",
+        "MatrixSetDiagV2 MatrixSetDiagV3",
+        when=several,
+        others=lambda shape: [((*shape[:-2], min(shape[-2], shape[-1] - 1)),)],
+        kernel=("MatrixSetDiagV2", "MatrixSetDiagV3"),
+        k=(1,),
+    ),
+    _of_matrix(
+        "matrix_diag_part_of_unknown_dimensions",
+        "of_unknown_dimensions(diagonals_of, {0}, k={k})",
+        "MatrixDiagPartV2",
+        # Gradients of bands raise, as they do wherever dimensions are not known.
+        k=((0, 0),),
     ),
     _of_bands("matrix_diag_band", "tf.linalg.diag({0}, k={k}, align={align})", "MatrixDiagV3", align=ALIGNMENTS),
 )

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties
-from gradcheck.hunt.catalogue.language import along_axis, operation
+from gradcheck.hunt.catalogue.language import along_axis, operation, tf, traced
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import POSITIVE, Indices, Interval
@@ -17,6 +17,16 @@ STARTS: tuple[Shape, ...] = ((2,), (3,), (1,), (2, 2), (2, 3))
 _array = partial(operation, "array", shapes=vector, starts=STARTS)
 _along = partial(_array, batching=along_axis, axis=axes)
 _math = partial(operation, "math")
+
+
+def masked_in_a_row(x: tf.Tensor, odd: int) -> tf.Tensor:
+    """Rows whose count is not known before they are chosen, one behind the other."""
+    return tf.reshape(tf.boolean_mask(x, tf.range(tf.shape(x)[0]) % 2 == odd), [-1])
+
+
+def largest_in_rows(x: tf.Tensor, *, k: int, axis: int) -> tf.Tensor:
+    """The largest elements along the last axis, however it is counted."""
+    return tf.math.top_k(x, k).values
 
 
 def _counts(shape: Shape) -> tuple[tuple[int, ...], ...]:
@@ -40,6 +50,15 @@ REARRANGEMENTS = (
         "GatherV2",
         batched="tf.boolean_mask({0}, [row in {rows} for row in range({0}.shape[1])], axis=1)",
         rows=lambda shape: Indices(2, shape[0]),
+    ),
+    _array(
+        "boolean_mask_in_a_row",
+        "traced(masked_in_a_row)({0}, {odd})",
+        "GatherV2 Reshape",
+        looped=True,
+        when=lambda shape: len(shape) > 1,
+        starts=((2, 2), (2, 0), (2, 3)),
+        odd=(0, 1),
     ),
     _array(
         "boolean_mask_of_matrix",
@@ -108,13 +127,14 @@ REARRANGEMENTS = (
     operation(
         "nn",
         "approx_max_k",
-        "tf.cast(tf.nn.approx_max_k(tf.cast({0}, tf.float32), {k})[0], tf.float64)",
+        "tf.cast(tf.nn.approx_max_k(tf.cast({0}, tf.float32), {k}, {axis})[0], tf.float64)",
         "ApproxTopK",
-        reference="tf.math.top_k({0}, {k}).values",
+        reference=largest_in_rows,
         rtol=1e-6,
         shapes=vector,
         starts=((2,), (3,), (2, 3)),
         k=lambda shape: range(1, shape[-1] + 1),
-        kinks=lambda x, k: -np.diff(-np.sort(-x))[..., :k],
+        axis=lambda shape: (-1, len(shape) - 1),
+        kinks=lambda x, k, axis: -np.diff(-np.sort(-x))[..., :k],
     ),
 )

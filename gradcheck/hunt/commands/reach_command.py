@@ -14,10 +14,11 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands import cli
 from gradcheck.hunt.commands.run_commands import left_out
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
-from gradcheck.hunt.report.gradient_reach import GradientReach, RunReach, reach_of
+from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
 from gradcheck.hunt.report.run import HuntRun, read
 from gradcheck.hunt.report.writer import write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
+from gradcheck.hunt.unreached import full_name
 
 SHOWN = 20
 LARGEST = 2**23
@@ -44,6 +45,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--processes", default="2", metavar="N", help="processes of pytest-xdist, 0 for none (2)")
     parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the reports")
     parser.add_argument("--read", action="store_true", help="run nothing; read what the last such run has recorded")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="what the last N runs reached together (1)")
     parser.add_argument("--all", action="store_true", help="print every function, and every line that never ran")
 
 
@@ -51,17 +53,21 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
     """Hunts, unless only asked to read, and shows the reach of the newest run in the folder."""
     code = 0 if options.read else _hunt(options)
     cli.tensorflow()
-    name, run = newest(options.reports / GRADIENTS)
+    names, run = newest(options.reports / GRADIENTS, options.runs)
     try:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    hunted = read(options.reports / EVENTS, pattern=f"{name}-*.jsonl")
+    hunted = read(options.reports / EVENTS, pattern=f"{names[-1]}-*.jsonl")
     page = write_run(hunted, options.reports, left_out(), reach)[0] if hunted.started else None
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
     lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
-    data: dict[str, Any] = {"tensorflow": reach.tensorflow, "gradients": list(map(_row, reach.gradients)), "run": name}
-    data |= {"lines": reach.lines, "branches": reach.branches}
+    data: dict[str, Any] = {
+        "tensorflow": reach.tensorflow,
+        "gradients": list(map(_row, reach.gradients)),
+        "runs": names,
+    }
+    data |= {"lines": reach.lines, "branches": reach.branches, "explained": reach.explained}
     claimed = _claimed_in_vain(hunted, run)
     data["claimed_in_vain"] = claimed
     lines += [f"claimed by the catalogue, but never run: {each}" for each in claimed]
@@ -84,22 +90,22 @@ def _hunt(options: argparse.Namespace) -> int:
     return subprocess.run(command, stdout=output, check=False).returncode
 
 
-def newest(folder: Path) -> tuple[str, GradientRun]:
-    """The name of the last run that recorded gradients in a folder, and what all its processes ran.
+def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
+    """The names of the last runs that recorded gradients in a folder, and what all their processes ran together.
 
     Raises CommandError where there is none, or a file is something else.
     """
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise cli.CommandError(f"{folder}: nothing was recorded there; run python -m gradcheck reach without --read")
-    name = paths[-1].stem.rpartition("-")[0]
+    names = sorted({path.stem.rpartition("-")[0] for path in paths})[-max(count, 1) :]
     try:
         runs = [
             documents.convert(documents.parse(files.read(path, LARGEST)), GradientRun)
             for path in paths
-            if path.stem.rpartition("-")[0] == name
+            if path.stem.rpartition("-")[0] in names
         ]
-        return name, GradientRun.merged(runs)
+        return names, GradientRun.merged(runs)
     except (OSError, ValueError) as error:
         raise cli.CommandError(f"{error}; take the file away from {folder}") from None
 
@@ -124,23 +130,31 @@ def _summary(reach: RunReach) -> list[str]:
         ("branches", *reach.branches),
     ]
     table = [(text, f"{done} of {count}", f"{done / max(count, 1):.1%}") for text, done, count in rows]
-    return [f"TensorFlow {reach.tensorflow}", *cli.table(table)]
+    missing = [count - done for done, count in (reach.lines, reach.branches)]
+    known = " and ".join(
+        f"{some} of {all_} {what}"
+        for some, all_, what in zip(reach.explained, missing, ("lines", "branches"), strict=True)
+    )
+    return [f"TensorFlow {reach.tensorflow}", *cli.table(table), f"never ran, and not expected to: {known}"]
 
 
 def _details(reach: RunReach, most: int) -> list[str]:
     """What was never reached, and the lines of what was that never ran."""
     never = [each.gradient.operation for each in reach.judged if not each.first]
     once = [each.gradient.operation for each in reach.judged if each.first and not each.second]
-    partly = sorted(
-        (code for code in reach.codes if code.lines[0] and code.missing), key=lambda code: -len(code.missing)
-    )
+    partly = [code for code in reach.codes if code.lines[0] and (code.missing or code.partial)]
+    partly.sort(key=lambda code: (-len(code.unexplained), -len(code.missing)))
     lines = [f"never reached: {_listed(never, most)}", f"never differentiated again: {_listed(once, most)}"]
     for code in partly[:most]:
-        lines += [
-            f"{Path(code.code.file).name}, {code.code.name}: {len(code.missing)} of {code.lines[1]} lines never ran"
-        ]
-        lines += [f"  {line:5d}  {code.source(line)}" for line in code.missing[:most]]
+        lines += [f"{full_name(code.code)}: {len(code.missing)} of {code.lines[1]} lines never ran"]
+        lines += [f"  {line:5d}  {code.source(line)}{_why(code, line)}" for line in code.never[:most]]
     return lines + [f"{len(partly) - most} more functions in part; --all shows them"] * (len(partly) > most)
+
+
+def _why(code: CodeReach, line: int) -> str:
+    """What is said behind a line: that only one of its branches ran, and why."""
+    said = [*["one branch"] * (line in code.partial), code.reasons.get(line, "")]
+    return f"  ({'; '.join(filter(None, said))})" if any(said) else ""
 
 
 def _listed(names: Sequence[str], most: int) -> str:
@@ -157,4 +171,5 @@ def _row(each: GradientReach) -> dict[str, Any]:
     row |= {"second": each.second, "judgement": each.gradient.judgement.value}
     if (code := each.code) is not None:
         row |= {"lines": code.lines, "branches": code.branches, "missing": code.missing, "partial": code.partial}
+        row["reasons"] = code.reasons
     return row

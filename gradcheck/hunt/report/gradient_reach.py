@@ -10,18 +10,35 @@ from typing import Any
 from gradcheck.hunt.census import Judgement, RegisteredGradient, census
 from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
 from gradcheck.hunt.gradient_run import GradientRun, installed_in, measurement
+from gradcheck.hunt.unreached import reasons
 
 
 @dataclass(frozen=True)
 class CodeReach:
     """A function: how many of its lines and branches ran, of how many; the `missing` lines, and lines with a branch
-    that was never taken."""
+    that was never taken; how many of the missing lines and branches are not expected to run."""
 
     code: FunctionCode
     lines: tuple[int, int]
     branches: tuple[int, int]
     missing: tuple[int, ...]
     partial: tuple[int, ...]
+    explained: tuple[int, int]
+
+    @property
+    def reasons(self) -> Mapping[int, str]:
+        """Why lines that are missing, or miss a branch, are not expected to run."""
+        return {line: why for line, why in reasons(self.code).items() if line in self.never}
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """The lines that are missing, or miss a branch."""
+        return tuple(sorted({*self.missing, *self.partial}))
+
+    @property
+    def unexplained(self) -> tuple[int, ...]:
+        """The lines that are missing, or miss a branch, without a reason."""
+        return tuple(line for line in self.never if line not in self.reasons)
 
     def source(self, line: int) -> str:
         """The text of one of its lines."""
@@ -67,6 +84,11 @@ class RunReach:
         """How many branches were taken, of how many."""
         return _sum(code.branches for code in self.codes)
 
+    @property
+    def explained(self) -> tuple[int, int]:
+        """Of how many lines and branches that never ran it is known why."""
+        return _sum(code.explained for code in self.codes)
+
 
 def _sum(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
     done, all_ = zip(*pairs, strict=True)
@@ -108,5 +130,9 @@ def _measured(measured: Any, codes: Iterable[FunctionCode]) -> Mapping[FunctionC
             exits = {line: counts for line, counts in branches.items() if line in code}
             taken, all_ = _sum([(0, 0), *((done, count) for count, done in exits.values())])
             partial = tuple(sorted(line for line, (count, done) in exits.items() if 0 < done < count))
-            found[code] = CodeReach(code, (len(lines) - len(never), len(lines)), (taken, all_), never, partial)
+            known = reasons(code)
+            explained = len(set(never) & set(known)), sum(c - done for at, (c, done) in exits.items() if at in known)
+            found[code] = CodeReach(
+                code, (len(lines) - len(never), len(lines)), (taken, all_), never, partial, explained
+            )
     return found

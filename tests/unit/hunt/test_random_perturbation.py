@@ -14,7 +14,7 @@ from gradcheck.autodiff.perturbation import UNIT
 from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import RandomPerturbation, forward, single, values_of
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Verdict
 
@@ -111,6 +111,23 @@ def test_digits_lost_between_nodes_show() -> None:
 def test_terms_that_cancel_where_a_value_is_used_twice_show() -> None:
     twice = graph([3.0], Node.of("exp", 0), Node.of("square", 1), Node.of("negative", 1), Node.of("add", 2, 3))
     assert spread(twice)[0] > 0
+
+
+def of_a_batch(second: float, scale: float) -> Graph:
+    """The sine of a normalized batch of two, the first of which is 1."""
+    batch, one, zero = np.array([1.0, second]).reshape(2, 1, 1, 1), np.array([scale]), np.zeros(1)
+    nodes = Node.of("batch_norm_v1", 0, 1, 2, training=True), Node.of("sin", 3)
+    return Graph(tuple(map(literal, (batch, one, zero))), nodes)
+
+
+def test_what_a_coarse_kernel_has_lost_beside_its_reference_shows() -> None:
+    """A difference of 2.4e-8 is none in single precision, and times 1e12 it is thousands of turns of a sine."""
+    lost = problem(of_a_batch(1 + 2.4e-8, 1e12))
+    assert lost.lost[3].min() > 1e4
+    assert trial.run(lost.graph, (2,)).result.orders[2].verdict == Verdict.INCONCLUSIVE
+    kept = problem(of_a_batch(1.5, 2.0))
+    assert not kept.lost
+    assert trial.run(kept.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
 
 
 def test_what_a_node_loses_inside_does_not_show() -> None:
