@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, ties
-from gradcheck.hunt.catalogue.language import along_axis, operation, tf, traced
+from gradcheck.hunt.catalogue.language import along_axis, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import POSITIVE, Indices, Interval
