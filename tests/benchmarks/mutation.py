@@ -5,10 +5,10 @@
 A change is put into the gradient registry, and the tests of every operation of the catalogue that goes through the
 function are run, plainly and in modes, with so many examples each: an operator, a sign, a constant, a flag, a
 comparison, a dropped term, two arguments that swap places, a result scaled by 1.001. Of each change it tells: noticed
-(by which operation, order and kind), never run, run without an effect on any drawn value, or with an effect that was
-not noticed, with the verdicts that were given. Where TensorFlow raises, that is an effect. With --into, lines of JSON
-are added as they come, and what is there already is not run again. With --least, it fails where a smaller share of
-all, those without an effect included, is noticed.
+(by which operation, order and kind), never run, run without an effect on any drawn value, with an effect that was not
+noticed, with the verdicts that were given, or equivalent, with the proof, by its form or from the table beside this
+file. Where TensorFlow raises, that is an effect. With --into, lines of JSON are added as they come, and what is there
+already is not run again. With --least, it fails where a smaller share of all that are not equivalent is noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from linecache import getline
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_co
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match, ways
 from gradcheck.hunt.running.configuration import Shard
+from gradcheck.hunt.unreached import full_name
 from gradcheck.result import Verdict
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
@@ -69,8 +71,26 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 SCALE = 1.001
 
+TABLE = Path(__file__).with_name("equivalent.tsv")
+
 SHARE = 3
 """For so many graphs in the plain mode there is one in another mode."""
+
+
+COMMUTATIVE = frozenset(("add", "mul", "multiply", "minimum", "maximum", "equal", "not_equal"))
+HINTS = {"grad_a": "a hint for profilers", "grad_b": "a hint for profilers"}
+"""Keyword arguments on which no value depends, and what they are."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An expression, what is put in its place, and `proof`, why that changes no derivative, where its form says so."""
+
+    line: int
+    text: str
+    before: str
+    after: str
+    proof: str
 
 
 @dataclass(frozen=True)
@@ -80,12 +100,33 @@ class Change:
     code: FunctionCode
     operations: tuple[str, ...]
     number: int
-    line: int
-    text: str
+    place: Place
+
+    @property
+    def line(self) -> int:
+        return self.place.line
+
+    @property
+    def text(self) -> str:
+        return self.place.text
 
     @property
     def name(self) -> str:
-        return f"{Path(self.code.file).stem}.{self.code.name}#{self.number}"
+        return f"{full_name(self.code)}#{self.number}"
+
+    @property
+    def proof(self) -> str:
+        """Why it is equivalent; empty where that is not known."""
+        line = getline(self.code.file, self.line).strip()
+        known = equivalent().get((full_name(self.code), line, self.place.before, self.place.after), "")
+        return self.place.proof or known
+
+
+@cache
+def equivalent() -> dict[tuple[str, ...], str]:
+    """The proofs of the table, by function, line, expression, and what is put in its place."""
+    rows = (line.split("\t") for line in TABLE.read_text().splitlines()[1:])
+    return {tuple(row[:4]): row[4] for row in rows}
 
 
 def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -114,27 +155,51 @@ class Places(ast.NodeTransformer):
     """Visits the places of a function in their order; replaces that with the number `wanted`, if there is one."""
 
     def __init__(self, wanted: int | None = None) -> None:
-        self.wanted, self.found = wanted, list[tuple[int, str]]()
+        self.wanted, self.found, self._inside = wanted, list[Place](), list[str]()
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        return self._visited_inside(node, "an exception is raised with any text")
+
+    def visit_keyword(self, node: ast.keyword) -> Any:
+        return self._visited_inside(node, HINTS[node.arg]) if node.arg in HINTS else self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> Any:
         node = self.generic_visit(node)  # type: ignore[assignment]
         if node.value is not None:
             scaled = ast.Call(ast.Name("scaled_by_the_change", ast.Load()), [node.value], [])
-            node.value = self._offered(node.value, [("the result scaled", scaled)], node.lineno)
+            node.value = self._offered(node.value, node.value, [("the result scaled", scaled)], node.lineno)
         return node
 
     def generic_visit(self, node: ast.AST) -> Any:
         options = list(variants(node))
+        before = copy.deepcopy(node) if options else node
         visited = super().generic_visit(node)
-        return self._offered(visited, options, node.lineno) if options else visited  # type: ignore[attr-defined]
+        return self._offered(before, visited, options, node.lineno) if options else visited  # type: ignore[attr-defined]
 
-    def _offered(self, node: Any, options: list[tuple[str, Any]], line: int) -> Any:
+    def _visited_inside(self, node: ast.AST, proof: str) -> Any:
+        self._inside.append(proof)
+        visited = self.generic_visit(node)
+        self._inside.pop()
+        return visited
+
+    def _offered(self, before: ast.AST, node: Any, options: list[tuple[str, Any]], line: int) -> Any:
         for text, made in options:
             if len(self.found) == self.wanted:
                 empty = ast.arguments([], [], None, [], [], None, [])
                 node = ast.Call(ast.Name("chosen_by_the_change", ast.Load()), [ast.Lambda(empty, made)], [])
-            self.found.append((line, text))
+            proof = (self._inside or [by_form(before, text)])[0]
+            self.found.append(Place(line, text, ast.unparse(before), ast.unparse(made), proof))
         return node
+
+
+def by_form(before: ast.AST, text: str) -> str:
+    """Why a change is equivalent whatever the values are; empty where the form of the expression does not say so."""
+    if text == "two arguments swapped" and isinstance(before, ast.Call) and isinstance(before.func, ast.Attribute):
+        typed = not any(isinstance(one, ast.Constant) for one in before.args)  # which takes the other's type, as second
+        return "the function is commutative" if before.func.attr in COMMUTATIVE and typed else ""
+    if text == "another operator" and isinstance(before, ast.BinOp) and isinstance(before.op, ast.Mult):
+        return "to divide by -1 is to multiply by it" if ast.unparse(before.right) == "-1" else ""
+    return ""
 
 
 def function_of(code: FunctionCode) -> Any:
@@ -165,7 +230,7 @@ def changes() -> list[Change]:
         places, syntax = Places(), function_of(code)
         dead = dead_lines(syntax)
         places.visit(syntax)
-        found += [Change(code, tuple(owners[code]), i, *at) for i, at in enumerate(places.found) if at[0] not in dead]
+        found += [Change(code, tuple(owners[code]), i, at) for i, at in enumerate(places.found) if at.line not in dead]
     return found
 
 
@@ -228,6 +293,8 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, tf.IndexedSlices) or isinstance(other, tf.IndexedSlices):  # rows, or all of them: one tensor
         one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
     if tf.is_tensor(one) and tf.is_tensor(other):
+        if one.dtype == other.dtype == tf.variant:  # of what is inside, the values for the arguments behind it tell
+            return True
         return one.dtype == other.dtype and np.array_equal(
             one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating or one.dtype.is_complex
         )
@@ -264,6 +331,8 @@ def applied(change: Change) -> Iterator[Effect]:
 
 def outcome(change: Change, examples: int) -> dict[str, Any]:
     """What became of a change."""
+    if change.proof:
+        return {"outcome": "equivalent", "verdicts": {}, "proof": change.proof}
     verdicts: Counter[str] = Counter()
     with applied(change) as effect:
         for operation, order, mode, count in tests_of(change, examples):
@@ -348,14 +417,15 @@ def main() -> None:
         row = kept.get((change.name,), partial(measured, change, options.examples))
         rows.append(row)
         if row["outcome"] != "noticed":
-            print(
-                f"{row['outcome']:12s} {row['change']}, line {row['line']}: {row['what']} {row['verdicts']}", flush=True
-            )
+            why = row.get("proof") or row["verdicts"]
+            print(f"{row['outcome']:12s} {row['change']}, line {row['line']}: {row['what']} {why}", flush=True)
     counts = Counter(row["outcome"] for row in rows)
+    others = len(rows) - counts["equivalent"]
     for what, count in counts.most_common():
-        print(f"{what:12s} {count:5d} {count / len(rows):6.1%}")
-    if counts["noticed"] < options.least * len(rows):
-        sys.exit(f"{counts['noticed']} of {len(rows)} changes were noticed; expected {options.least:.0%} at least")
+        share = f"{count / others:6.1%}" if what != "equivalent" else "not counted"
+        print(f"{what:12s} {count:5d} {share}")
+    if counts["noticed"] < options.least * others:
+        sys.exit(f"{counts['noticed']} of {others} changes were noticed; expected {options.least:.0%} at least")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,10 @@ DEFINED_BEYOND = {
     "what is meant by a pixel is from 0 to 1, or not negative": (
         *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_auto_contrast", "adjust_gamma"),
     ),
-    "corners of boxes inside of the image; crops_of_given_boxes goes beyond": ("crop_and_resize",),
+    "corners of boxes inside of the image; crops_of_given_boxes goes beyond": (
+        "crop_and_resize",
+        "crop_and_resize_of_integers",
+    ),
     "two ends that have to be apart": ("fake_quant_with_min_max_vars", "fake_quant_per_channel"),
     "parameters of a distribution, whose samples are rejected and drawn again far out": (
         *("stateless_gamma", "stateless_gamma_v2"),

@@ -30,12 +30,13 @@ TRACED = "what a tf.function around it does"
 REFUSED = "its gradient raises, for a form of its places that no region's condition can tell of a kernel's inputs"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
-    "tensor_list_gather": RAW,
+    **dict.fromkeys(("batch_norm_grad_of_itself", "tensor_list_gather"), RAW),
     "fake_quant_per_channel": WITHOUT,
     "gather_nd_of_form": REFUSED,
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
-    **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad"), TRACED),
+    **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad", "switch_case_of_rows"), TRACED),
+    "py_function_of_rows": "what the Python function takes and gives, which no kernel's inputs tell",
     "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",
     ANY: "any operation, with certain ones before it or with an error",
 }

@@ -107,7 +107,7 @@ def test_scripts_print_the_functions_of_the_catalogue_and_run_without_it() -> No
     """Of every operation that is a function, in a process that has nothing of ours; two to the end."""
     graphs = [example(name) for name in FUNCTIONS]
     cut = [to_python(graph, 1).partition("\ntry:\n    objective(function, ")[0] + ENDING for graph in graphs]
-    traced = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0), Node.of("while_loop", 1, count=2)))
+    traced = Graph((Input((2,), (0.5, 1.5)),), (Node.of("scan", 0, reverse=False), Node.of("while_loop", 1, count=2)))
     *found, first, second = verdicts(*cut, to_python(traced, 1), to_python(traced, 2))
     assert (first[0], second[0]) == (0, 0)
     for graph, (code, lines) in zip(graphs, found, strict=True):

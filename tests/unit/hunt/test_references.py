@@ -245,6 +245,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_v2": batch_norm,
     "batch_norm_in_layout": batch_norm,
     "batch_norm_grad": batch_norm_back,
+    "batch_norm_grad_of_itself": lambda x, scale: batch_norm_back(x, scale, x, 0),
     "batch_norm_grad_v1": batch_norm_back,
     "batch_norm_grad_v2": batch_norm_back,
     "avg_pool3d_grad": spread_means,
@@ -265,6 +266,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
         x, *(np.minimum(np.arange(count) * n / count, n - 1) for count, n in zip(size, x.shape[:2], strict=True))
     ),
     "crop_and_resize": crop_and_resize,
+    "crop_and_resize_of_integers": lambda boxes: crop_and_resize(np.pad([[[9.0]]], ((1, 1), (1, 1), (0, 0))), boxes),
     "projective_transform": projected,
     "legacy_projective_transform": projected,
     "projective_transform_scaled": projected,
