@@ -10,6 +10,7 @@ from gradcheck.hunt.catalogue import (
     colours,
     complex_forms,
     complex_signal,
+    containers,
     contractions,
     control_flow,
     convolution,
@@ -56,7 +57,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(contractions.CONTRACTIONS, complex_signal.SIGNAL),
     complex_forms.COMPLEX_FORMS,
     *(images.IMAGE, control_flow.IDENTITY, control_flow.CONTROL_FLOW, sparse.SPARSE, ragged.RAGGED),
-    *(control_flow.RESOURCES, control_flow.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
+    *(control_flow.RESOURCES, containers.VARIANTS, quantization.QUANTIZATION, random.RANDOM),
     *(norms.NORMS, moments.MOMENTS),
     *(matrix_functions.MATRIX_FUNCTIONS, frames.FRAMES),
     *(colours.COLOURS, croppings.CROPPINGS, image_quality.IMAGE_QUALITY),
@@ -88,6 +89,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: value
     for module in (
         colours,
+        containers,
         contractions,
         control_flow,
         convolution,
