@@ -333,6 +333,11 @@ def outcome(change: Change, examples: int) -> dict[str, Any]:
     """What became of a change."""
     if change.proof:
         return {"outcome": "equivalent", "verdicts": {}, "proof": change.proof}
+    return effect_of(change, examples)
+
+
+def effect_of(change: Change, examples: int) -> dict[str, Any]:
+    """What a change does to the tests, whether it is known to be equivalent or not."""
     verdicts: Counter[str] = Counter()
     with applied(change) as effect:
         for operation, order, mode, count in tests_of(change, examples):

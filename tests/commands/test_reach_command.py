@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gradcheck import documents
+from gradcheck.hunt.census import census
 from gradcheck.hunt.gradient_run import GradientRun
 
 TEST = "tests/properties/test_operations.py"
@@ -43,6 +44,34 @@ def test_a_run_shows_what_it_reached(recorded: Path, call: Callable[..., Any]) -
     assert "claimed by the catalogue" not in said.out
     assert f"report: {recorded / 'index.html'}" in said.out
     assert said.next == "python -m gradcheck reach --read --all"
+
+
+def test_what_never_ran_is_told_with_the_reason(recorded: Path, call: Callable[..., Any]) -> None:
+    said = call("reach", "--read", "--all", "--reports", recorded)
+    assert re.search(r"never ran, and not expected to: \d+ of \d+ lines and \d+ of \d+ branches", said.out)
+    rows = call("reach", "--read", "--all", "--json", "--reports", recorded).json["gradients"]
+    (reciprocal,) = (row for row in rows if row["operation"] == "Reciprocal")
+    assert reciprocal["reasons"] == {}
+    assert any(row["reasons"] for row in rows)
+
+
+def test_several_runs_are_put_together(recorded: Path, call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "events").symlink_to(recorded / "events")
+    (tmp_path / "gradients").mkdir()
+    (path,) = (recorded / "gradients").glob("*.json")
+    last = documents.read(path, GradientRun, "a run")
+    other = next(name for name, row in census().items() if row.reachable and name not in last.first)
+    before = GradientRun.of(last.tensorflow, {other}, set(), {})
+    (tmp_path / "gradients" / "20200101-000000-1-main.json").write_text(documents.to_text(before))
+    (tmp_path / "gradients" / path.name).write_bytes(path.read_bytes())
+
+    def reached(runs: int) -> set[str]:
+        said = call("reach", "--read", "--json", "--runs", runs, "--reports", tmp_path).json
+        assert len(said["runs"]) == runs
+        return {row["operation"] for row in said["gradients"] if row["first"]}
+
+    assert other not in reached(1)
+    assert reached(2) == reached(1) | {other}
 
 
 def test_the_run_s_page_has_the_lines_that_never_ran(recorded: Path, call: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +55,49 @@ def test_nothing_is_changed_in_branches_that_no_program_takes(changes: dict[str,
     lines = [linecache.getline(each.code.file, each.line) for each in changes["_SparseSegmentSumWithNumSegmentsGrad"]]
     assert any("sparse_segment_sum_grad" in line for line in lines)
     assert not any("gather" in line for line in lines)
+
+
+@pytest.mark.skipif(not tf.__version__.startswith("2.21"), reason="the lines are those of TensorFlow 2.21")
+def test_every_row_of_the_table_of_equivalent_changes_is_of_a_change(
+    mutation: Any, changes: dict[str, list[Any]]
+) -> None:
+    places = {
+        (
+            mutation.full_name(one.code),
+            linecache.getline(one.code.file, one.line).strip(),
+            one.place.before,
+            one.place.after,
+        )
+        for each in changes.values()
+        for one in each
+    }
+    assert set(mutation.equivalent()) <= places
+    assert all(mutation.equivalent().values())
+
+
+def test_equivalent_changes_have_no_effect(mutation: Any, changes: dict[str, list[Any]]) -> None:
+    """Those of functions that take seconds: run like others, none of them is noticed."""
+    quick = ("_SubGrad", "_XLogyGrad", "_SquareGrad", "_CholeskyGrad", "_SoftmaxCrossEntropyWithLogitsGrad")
+    proved = [change for name in quick for change in changes[name] if change.proof]
+    assert len(proved) >= 5
+    for change in proved:
+        assert mutation.outcome(change, 5)["outcome"] == "equivalent"
+        assert mutation.effect_of(change, 2)["outcome"] in ("no effect", "never run"), change.name
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "equivalent"),
+    [
+        ("two arguments swapped", "math_ops.multiply(grad, x)", True),
+        ("two arguments swapped", "math_ops.equal(x, 1.0)", False),  # a number in the first place has its own type
+        ("two arguments swapped", "math_ops.subtract(grad, x)", False),
+        ("another operator", "x * -1", True),
+        ("another operator", "x * 2", False),
+        ("the right operand dropped", "x * -1", False),
+    ],
+)
+def test_what_is_equivalent_by_its_form(mutation: Any, text: str, expression: str, equivalent: bool) -> None:
+    assert bool(mutation.by_form(ast.parse(expression, mode="eval").body, text)) is equivalent
 
 
 def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
