@@ -24,12 +24,19 @@ class Rows:
         lines = into.read_text().splitlines() if into and into.exists() else []
         self._done = {tuple(row[name] for name in names): row for row in map(json.loads, lines)}
 
-    def get(self, key: tuple[Any, ...], run: Callable[[], Row]) -> Row:
-        """The row of a key: that of the file, or what `run` gives without the key, which is added to the file."""
+    def get(self, key: tuple[Any, ...], run: Callable[[], Row], *, fatal: Row | None = None) -> Row:
+        """The row of a key: that of the file, or what `run` gives without the key, which is added to the file.
+
+        What is `fatal` stands there meanwhile, for the case that the process does not live to tell; later rows count.
+        """
         if key in self._done:
             return self._done[key]
-        row = {**dict(zip(self._names, key, strict=True)), **run()}
-        if self._into:
+        self._add(key, fatal)
+        return self._add(key, run())
+
+    def _add(self, key: tuple[Any, ...], rest: Row | None) -> Row:
+        row = {**dict(zip(self._names, key, strict=True)), **(rest or {})}
+        if self._into and rest is not None:
             with self._into.open("a") as file:
                 file.write(json.dumps(row) + "\n")
         return row
