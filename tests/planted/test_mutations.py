@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,27 @@ def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
     rows = tf.IndexedSlices(tf.constant([[1.0], [2.0], [3.0]]), tf.constant([0, 2, 0]), tf.constant([3, 1]))
     assert mutation.same(rows, tf.constant([[4.0], [0.0], [2.0]]))
     assert not mutation.same(rows, tf.constant([[4.0], [0.0], [2.5]]))
+
+
+def test_a_change_that_crashes_the_process_is_noticed_by_the_run_that_goes_on(
+    benchmark: Callable[[str], Any], tmp_path: Path
+) -> None:
+    resumed, into, fatal = benchmark("resumed"), tmp_path / "rows.jsonl", {"outcome": "noticed"}
+
+    def crash() -> Any:
+        raise SystemExit
+
+    rows = resumed.Rows(into, "change")
+    assert rows.get(("a",), lambda: {"outcome": "no effect"}, fatal=fatal) == {"change": "a", "outcome": "no effect"}
+    with pytest.raises(SystemExit):
+        rows.get(("b",), crash, fatal=fatal)
+    with pytest.raises(SystemExit):
+        rows.get(("c",), crash)
+    again = resumed.Rows(into, "change")
+    assert again.get(("a",), crash)["outcome"] == "no effect"
+    assert again.get(("b",), crash)["outcome"] == "noticed"
+    with pytest.raises(SystemExit):
+        again.get(("c",), crash)
 
 
 def test_changes_are_of_every_sort(changes: dict[str, list[Any]]) -> None:
