@@ -79,8 +79,9 @@ class Evidence:
 
     @cached_property
     def finer(self) -> Sample:
-        """A sample on a row that starts at a millionth of the usual step."""
-        return self.lines.sample(FINE[self.samples[0].stencil], shrink=FINER)
+        """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
+        finer = self.lines.sample(FINE[self.samples[0].stencil], shrink=FINER)
+        return replace(finer, floor=self.samples[0].floor)
 
     @cached_property
     def coarse_sides(self) -> list[OneSided]:

@@ -133,7 +133,8 @@ class GraphProblem(Problem):
     def perturbed(self, draw: int) -> GraphProblem:
         """The same function, its inner values perturbed at random."""
         # A tie rests on the values before it: perturbed, it would break, and show another side of the kink.
-        exempt = frozenset().union(*map(self.graph.ancestors, self.nonsmooth_nodes.positions))
+        before = (self.graph.ancestors(place) - {place} for place in self.nonsmooth_nodes.positions)
+        exempt = frozenset().union(*before)
         unit = 2 * max(EXACT, self.inner)
         return replace(self, perturbation=RandomPerturbation(draw, exempt, unit, self.lost), taped=None)
 

@@ -113,6 +113,17 @@ def test_terms_that_cancel_where_a_value_is_used_twice_show() -> None:
     assert spread(twice)[0] > 0
 
 
+def test_a_kink_whose_value_has_lost_digits_is_one() -> None:
+    """The least of two zeros beside 1e5: steps below 1e-11 do not move the range, which is no smooth point for that."""
+    drawn = Graph(
+        tuple(literal(np.asarray(one)) for one in ([0.0, 0.0, 1e5, 0.7], 0.7)),
+        (Node.of("divide", 0, 1), Node.of("numpy_ptp", 2, axis=-1, keepdims=False), Node.of("sin", 3)),
+    )
+    result = trial.run(drawn, (1,)).result.orders[1]
+    assert result.verdict == Verdict.AGREE
+    assert result.notes == ("2 of 5 entries lie at a kink, between the one-sided slopes",)
+
+
 def of_a_batch(second: float, scale: float) -> Graph:
     """The sine of a normalized batch of two, the first of which is 1."""
     batch, one, zero = np.array([1.0, second]).reshape(2, 1, 1, 1), np.array([scale]), np.zeros(1)
