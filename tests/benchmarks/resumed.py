@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+CRASHES = 2
+"""So many runs that end with a row, without a word, were ended by it."""
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -21,22 +24,35 @@ class Rows:
 
     def __init__(self, into: Path | None, *names: str) -> None:
         self._into, self._names = into, names
-        lines = into.read_text().splitlines() if into and into.exists() else []
-        self._done = {tuple(row[name] for name in names): row for row in map(json.loads, lines)}
+        self._done, self._begun = dict[tuple[Any, ...], Row](), Counter[tuple[Any, ...]]()
+        for row in map(json.loads, into.read_text().splitlines() if into and into.exists() else []):
+            key = tuple(row[name] for name in names)
+            if "begun" in row:
+                self._begun[key] += row["begun"]
+            else:
+                self._done[key] = row
 
     def get(self, key: tuple[Any, ...], run: Callable[[], Row], *, fatal: Row | None = None) -> Row:
         """The row of a key: that of the file, or what `run` gives without the key, which is added to the file.
 
-        What is `fatal` stands there meanwhile, for the case that the process does not live to tell; later rows count.
+        Where a row can be `fatal` to the process, it is noted when it begins; what has ended so many runs is `fatal`.
         """
         if key in self._done:
             return self._done[key]
-        self._add(key, fatal)
-        return self._add(key, run())
+        if fatal is not None and self._begun[key] >= CRASHES:
+            return self._add(key, fatal)
+        if fatal is not None:
+            self._add(key, {"begun": 1})
+        try:
+            row = run()
+        except KeyboardInterrupt:
+            self._add(key, {"begun": -1})
+            raise
+        return self._add(key, row)
 
-    def _add(self, key: tuple[Any, ...], rest: Row | None) -> Row:
-        row = {**dict(zip(self._names, key, strict=True)), **(rest or {})}
-        if self._into and rest is not None:
+    def _add(self, key: tuple[Any, ...], rest: Row) -> Row:
+        row = {**dict(zip(self._names, key, strict=True)), **rest}
+        if self._into:
             with self._into.open("a") as file:
                 file.write(json.dumps(row) + "\n")
         return row

@@ -107,25 +107,28 @@ def test_rows_of_a_gradient_are_the_gradient(mutation: Any) -> None:
     assert not mutation.same(rows, tf.constant([[4.0], [0.0], [2.5]]))
 
 
-def test_a_change_that_crashes_the_process_is_noticed_by_the_run_that_goes_on(
-    benchmark: Callable[[str], Any], tmp_path: Path
-) -> None:
+def test_a_change_that_ends_two_runs_without_a_word_is_noticed(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
     resumed, into, fatal = benchmark("resumed"), tmp_path / "rows.jsonl", {"outcome": "noticed"}
 
-    def crash() -> Any:
-        raise SystemExit
+    def ends(error: BaseException) -> Callable[[], Any]:
+        def run() -> Any:
+            raise error
 
-    rows = resumed.Rows(into, "change")
-    assert rows.get(("a",), lambda: {"outcome": "no effect"}, fatal=fatal) == {"change": "a", "outcome": "no effect"}
-    with pytest.raises(SystemExit):
-        rows.get(("b",), crash, fatal=fatal)
-    with pytest.raises(SystemExit):
-        rows.get(("c",), crash)
-    again = resumed.Rows(into, "change")
-    assert again.get(("a",), crash)["outcome"] == "no effect"
-    assert again.get(("b",), crash)["outcome"] == "noticed"
-    with pytest.raises(SystemExit):
-        again.get(("c",), crash)
+        return run
+
+    def asked(change: str, run: Callable[[], Any]) -> Any:
+        return resumed.Rows(into, "change").get((change,), run, fatal=fatal)
+
+    assert asked("a", lambda: {"outcome": "no effect"}) == {"change": "a", "outcome": "no effect"}
+    assert asked("a", ends(SystemExit()))["outcome"] == "no effect"
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            asked("b", ends(SystemExit()))
+    assert asked("b", ends(SystemExit())) == {"change": "b", **fatal}
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            asked("c", ends(KeyboardInterrupt()))
+    assert asked("c", lambda: {"outcome": "no effect"})["outcome"] == "no effect"
 
 
 def test_changes_are_of_every_sort(changes: dict[str, list[Any]]) -> None:
