@@ -8,8 +8,8 @@ comparison, a dropped term, two arguments that swap places, a result scaled by 1
 (by which operation, order and kind), never run, run without an effect on any drawn value, with an effect that was not
 noticed, with the verdicts that were given, or equivalent, with the proof, by its form or from the table beside this
 file. Where TensorFlow raises, that is an effect. With --into, lines of JSON are added as they come, and what is there
-already is not run again. A change that crashes TensorFlow ends the run; one that has ended two is noticed. With --least,
-it fails where a smaller share of all that are not equivalent is noticed.
+already is not run again. A change that crashes TensorFlow ends the run; one that has ended two is noticed. With
+--least, it fails where a smaller share of all that are not equivalent is noticed.
 """
 
 from __future__ import annotations
