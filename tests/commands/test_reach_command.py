@@ -80,6 +80,7 @@ def test_the_run_s_page_has_the_lines_that_never_ran(recorded: Path, call: Calla
     assert "Gradients of TensorFlow" in page
     assert "math_grad._ReciprocalGrad" in page
     assert re.search(r"<code>\d+: x = op.inputs\[0\]", page)
+    assert re.search(r"<code>\d+: raise \w+\(</code>\s*<span class=\"soft\">an exception is raised</span>", page)
 
 
 def test_machines_get_all_of_it(recorded: Path, call: Callable[..., Any]) -> None:
