@@ -407,3 +407,14 @@ def test_a_coordinate_without_a_first_derivative_makes_no_second_one_wrong(order
 def test_what_is_wrong_without_that_coordinate_is_wrong(orders: tuple[int, ...]) -> None:
     with planted(["TanhGrad"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
         assert trial.run(clipped_beside(), orders).result.orders[2].verdict == Verdict.MISMATCH
+
+
+def test_a_tf_function_whose_gradient_cannot_be_made_is_a_finding() -> None:
+    """TensorFlow makes the gradient where the function is called under a tape, and raises there already."""
+    drawn = Graph(
+        (literal(np.array([[1.0, 2.0], [4.0, 5.0]])),),
+        (Node.of("matrix_diag_part_of_unknown_dimensions", 0, k=(0, 1)),),
+    )
+    (finding,) = trial.run(drawn, (1,)).result.orders[1].findings
+    assert finding.kind == Kind.RAISES
+    assert "Shapes must be equal rank" in finding.reason
