@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from linecache import getline
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ class FunctionCode:
 
     def __contains__(self, line: int) -> bool:
         return self.first <= line <= self.last
+
+    @property
+    def full_name(self) -> str:
+        """The file and the name, as the census has them."""
+        return f"{Path(self.file).stem}.{self.name}"
+
+    def text(self, line: int) -> str:
+        """One of its lines."""
+        return getline(self.file, line).strip()
 
 
 def code_of(function: Callable[..., Any]) -> FunctionCode | None:

@@ -11,8 +11,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from linecache import getline
-from pathlib import Path
 from typing import TypeGuard
 
 from gradcheck.hunt.census import rows_of
@@ -43,17 +41,12 @@ def unreached() -> tuple[Unreached, ...]:
     return tuple(Unreached(*row) for row in rows_of("unreached.tsv"))
 
 
-def full_name(code: FunctionCode) -> str:
-    """The file and the name of a function, as the table has it."""
-    return f"{Path(code.file).stem}.{code.name}"
-
-
 @cache
 def reasons(code: FunctionCode) -> Mapping[int, str]:
     """Why lines of a function are not expected to run, or, of those that run, one of their branches is not."""
     syntax = syntax_of(code)
-    rows = {row.text: row.why for row in unreached() if row.function == full_name(code)}
-    texts = {line: getline(code.file, line).strip() for line in range(code.first, code.last + 1)}
+    rows = {row.text: row.why for row in unreached() if row.function == code.full_name}
+    texts = {line: code.text(line) for line in range(code.first, code.last + 1)}
     if WHOLE in rows:
         return dict.fromkeys(texts, rows[WHOLE])
     found = dict.fromkeys(dead_lines(syntax), DEAD)

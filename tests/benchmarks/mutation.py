@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from linecache import getline
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,6 @@ from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_co
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.known_graphs import match, ways
 from gradcheck.hunt.running.configuration import Shard
-from gradcheck.hunt.unreached import full_name
 from gradcheck.result import Verdict
 
 OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
@@ -113,14 +111,17 @@ class Change:
 
     @property
     def name(self) -> str:
-        return f"{full_name(self.code)}#{self.number}"
+        return f"{self.code.full_name}#{self.number}"
 
     @property
     def proof(self) -> str:
         """Why it is equivalent; empty where that is not known."""
-        line = getline(self.code.file, self.line).strip()
-        known = equivalent().get((full_name(self.code), line, self.place.before, self.place.after), "")
-        return self.place.proof or known
+        return self.place.proof or equivalent().get(self.key, "")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the table of equivalent changes knows it by."""
+        return self.code.full_name, self.code.text(self.line), self.place.before, self.place.after
 
 
 @cache

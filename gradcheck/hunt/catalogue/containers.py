@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from gradcheck.hunt.catalogue.control_flow import ROWS
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, vector
-from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Indices
 
-ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
 _variant = partial(operation, "variant containers (TensorList/Map/Optional)")
 _rows_variant = partial(_variant, shapes=vector, starts=ROWS)
 
@@ -35,16 +34,11 @@ def list_item(handle: tf.Tensor, index: int, shape: tf.Tensor | tf.TensorShape) 
 
 def pushed_and_popped(x: tf.Tensor, *, left: bool) -> tf.Tensor:
     """What is taken from a list, or from what is left of a longer one."""
+    items, shape = list_of_one(x), element_shape_of(x)
     if left:
-        longer = tf.raw_ops.TensorListPushBack(input_handle=list_of_one(x), tensor=tf.sin(x))
-        rest = tf.raw_ops.TensorListPopBack(
-            input_handle=longer, element_shape=element_shape_of(x), element_dtype=tf.float64
-        )
-        return list_item(rest.output_handle, 0, element_shape_of(x))
-    popped = tf.raw_ops.TensorListPopBack(
-        input_handle=list_of_one(x), element_shape=element_shape_of(x), element_dtype=tf.float64
-    )
-    return popped.tensor
+        items = tf.raw_ops.TensorListPushBack(input_handle=items, tensor=tf.sin(x))
+    popped = tf.raw_ops.TensorListPopBack(input_handle=items, element_shape=shape, element_dtype=tf.float64)
+    return list_item(popped.output_handle, 0, shape) if left else popped.tensor
 
 
 def stacked_list(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

@@ -66,6 +66,7 @@ IDENTITY = (
 
 _control = partial(operation, "control flow")
 ROWS: tuple[Shape, ...] = ((2,), (3,), (2, 2))
+_of_rows = partial(_control, batching=rows_first, shapes=vector, starts=ROWS)
 
 
 def sine_or_square(x: tf.Tensor, flag: tf.Tensor) -> tf.Tensor:
@@ -212,32 +213,23 @@ CONTROL_FLOW = (
         starts=((3,),),
         branch=(0, 1, 2),
     ),
-    _control(
+    _of_rows(
         "loop_of_gathers",
         "traced(sums_of_gathers)({0}, tf.constant({count}))",
         "StatelessWhile GatherV2",
-        batching=rows_first,
-        shapes=vector,
-        starts=ROWS,
         count=(1, 2, 3, 0),
     ),
-    _control(
+    _of_rows(
         "growing_loop",
         "traced(growing)({0}, tf.constant({count}), {limit})",
         "StatelessWhile ConcatV2",
-        batching=rows_first,
-        shapes=vector,
-        starts=ROWS,
         count=(1, 2, 3, 0),
         limit=(5, 2),
     ),
-    _control(
+    _of_rows(
         "scan",
         "traced(running_sines)({0}, {reverse})",
         "StatelessWhile TensorListFromTensor TensorListGetItem TensorListSetItem TensorListStack",
-        batching=rows_first,
-        shapes=vector,
-        starts=ROWS,
         reverse=BOOL,
     ),
     _control(

@@ -129,9 +129,15 @@ def batch_norm_back(
 ) -> list[tf.Tensor]:
     """What comes back to the batch, the scale and the offset, as an operation; a batch in half precision stays so."""
     kept = raw_batch_norm(kernel, x, scale, tf.zeros_like(scale))[3:]
+    return batch_norm_back_from(kept, derivative, at_most_single(x), scale, at_most_single(back))
+
+
+def batch_norm_back_from(
+    kept: tuple[tf.Tensor, ...], derivative: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor
+) -> list[tf.Tensor]:
+    """The same from what the batch norm has kept, of tensors that the kernel takes as they are."""
     reserved = {f"reserve_space_{number}": each for number, each in enumerate(kept, 1)}
-    x, (scale,), back = at_most_single(x), float32(scale), at_most_single(back)
-    results = derivative(y_backprop=back, x=x, scale=scale, epsilon=0.1, **reserved)
+    results = derivative(y_backprop=back, x=x, scale=float32(scale)[0], epsilon=0.1, **reserved)
     return [tf.cast(result, tf.float64) for result in results[:3]]
 
 
@@ -150,11 +156,9 @@ def batch_norm_back_formula(x: tf.Tensor, scale: tf.Tensor, back: tf.Tensor, *, 
 
 def batch_norm_back_of_itself(x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """What comes back to a batch that is its own cotangent: one tensor, given twice."""
-    (single,), (scale,) = float32(x), float32(scale)
-    kept = tf.raw_ops.FusedBatchNormV3(x=single, scale=scale, offset=scale, mean=[], variance=[], epsilon=0.1)[3:]
-    reserved = {f"reserve_space_{number}": each for number, each in enumerate(kept, 1)}
-    back = tf.raw_ops.FusedBatchNormGradV3(y_backprop=single, x=single, scale=scale, epsilon=0.1, **reserved)
-    return tf.cast(back[0], tf.float64)
+    kept = raw_batch_norm(tf.raw_ops.FusedBatchNormV3, x, scale, tf.zeros_like(scale))[3:]
+    (single,) = float32(x)
+    return batch_norm_back_from(kept, tf.raw_ops.FusedBatchNormGradV3, single, scale, single)[0]
 
 
 def batch_norm_in_layout(

@@ -18,7 +18,6 @@ from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunRe
 from gradcheck.hunt.report.run import HuntRun, read
 from gradcheck.hunt.report.writer import write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
-from gradcheck.hunt.unreached import full_name
 
 SHOWN = 20
 LARGEST = 2**23
@@ -146,7 +145,7 @@ def _details(reach: RunReach, most: int) -> list[str]:
     partly.sort(key=lambda code: (-len(code.unexplained), -len(code.missing)))
     lines = [f"never reached: {_listed(never, most)}", f"never differentiated again: {_listed(once, most)}"]
     for code in partly[:most]:
-        lines += [f"{full_name(code.code)}: {len(code.missing)} of {code.lines[1]} lines never ran"]
+        lines += [f"{code.code.full_name}: {len(code.missing)} of {code.lines[1]} lines never ran"]
         lines += [f"  {line:5d}  {code.source(line)}{_why(code, line)}" for line in code.never[:most]]
     return lines + [f"{len(partly) - most} more functions in part; --all shows them"] * (len(partly) > most)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from linecache import getline
 from typing import Any
 
 from gradcheck.hunt.census import Judgement, RegisteredGradient, census
@@ -42,7 +41,7 @@ class CodeReach:
 
     def source(self, line: int) -> str:
         """The text of one of its lines."""
-        return getline(self.code.file, line).strip()
+        return self.code.text(line)
 
 
 @dataclass(frozen=True)

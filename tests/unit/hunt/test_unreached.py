@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from linecache import getline
 from typing import Any
 
 import pytest
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util_v2
 
+from gradcheck.autodiff.interception import gradients_looked_up
 from gradcheck.hunt.gradient_code import FunctionCode, helpers_of, reachable_code
-from gradcheck.hunt.unreached import DEAD, RAISES, WHOLE, full_name, reasons, unreached
+from gradcheck.hunt.unreached import DEAD, RAISES, WHOLE, reasons, unreached
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +19,14 @@ def codes() -> dict[str, list[FunctionCode]]:
     """The functions of the gradients and their helpers, by name; some have the same."""
     found: dict[str, list[FunctionCode]] = {}
     for code in sorted(helpers_of(set(reachable_code().values()))):
-        found.setdefault(full_name(code), []).append(code)
+        found.setdefault(code.full_name, []).append(code)
     return found
 
 
 @pytest.mark.skipif(not tf.__version__.startswith("2.21"), reason="the lines are those of TensorFlow 2.21")
 def test_every_row_is_of_a_line_that_is_there(codes: dict[str, list[FunctionCode]]) -> None:
     for row in unreached():
-        lines = [getline(one.file, at).strip() for one in codes[row.function] for at in range(one.first, one.last + 1)]
+        lines = [one.text(at) for one in codes[row.function] for at in range(one.first, one.last + 1)]
         assert row.text == WHOLE or row.text in lines, row
         assert row.why
 
@@ -38,21 +38,21 @@ def test_rows_are_sorted_and_none_stands_twice() -> None:
 
 def test_what_raises_and_what_leads_there_is_told(codes: dict[str, list[FunctionCode]]) -> None:
     (code,) = codes["array_grad._GatherV2Grad"]
-    texts = {getline(code.file, line).strip(): why for line, why in reasons(code).items()}
+    texts = {code.text(line): why for line, why in reasons(code).items()}
     assert texts["if indices.shape.ndims is None:"] == texts["raise ValueError("] == RAISES
     assert "params = op.inputs[0]" not in texts
 
 
 def test_branches_of_another_day_are_told(codes: dict[str, list[FunctionCode]]) -> None:
     (code,) = codes["math_grad._SparseSegmentSumGrad"]
-    texts = {getline(code.file, line).strip(): why for line, why in reasons(code).items()}
+    texts = {code.text(line): why for line, why in reasons(code).items()}
     assert texts["return (math_ops.unsorted_segment_sum("] == DEAD
     assert not any("sparse_segment_sum_grad" in text for text in texts)
 
 
 def test_what_stands_behind_a_line_that_does_not_run_is_told_with_it(codes: dict[str, list[FunctionCode]]) -> None:
     (code,) = codes["cond_v2._build_cond"]
-    whys = {getline(code.file, line).strip(): why for line, why in reasons(code).items()}
+    whys = {code.text(line): why for line, why in reasons(code).items()}
     assert (
         whys["true_graph.outputs.extend(extra_true_outputs)"]
         == whys["true_intermediates = _get_intermediates(true_graph)"]
@@ -117,17 +117,15 @@ def test_rows_that_were_made_a_variant_have_a_known_rank(lists: bool) -> None:
 def test_a_list_s_gradient_function_gets_zeros_for_an_output_without_a_gradient(kept: int) -> None:
     x = tf.constant([1.0, 2.0])
     seen: list[Any] = []
-    from tensorflow.python.framework import ops
 
-    entry = ops.gradient_registry._registry["TensorListPopBack"]
-    right = entry["type"]
+    def looked_up(name: str, function: Any) -> Any:
+        def watched(op: Any, *cotangents: Any) -> Any:
+            seen.extend(cotangents)
+            return function(op, *cotangents)
 
-    def watched(op: Any, *cotangents: Any) -> Any:
-        seen.extend(cotangents)
-        return right(op, *cotangents)
+        return watched if name == "TensorListPopBack" else function
 
-    entry["type"] = watched
-    try:
+    with gradients_looked_up(looked_up):
         with tf.GradientTape() as tape:
             tape.watch(x)
             empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=2, element_dtype=tf.float32)
@@ -138,7 +136,5 @@ def test_a_list_s_gradient_function_gets_zeros_for_an_output_without_a_gradient(
             left = tf.raw_ops.TensorListGetItem(input_handle=rest, index=0, element_shape=[2], element_dtype=tf.float32)
             y = [left, item][kept]
         tape.gradient(y, x)
-    finally:
-        entry["type"] = right
     assert len(seen) == 2
     assert all(cotangent is not None for cotangent in seen)
