@@ -340,6 +340,7 @@ FORMS = (
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),
     LibraryForm("sparse_from_dense", "tf.sparse.from_dense", lambda tensor: _is(tensor)),
     LibraryForm("crop_and_resize", "tf.image.crop_and_resize", _cropped, ("boxes",), orders=(1,)),
+    LibraryForm("keras_lstsq", "keras.ops.lstsq", lambda a, b: _is(a, b), ("a",)),
     LibraryForm("pinv", "tf.linalg.pinv", _pinv, ("a",)),
     LibraryForm("eigh_tridiagonal", "tf.linalg.eigh_tridiagonal", lambda alpha, beta: _is(alpha, beta)),
     LibraryForm("tridiagonal_solve", "tf.linalg.tridiagonal_solve", lambda diagonals, rhs: _is(diagonals, rhs)),

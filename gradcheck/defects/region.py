@@ -202,14 +202,14 @@ class Region(Document, frozen=True, omit_defaults=True):
     `attrs` are the attribute values it is limited to, `ranks` the argument's numbers of dimensions (empty: any), and
     `sides` the least number of elements along each. The elements of `argument` are compared in groups: along `along`
     (an axis, several, or the name of the attribute that holds them; None: the whole argument is one group), in all
-    `windows` of these sizes along it, or those that the attribute `segments` makes of its first dimension; or else the
-    values of `indices`, names of attributes, are the one group. Of each group the `elements` count; the `condition`
-    holds if it holds for any group ("singular": of the elements of a square matrix). With `minus` or `plus`, the number
-    of another argument, the elements are those of the difference or the sum, so that "zero" finds equal or opposite
-    ones. With `pixels`, the number of an image, the elements are edges of boxes, as fractions of its sides, and the
-    groups are what the image is one pixel before, at and behind each corner, along an edge that lies on a pixel. With
-    `producers`, one of these operations has to stand somewhere before the arguments, with `neighbours` right before;
-    with `apart`, no value may be two of the arguments.
+    `windows` of these sizes along it (with `padding` "SAME", beyond its ends, too, where nothing counts), or those that
+    the attribute `segments` makes of its first dimension; or else the values of `indices`, names of attributes, are the
+    one group. Of each group the `elements` count; the `condition` holds if it holds for any group ("singular": of the
+    elements of a square matrix). With `minus` or `plus`, the number of another argument, the elements are those of the
+    difference or the sum, so that "zero" finds equal or opposite ones. With `pixels`, the number of an image, the
+    elements are edges of boxes, as fractions of its sides, and the groups are what the image is one pixel before, at
+    and behind each corner, along an edge that lies on a pixel. With `producers`, one of these operations has to stand
+    somewhere before the arguments, with `neighbours` right before; with `apart`, no value may be two of the arguments.
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
     depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
@@ -333,6 +333,10 @@ class Region(Document, frozen=True, omit_defaults=True):
             return [array.reshape(1, -1)]
         axes = [part % array.ndim for part in (axis if isinstance(axis, tuple) else (axis,))]
         if self.windows:
+            if attrs.get("padding") == "SAME":  # whatever the stride, less of it is part of a window
+                edges = {place: (size - 1, size - 1) for place, size in zip(axes, self.windows, strict=True)}
+                widths = [edges.get(place, (0, 0)) for place in range(array.ndim)]
+                array = np.pad(array, widths, constant_values=-np.inf)
             if any(array.shape[place] < size for place, size in zip(axes, self.windows, strict=True)):
                 return []
             array = np.lib.stride_tricks.sliding_window_view(array, self.windows, axis=tuple(axes))

@@ -3,12 +3,14 @@
     python tests/benchmarks/false_alarms.py --graphs 20000 --seeds 1 2 3 4 5
 
 Prints a table a seed: verdicts, shares of special values and reuse, the median number of nodes, valid share of the
-attempts. Every mismatch, and the first inconclusive graphs, are printed in full.
+attempts, and how many graphs were drawn again and not looked at (Hypothesis mutates what it has drawn, which may change
+nothing). Every mismatch, and the first inconclusive graphs, are printed in full.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections import Counter
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ class Tally:
     rejected: int = 0
     outcomes: Counter[tuple[int, str]] = field(default_factory=Counter)
     nodes: list[int] = field(default_factory=list)
+    repeated: int = 0
     special: int = 0
     reused: int = 0
     shown: list[str] = field(default_factory=list)
@@ -46,9 +49,14 @@ def hunt(number: int, count: int, show: int) -> Tally:
     from gradcheck.hunt import known_graphs, trial
     from gradcheck.hunt.evidence import finding_of
 
-    tally = Tally()
+    tally, seen = Tally(), set[str]()
 
     def check(graph: Graph) -> None:
+        text = json.dumps(to_json(graph))
+        if text in seen:
+            tally.repeated += 1
+            return
+        seen.add(text)
         tally.nodes.append(len(graph.nodes))
         tally.special += any(map(is_special, graph.inputs))
         tally.reused += max(graph.uses()) > 1
@@ -59,7 +67,7 @@ def hunt(number: int, count: int, show: int) -> Tally:
                 outcome = KNOWN
             tally.outcomes[order, outcome] += 1
             if outcome == Verdict.MISMATCH or (outcome == Verdict.INCONCLUSIVE and len(tally.shown) < show):
-                tally.shown.append(f"order {order}: {to_json(graph)}\n{result}")
+                tally.shown.append(f"order {order}: {text}\n{result}")
 
     tally.rejected = draw_each(graphs(order=2, known=both), number, count, check)
     return tally
@@ -74,10 +82,12 @@ def both(op: str, attributes: Any, arguments: Any, _order: int, before: Any) -> 
 def table(number: int, tally: Tally) -> str:
     """The figures of one seed."""
     graphs_drawn = len(tally.nodes)
+    valid = 1 - tally.rejected / (graphs_drawn + tally.repeated + tally.rejected)
     lines = [
-        f"seed {number}: {graphs_drawn} graphs, median {statistics.median(tally.nodes)} nodes, "
-        f"special values {tally.special / graphs_drawn:.1%}, a value used twice {tally.reused / graphs_drawn:.1%}, "
-        f"valid {graphs_drawn / (graphs_drawn + tally.rejected):.1%} of the attempts ({tally.rejected} rejected)"
+        f"seed {number}: {graphs_drawn} graphs ({tally.repeated} more were drawn again), "
+        f"median {statistics.median(tally.nodes)} nodes, special values {tally.special / graphs_drawn:.1%}, "
+        f"a value used twice {tally.reused / graphs_drawn:.1%}, "
+        f"valid {valid:.1%} of the attempts ({tally.rejected} rejected)"
     ]
     for order in (1, 2):
         counts = {outcome: count for (at, outcome), count in tally.outcomes.items() if at == order}

@@ -45,7 +45,7 @@ from gradcheck.result import Verdict
 
 PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "reshape", "transpose")
 """What may stand around an operation whose region asks for certain ones before it."""
-CARRIERS = ("mul", "add", "sub")
+CARRIERS = ("mul", "add", "subtract")
 NODES, NODES_IN_XLA = 4, 2
 
 
@@ -77,9 +77,9 @@ class Case:
         before: Ancestry,
         arrival: Arrival | None = None,
     ) -> bool:
-        """Whether a node lies in the region, as far as is known of what arrives there."""
-        region = replace(self.region, error="", arriving="" if arrival is None else self.region.arriving)
-        return region.contains(op, attrs, arguments, self.order, before, arrival=arrival)
+        """Whether a node lies in the region, as far as is known of what arrives there; what is raised is not."""
+        region = replace(self.region, arriving="" if arrival is None else self.region.arriving)
+        return region.contains(op, attrs, arguments, self.order, before, arrival=arrival, error=region.error)
 
 
 @dataclass

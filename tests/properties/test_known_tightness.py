@@ -68,7 +68,7 @@ OUTSIDE = {
     "tile with a short side": (then(one("tile", np.ones((2, 2, 1)), multiples=(2, 2, 2)), "square"), 2),
     "tile along one axis": (then(one("tile", np.ones((2, 2, 2)), multiples=(1, 1, 3)), "square"), 2),
     "a complex product of two": (one("complex_reduce_prod", np.array([1 + 1j, 2j]), axis=-1, keepdims=False), 2),
-    "a pool with a tie below the largest": (one("max_pool3d", TIED, stride=1), 1),
+    "a pool with a tie below the largest": (one("max_pool3d", TIED, count=1, padding="VALID", stride=1), 1),
     "a crop whose edges lie between pixels": (one("crop_and_resize", IMAGE, np.array([[0.25, 0.25, 0.5, 0.75]])), 1),
     "a crop with an edge on a pixel that is a summit": (
         one("crop_and_resize", IMAGE[:, [0, 2, 1]], np.array([[0.125, 0.5, 0.25, 0.75]])),

@@ -95,6 +95,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         convolution,
         convolution_forms,
         embeddings,
+        gather_scatter,
         image_quality,
         images,
         keras_layers,

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from gradcheck.hunt.catalogue.language import along_axis, operation, points_last
@@ -218,7 +219,12 @@ ARRAYS = (
         starts=((), *STARTS),
     ),
     _unary("fill", "tf.fill((2, 3), {0})", "Fill", looped=True, shapes=at_least(), starts=((),)),
-    _unary("reverse", "tf.reverse({0}, axis=[{axis}])", "ReverseV2", axis=axes),
+    _unary(
+        "reverse",
+        "tf.reverse({0}, np.ravel({axis}))",
+        "ReverseV2",
+        axis=lambda shape: (*axes(shape), *combinations(axes(shape), 2)),
+    ),
     _unary(
         "reverse_sequence",
         "tf.reverse_sequence({0}, {lengths}, seq_axis=1, batch_axis=0)",

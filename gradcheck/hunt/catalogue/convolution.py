@@ -15,6 +15,7 @@ from gradcheck.hunt.catalogue.pooling import (
     PADDINGS,
     STRIDES,
     VOLUMES,
+    margins,
     on_images,
     on_volumes,
     one_a_window,
@@ -23,7 +24,7 @@ from gradcheck.hunt.catalogue.pooling import (
 )
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import Shapes
+from gradcheck.hunt.opspec import Array, Shapes
 
 _nn = partial(operation, "nn")
 
@@ -85,14 +86,15 @@ def depthwise_points(
     return tf.reshape(tf.einsum("phwkc,pkcm->phwcm", pieces, rows), [*shape, -1]) * sum_of_squares(count)
 
 
-def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    """The images spread by the stride, zeros between and one row and column before, meet the filters upside down."""
+def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: Any, padding: Any) -> tf.Tensor:
+    """The images spread by the stride, with zeros between and around, meet the filters upside down."""
     space = range(1, len(x.shape) - 1)
-    for axis in space:
-        spread = tf.stack([x, *[tf.zeros_like(x)] * (stride - 1)], axis + 1)
-        x = tf.reshape(spread, [*x.shape[:axis], stride * x.shape[axis], *x.shape[axis + 1 :]])
+    for axis, step in zip(space, np.broadcast_to(stride, len(space)), strict=True):
+        spread = tf.stack([x, *[tf.zeros_like(x)] * (step - 1)], axis + 1)
+        x = tf.reshape(spread, [*x.shape[:axis], step * x.shape[axis], *x.shape[axis + 1 :]])
     upside_down = tf.experimental.numpy.swapaxes(tf.reverse(filters, [*space]), -1, -2)
-    padded = tf.pad(x, [[0, 0], *[[1, int(padding == "VALID")] for _ in space], [0, 0]])
+    cut = [(0, int(padding == "SAME"))] * len(space) if isinstance(padding, str) else padding
+    padded = tf.pad(x, [[0, 0], *[[1 - before, 1 - behind] for before, behind in cut], [0, 0]])
     return filtered(patches(padded, 1, "VALID"), upside_down)
 
 
@@ -106,14 +108,23 @@ def depthwise_transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int
     return tf.experimental.numpy.moveaxis(by_channel, 1, -1)
 
 
-def dilation_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
-    """A dilation pads with minus infinity, behind the image only, as far as windows of two reach."""
-    behind = [0, int(padding == "SAME")]
-    padded = tf.pad(x, [[0, 0], behind, behind, [0, 0]], constant_values=-np.inf)
+def dilation_points(
+    x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1, count: int = 1
+) -> tf.Tensor:
+    """A dilation pads with minus infinity."""
+    around = [[0, 0], *margins(x.shape[1:3], stride, padding, rate), [0, 0]]
     points, *_, channels = filters.shape
-    pieces = patches(padded, stride, "VALID")
-    raised = tf.reshape(pieces, [*pieces.shape[:3], 4, channels]) + tf.reshape(filters, [points, 1, 1, 4, channels])
-    return tf.reduce_max(raised, 3)
+    total = 0.0
+    for factor in range(1, count + 1):
+        padded = tf.pad(factor * x, around, constant_values=-np.inf)
+        pieces = patches(padded, stride, "VALID", rate)
+        pieces = tf.reshape(pieces, [*pieces.shape[:3], 4, channels])
+        total += factor * tf.reduce_max(pieces + tf.reshape(filters, [points, 1, 1, 4, channels]), 3)
+    return total
+
+
+def _ties_of_dilation(x: Array, filters: Array, count: int, **windows: Any) -> Array:
+    return np.concatenate([window_ties(factor * x, added=filters, **windows) for factor in range(1, count + 1)])
 
 
 def _filters(shape: Shape) -> Shapes:
@@ -170,14 +181,14 @@ CONVOLUTIONS = (
     _nn(
         "conv2d_transpose",
         "tf.nn.conv2d_transpose({0}[tf.newaxis], {1}, [*unpooled({0}[tf.newaxis].shape, {stride}, {padding})[:3], "
-        "{1}.shape[-2]], {stride}, {padding})[0]",
+        "{1}.shape[-2]], {stride}, around({padding}))[0]",
         "Conv2DBackpropInput",
         batched=transposed_points,
         shapes=at_least(1, 1, 1),
         others=lambda shape: [((2, 2, channels, shape[-1]),) for channels in (1, 2)],
         starts=IMAGES,
-        stride=STRIDES,
-        padding=("SAME", "VALID"),
+        stride=(*STRIDES, (2, 1), (1, 3)),
+        padding=("SAME", "VALID", ((1, 0), (0, 1))),
     ),
     on_images(
         "depthwise_conv2d",
@@ -202,12 +213,16 @@ CONVOLUTIONS = (
     # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
     on_images(
         "dilation2d",
-        "tf.nn.dilation2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
+        "added_up(tf.nn.dilation2d(multiples({0}[tf.newaxis], {count}), {1}, [1, {stride}, {stride}, 1], {padding}, "
+        "'NHWC', [1, {rate}, {rate}, 1]), {count})[0]",
         "Dilation2D",
         batched=dilation_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
+        starts=(*IMAGES, (3, 4, 1)),
+        rate=lambda shape, _: (1, 2) if min(shape[:2]) > 2 else (1,),
+        count=COUNTS,
         orders=(1,),
-        kinks=lambda x, filters, stride, padding: window_ties(x, stride, padding, filters),
+        kinks=_ties_of_dilation,
     ),
     _nn(
         "bias_add_v1",

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.convolution import dilation_points, transposed_points
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
-from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, on_images, window_ties
+from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, margins, on_images, window_ties
 from gradcheck.hunt.catalogue.shapes import at_least
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Shapes
@@ -49,8 +49,7 @@ def over_windows(x: tf.Tensor, filters: tf.Tensor, stride: int, padding: str, ra
     space = x.shape[1:-1]
     rates = rate or (1,) * len(space)
     counts = [-(-(n - r * (padding == "VALID")) // stride) for n, r in zip(space, rates, strict=True)]
-    missing = [max((k - 1) * stride + r + 1 - n, 0) for k, n, r in zip(counts, space, rates, strict=True)]
-    x = tf.pad(x, [[0, 0], *([size // 2, size - size // 2] for size in missing), [0, 0]])
+    x = tf.pad(x, [[0, 0], *margins(space, stride, padding, rates), [0, 0]])
     total = 0.0
     for corner in np.ndindex(*[2] * len(space)):
         starts = [place * r for place, r in zip(corner, rates, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import ties_of_largest, ties_of_smallest, ties_within
-from gradcheck.hunt.catalogue.language import along_axis, operation, points_last
+from gradcheck.hunt.catalogue.language import along_axis, operation, points_last, tf
 from gradcheck.hunt.catalogue.shapes import alike, axes, nonempty_matrix, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import Array, Distances, Indices, OpSpec, Shapes
@@ -27,6 +27,15 @@ def _forms_of_indices(shape: Shape) -> tuple[Any, ...]:
     """A row, a scalar and a matrix of indices along any axis."""
     last = min(shape) - 1
     return ((0, last), 0, last, ((0, last, last), (last, 0, 0)), ((last,),))
+
+
+FORMS_OF_PLACES = ((3, 1), (2, 2), (1,), (2,), (2, 0), (2, 2, 1), (1, 2, 2))
+
+
+def scattered(x: tf.Tensor, indices: Any) -> tf.Tensor:
+    """The parts of `x` that `indices` (..., depth) count, added up in two places along each of `depth` dimensions."""
+    *outer, depth = indices.shape
+    return tf.scatter_nd(np.int32(indices), x, tf.concat([[2] * depth, tf.shape(x)[len(outer) :]], 0))
 
 
 def _updates(shape: Shape) -> Shapes:
@@ -110,14 +119,21 @@ GATHERING = (
         "GatherNd",
         shapes=nonempty_matrix,
         starts=SQUARES,
-        places=lambda shape: Indices(4, below=min(shape[:2])),
-        form=((3, 1), (2, 2), (1,), (2,), (2, 0), (2, 2, 1), (1, 2, 2)),
+        places=lambda shape: Indices(4, below=min(shape[:3])),
+        form=lambda shape: (*FORMS_OF_PLACES, *[(2, len(shape))] * (len(shape) == 3)),
     ),
     _moved(
         "scatter_nd",
         "tf.scatter_nd(tf.expand_dims({indices}, -1), {0}, ({0}.shape[0] + 1, *{0}.shape[1:]))",
         "ScatterNd",
         indices=lambda shape: Indices(shape[0], below=shape[0] + 1),
+    ),
+    _moved(
+        "scatter_nd_of_form",
+        "scattered({0}, np.resize({places}, {form}))",
+        "ScatterNd",
+        places=Indices(4, below=2),
+        form=lambda shape: [(*shape[:outer], depth) for outer in range(1, len(shape) + 1) for depth in (2, 1, 3)],
     ),
     _scatter("add", "TensorScatterAdd"),
     _scatter("sub", "TensorScatterSub"),

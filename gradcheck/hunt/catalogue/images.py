@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_integers
-from gradcheck.hunt.catalogue.language import float32, in_batch, operation, tf
+from gradcheck.hunt.catalogue.language import float32, in_batch, operation, sum_of_squares, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
 from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec, unary
 
@@ -22,12 +22,19 @@ ONE_ON = (1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 MIRRORED = (-1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 0.0, 0.0)
 
+IMAGES = "multiples({0}[tf.newaxis], {count})"
+
 _image = partial(operation, "image", shapes=at_least(1, 1, 1), starts=((2, 2, 1), (1, 2, 1), (2, 3, 1), (3, 3, 2)))
 
 
 def _resize(name: str, gradient: str, how: str, **fields: Any) -> OpSpec:
-    source = f"tf.cast(tf.image.resize({{0}}, {{size}}, method={how}), tf.float64)"
-    return _image(name, source, gradient, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
+    return _resized(name, f"tf.image.resize({IMAGES}, {{size}}, method={how})", gradient, **fields)
+
+
+def _resized(name: str, images: str, gradient: str, **fields: Any) -> OpSpec:
+    source = f"tf.cast(added_up({images}, {{count}})[0], tf.float64)"
+    sizes = ((2, 2), (4, 4), (3, 2), (1, 1))
+    return _image(name, source, gradient, batching=in_batch, size=sizes, count=(1, 2), **fields)
 
 
 def _projected(name: str, version: int, fill: str, *transforms: tuple[float, ...], **fields: Any) -> OpSpec:
@@ -44,12 +51,12 @@ def pixel_weights(places: Any, size: int) -> tf.Tensor:
     return tf.maximum(np.float64(0.0), 1.0 - tf.abs(places[..., tf.newaxis] - np.arange(size, dtype=np.float64)))
 
 
-def resized_bilinearly(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
+def resized_bilinearly(x: tf.Tensor, *, size: tuple[int, int], count: int) -> tf.Tensor:
     """Samples at the centres of equal parts, moved to the nearest pixel's centre at the edges."""
     lengths = x.shape[-3], x.shape[-2]
-    centres = [(np.arange(count) + 0.5) * length / count - 0.5 for count, length in zip(size, lengths, strict=True)]
+    centres = [(np.arange(k) + 0.5) * length / k - 0.5 for k, length in zip(size, lengths, strict=True)]
     rows, columns = [pixel_weights(np.clip(c, 0, n - 1), n) for c, n in zip(centres, lengths, strict=True)]
-    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x) * sum_of_squares(count)
 
 
 def projected_bilinearly(x: tf.Tensor, *, transform: tuple[float, ...]) -> tf.Tensor:
@@ -87,20 +94,20 @@ def crops_of_each(images: tf.Tensor, box: tuple[float, ...], method: str, outsid
     return tf.image.crop_and_resize(tf.cast(images, tf.float32), boxes, tf.range(count), (2, 3), method, outside)
 
 
-def resized_by_corners(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
+def resized_by_corners(x: tf.Tensor, *, size: tuple[int, int], count: int) -> tf.Tensor:
     """Samples at equal distances from the first pixel to the last; a single one is the first."""
     lengths = x.shape[-3], x.shape[-2]
-    counts = zip(size, lengths, strict=True)
-    rows, columns = [pixel_weights(np.linspace(0.0, n - 1.0, count), n) for count, n in counts]
-    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+    sizes = zip(size, lengths, strict=True)
+    rows, columns = [pixel_weights(np.linspace(0.0, n - 1.0, samples), n) for samples, n in sizes]
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x) * sum_of_squares(count)
 
 
-def resized_by_ratios(x: tf.Tensor, *, size: tuple[int, int]) -> tf.Tensor:
+def resized_by_ratios(x: tf.Tensor, *, size: tuple[int, int], count: int) -> tf.Tensor:
     """Samples at the first pixels of equal parts."""
     lengths = x.shape[-3], x.shape[-2]
-    counts = zip(size, lengths, strict=True)
-    rows, columns = [pixel_weights(np.minimum(np.arange(count) * n / count, n - 1), n) for count, n in counts]
-    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x)
+    sizes = zip(size, lengths, strict=True)
+    rows, columns = [pixel_weights(np.minimum(np.arange(k) * n / k, n - 1), n) for k, n in sizes]
+    return tf.einsum("ih,jw,...hwc->...ijc", rows, columns, x) * sum_of_squares(count)
 
 
 def _from_leaping_hue(x: Array) -> Array:
@@ -110,15 +117,12 @@ def _from_leaping_hue(x: Array) -> Array:
 
 
 def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
-    source = f"tf.cast(tf.raw_ops.{kernel}(images={{0}}[tf.newaxis], size={{size}}, {how})[0], tf.float64)"
-    return _image(name, source, kernel, batching=in_batch, size=((2, 2), (4, 4), (3, 2), (1, 1)), **fields)
+    return _resized(name, f"tf.raw_ops.{kernel}(images={IMAGES}, size={{size}}, {how})", kernel, **fields)
 
 
 def _linear(name: str, source: str, gradient: str, **fields: Any) -> OpSpec:
     """A kernel for images that is linear, on a batch."""
-    batch = (
-        f"tf.cast(added_up({source.replace('{0}', 'multiples({0}[tf.newaxis], {count})')}, {{count}})[0], tf.float64)"
-    )
+    batch = f"tf.cast(added_up({source.replace('{0}', IMAGES)}, {{count}})[0], tf.float64)"
     return _image(name, batch, gradient, batching=in_batch, count=(1, 2), rtol=SINGLE, **{"orders": (1,), **fields})
 
 

@@ -18,8 +18,10 @@ SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 SINE = "0.5 * tf.sin({0})"
+FULL_RANK = f"{SINE} + max({{0}}.shape[-2:]) * tf.eye(*{{0}}.shape[-2:], dtype={{0}}.dtype)"
 REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
 
+UP_TO_STACKS_OF_STACKS: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2))
 _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2)))
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 
@@ -122,7 +124,7 @@ LINALG = (
         "cholesky",
         f"tf.linalg.cholesky({POSITIVE_DEFINITE})",
         "Cholesky",
-        starts=((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2)),
+        starts=UP_TO_STACKS_OF_STACKS,
     ),
     _system("solve", f"tf.linalg.solve({DOMINANT}, {{1}}, adjoint={{adjoint}})", "MatrixSolve", adjoint=BOOL),
     _square(
@@ -144,6 +146,17 @@ LINALG = (
         "of_unknown_dimensions(least_squares, {0}, {1}, ridge={ridge})",
         "MatrixSolveLs",
     ),
+    _matrix(
+        "lstsq_of_full_rank",
+        f"tf.linalg.lstsq({FULL_RANK}, {{1}})",
+        "Cholesky MatrixTriangularSolve",
+        others=right_sides,
+    ),
+    _matrix(
+        "matrix_solve_ls_of_full_rank",
+        f"tf.raw_ops.MatrixSolveLs(matrix={FULL_RANK}, rhs={{1}}, l2_regularizer=np.float64(0.0), fast=True)",
+        others=right_sides,
+    ),
     _matrix("qr", positive_diagonal_qr, "Qr", which=(0, 1), singular=_from_rank_deficiency),
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
@@ -164,7 +177,9 @@ LINALG = (
         "Eig",
         singular=_from_equal_eigenvalues,
     ),
-    _square("matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot"),
+    _square(
+        "matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS
+    ),
     _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve"),
     _tridiagonal(
         "tridiagonal_matmul",
@@ -207,6 +222,12 @@ def _bands(shape: Shape) -> Iterable[tuple[int, int]]:
     """The main diagonal, and bands above it, below it and around it, as far as there are any."""
     below, above = (-int(shape[-2] > 1), int(shape[-1] > 1))
     return dict.fromkeys([(0, 0), (0, above), (below, 0), (below, above)])
+
+
+def _lengths_beside(shape: Shape) -> dict[int, int]:
+    """The lengths of the diagonals above and below the main one, by their numbers; there is not always one."""
+    rows, columns = shape[-2:]
+    return {k: n for k, n in ((1, min(rows, columns - 1)), (-1, min(rows - 1, columns))) if n}
 
 
 ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
@@ -301,9 +322,9 @@ DIAGONALS = (
         "of_unknown_dimensions(diagonals_set, {0}, {1}, kernel={kernel}, k={k})",
         "MatrixSetDiagV2 MatrixSetDiagV3",
         when=several,
-        others=lambda shape: [((*shape[:-2], min(shape[-2], shape[-1] - 1)),)],
+        others=lambda shape: [((*shape[:-2], length),) for length in dict.fromkeys(_lengths_beside(shape).values())],
         kernel=("MatrixSetDiagV2", "MatrixSetDiagV3"),
-        k=(1,),
+        k=lambda shape, diagonal: [k for k, length in _lengths_beside(shape).items() if length == diagonal[-1]],
     ),
     _of_matrix(
         "matrix_diag_part_of_unknown_dimensions",

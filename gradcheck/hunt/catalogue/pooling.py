@@ -26,25 +26,34 @@ _pool = partial(on_images, batching=in_batch, count=COUNTS)
 on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
 
 
-def _in_windows(values: Array, stride: int, padding: str) -> Array:
-    """The elements of every window of edge 2, (..., channels, 2, ..., 2), for values (*space, channels).
+def margins(lengths: Any, stride: int, padding: str, rate: Any = 1) -> list[tuple[int, int]]:
+    """How much "SAME" or "VALID" padding lies around each axis, for windows of two elements `rate` apart."""
+    missing = [
+        max((-(-length // stride) - 1) * stride + apart + 1 - length, 0) * (padding == "SAME")
+        for length, apart in zip(lengths, np.broadcast_to(rate, len(lengths)), strict=True)
+    ]
+    return [(size // 2, size - size // 2) for size in missing]
 
-    `padding` is "SAME" or "VALID" as TensorFlow means it (padding is minus infinity, and never wins).
+
+def _in_windows(values: Array, stride: int, padding: str, rate: int = 1) -> Array:
+    """The elements of every window, (..., channels, 2, ..., 2), for values (*space, channels).
+
+    Padding is minus infinity, and never wins.
     """
     axes = tuple(range(values.ndim - 1))
-    missing = [max((-(-length // stride) - 1) * stride + 2 - length, 0) for length in values.shape[:-1]]
-    margins = [(size // 2, size - size // 2) if padding == "SAME" else (0, 0) for size in missing]
-    padded = np.pad(values, [*margins, (0, 0)], constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (2,) * len(axes), axis=axes)
-    return np.asarray(windows[(slice(None, None, stride),) * len(axes)])
+    padded = np.pad(values, [*margins(values.shape[:-1], stride, padding, rate), (0, 0)], constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (rate + 1,) * len(axes), axis=axes)
+    return np.asarray(windows[(*[slice(None, None, stride)] * len(axes), ..., *[slice(None, None, rate)] * len(axes))])
 
 
-def window_ties(values: Array, stride: int, padding: str, added: Array | None = None, **_others: Any) -> Array:
+def window_ties(
+    values: Array, stride: int, padding: str, added: Array | None = None, rate: int = 1, **_others: Any
+) -> Array:
     """How far the largest element of every window of edge 2 lies above the second.
 
     `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
     """
-    windows = _in_windows(values, stride, padding)
+    windows = _in_windows(values, stride, padding, rate)
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
     largest_two = np.sort(raised.reshape(-1, 2 ** (values.ndim - 1)))[:, -2:]
     return np.diff(largest_two)
@@ -66,12 +75,6 @@ def means_in_volumes(x: tf.Tensor, *, ksize: Any, stride: Any, padding: str, cou
     planes, rows, columns = [means_of_windows(length, edge, step, padding) for length, edge, step in sizes]
     means = tf.einsum("iu,jv,kw,...uvwc->...ijkc", planes, rows, columns, x)
     return means * sum_of_squares(count)
-
-
-def cubes(x: tf.Tensor, stride: int) -> list[tf.Tensor]:
-    """The eight corners of all windows of edge 2 in a volume."""
-    cuts = [[slice(start, length - 1 + start, stride) for start in (0, 1)] for length in x.shape[-4:-1]]
-    return [x[..., i, j, k, :] for i in cuts[0] for j in cuts[1] for k in cuts[2]]
 
 
 def places(length: int, stride: int, padding: str) -> np.ndarray[Any, Any]:
@@ -96,10 +99,21 @@ def from_cubes(pieces: tf.Tensor, lengths: list[int], stride: int, padding: str)
     return tf.einsum("pijkuvwz,iua,jvb,kwc->pabcz", corners, planes, rows, columns)
 
 
+def only_inside_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
+    """The elements of every window of edge 2 in volumes; padding is minus infinity."""
+    return tf.where(in_cubes(tf.ones_like(x), stride, padding) > 0, in_cubes(x, stride, padding), -np.inf)
+
+
+def largest_in_volumes(x: tf.Tensor, *, stride: int, padding: str, count: int) -> tf.Tensor:
+    """The largest element of every window; those of a batch of multiples are multiples."""
+    if len(x.shape) == 4:
+        return largest_in_volumes(x[tf.newaxis], stride=stride, padding=padding, count=count)[0]
+    return tf.reduce_max(only_inside_cubes(x, stride, padding), 4) * sum_of_squares(count)
+
+
 def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
     """One for the largest element of every window and zero for the others."""
-    inside = in_cubes(tf.ones_like(x), stride, padding) > 0
-    return tf.one_hot(tf.argmax(tf.where(inside, in_cubes(x, stride, padding), -np.inf), 4), 8, axis=4, dtype=x.dtype)
+    return tf.one_hot(tf.argmax(only_inside_cubes(x, stride, padding), 4), 8, axis=4, dtype=x.dtype)
 
 
 def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
@@ -116,10 +130,16 @@ def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str
     return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
 
 
-def unpooled(shape: list[int], stride: int, padding: str) -> list[int]:
-    """The largest shape (points, *space, channels) on which as many windows of edge 2 lie as `shape` has elements."""
+def unpooled(shape: list[int], stride: Any, padding: Any) -> list[int]:
+    """The largest shape (points, *space, channels) on which as many windows of edge 2 lie as `shape` has elements.
+
+    Padding is "SAME", "VALID", or that before and behind each axis.
+    """
     points, *space, channels = shape
-    return [points, *(length * stride + (padding == "VALID") for length in space), channels]
+    steps = np.broadcast_to(stride, len(space))
+    added = [0] * len(space) if padding == "VALID" else [1] * len(space) if padding == "SAME" else map(sum, padding)
+    sizes = [length * step + 1 - more for length, step, more in zip(space, steps, added, strict=True)]
+    return [points, *sizes, channels]
 
 
 def spread_means(x: tf.Tensor, *, stride: int, padding: str) -> tf.Tensor:
@@ -224,7 +244,7 @@ def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool)
     ).output
 
 
-def _cell_ties(x: Array, overlapping: bool) -> Array:
+def _cell_ties(x: Array, overlapping: bool, **_others: Any) -> Array:
     """How far the largest element of every cell with more than one lies above the second."""
     ratio = [1.0, 1.5, 1.5, 1.0]
     _, *ends = tf.raw_ops.FractionalMaxPool(
@@ -277,11 +297,14 @@ POOLING = (
     ),
     on_volumes(
         "max_pool3d",
-        "tf.cast(tf.nn.max_pool3d(tf.cast({0}[tf.newaxis], tf.float32), 2, {stride}, 'VALID')[0], tf.float64)",
+        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
+        "2, {stride}, {padding}), {count})[0], tf.float64)",
         "MaxPool3D",
         batching=in_batch,
-        kinks=lambda x, stride: window_ties(x, stride, "VALID"),
-        reference="tf.reduce_max(cubes({0}, {stride}), axis=0)",
+        padding=PADDINGS,
+        count=COUNTS,
+        kinks=window_ties,
+        reference=largest_in_volumes,
         rtol=1e-6,
     ),
     _pool(
@@ -319,21 +342,25 @@ POOLING = (
     # FractionalMaxPoolGrad and FractionalAvgPoolGrad have no registered gradients.
     _nn(
         "fractional_max_pool",
-        "in_random_cells(tf.raw_ops.FractionalMaxPool, {0}[tf.newaxis], {overlapping})[0]",
+        "added_up(in_random_cells(tf.raw_ops.FractionalMaxPool, multiples({0}[tf.newaxis], {count}), {overlapping}), "
+        "{count})[0]",
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
         batching=in_batch,
         overlapping=BOOL,
+        count=COUNTS,
         kinks=_cell_ties,
         orders=(1,),
     ),
     _nn(
         "fractional_avg_pool",
-        "in_random_cells(tf.raw_ops.FractionalAvgPool, {0}[tf.newaxis], {overlapping})[0]",
+        "added_up(in_random_cells(tf.raw_ops.FractionalAvgPool, multiples({0}[tf.newaxis], {count}), {overlapping}), "
+        "{count})[0]",
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
         batching=in_batch,
         overlapping=BOOL,
+        count=COUNTS,
         orders=(1,),
     ),
     _nn(

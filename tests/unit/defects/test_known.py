@@ -317,6 +317,8 @@ def test_groups_may_be_windows_and_sides_may_be_long_enough() -> None:
     assert pooled.contains("max_pool3d", {}, [np.array([[1.0, 2.0, 0.0], [2.0, 0.0, 0.0]])], 1)
     assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0, 3.0], [2.0, 0.0, 1.0]])], 1)
     assert not pooled.contains("max_pool3d", {}, [np.array([[1.0, 1.0]])], 1)
+    assert pooled.contains("max_pool3d", {"padding": "SAME"}, [np.array([[1.0, 1.0]])], 1)
+    assert not pooled.contains("max_pool3d", {"padding": "SAME"}, [np.array([[1.0, 2.0, 3.0], [4.0, 3.0, 5.0]])], 1)
     square = Region("tile", "always", (2,), ranks=(2,), sides=2)
     assert square.contains("tile", {}, [np.ones((2, 3))], 2)
     assert not square.contains("tile", {}, [np.ones((2, 1))], 2)

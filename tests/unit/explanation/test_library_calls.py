@@ -68,6 +68,7 @@ CALLS = [
     ),
     Call("silu-beta-order1", "tf.nn.silu", lambda x: tf.nn.silu(TWO, x), TWO, np.array(1.5)),
     Call("rfft_truncated-raises", "tf.signal.rfft", lambda x: shortened(x), FOUR, TWO),
+    Call("keras_lstsq-equal-order1", "keras.ops.lstsq", lambda x: keras.ops.lstsq(x, TWO), np.eye(2), MATRIX),
     Call("pinv-equal-order1", "tf.linalg.pinv", lambda x: tf.linalg.pinv(x), np.eye(2), MATRIX),
     Call("isotonic_regression-rank-order1", "tf.nn.isotonic_regression", lambda x: isotonic(x), TWO, TWO[np.newaxis]),
     Call("keras_normalize-zero-order2", "keras.ops.normalize", lambda x: keras.ops.normalize(x), ZEROS, TWO, 2),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,8 @@ Array = np.ndarray[Any, Any]
 LOCAL = ("quantization", "random (implicit reparam)")
 
 
-def windows(x: Array, stride: int, fold: Callable[[Array], float]) -> Array:
-    starts = [range(0, length - 1, stride) for length in x.shape[:-1]]
-    values = np.zeros([len(row) for row in starts] + [x.shape[-1]])
-    for place in np.ndindex(values.shape):
-        corner = [start[i] for start, i in zip(starts, place[:-1], strict=True)]
-        values[place] = fold(x[(*(slice(c, c + 2) for c in corner), place[-1])])
-    return values
-
-
-def avg_pool3d(x: Array, ksize: Any, stride: Any, padding: str, count: int) -> Array:
-    """The means of windows, by loops; of padding nothing counts."""
+def pool3d(fold: Any, x: Array, ksize: Any, stride: Any, padding: str, count: int) -> Array:
+    """What becomes of windows, by loops; of padding nothing counts."""
     counts, offsets = [], []
     edges, strides = np.broadcast_to(ksize, 3), np.broadcast_to(stride, 3)
     for length, edge, step in zip(x.shape[:3], edges, strides, strict=True):
@@ -41,8 +33,16 @@ def avg_pool3d(x: Array, ksize: Any, stride: Any, padding: str, count: int) -> A
     for place in np.ndindex(*counts):
         corner = np.array(place) * strides - offsets
         cuts = tuple(slice(max(c, 0), c + edge) for c, edge in zip(corner, edges, strict=True))
-        values[place] = x[cuts].mean(axis=(0, 1, 2))
-    return values * {1: 1, 2: 5}[count]
+        values[place] = fold(x[cuts], axis=(0, 1, 2))
+    return values * OF_MULTIPLES[count]
+
+
+OF_MULTIPLES = {1: 1, 2: 5}
+"""How many times as large the weighted sum over a batch of multiples is."""
+
+
+def of_batch(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *arguments, count, **attributes: function(*arguments, **attributes) * OF_MULTIPLES[count]
 
 
 def ctc_loss(x: Array, label: int) -> Array:
@@ -234,8 +234,8 @@ def product(x: Array, y: Array, options: Sequence[str]) -> Array:
 
 
 ORACLES: dict[str, Callable[..., Array]] = {
-    "avg_pool3d": avg_pool3d,
-    "max_pool3d": lambda x, stride: windows(x, stride, lambda window: float(window.max())),
+    "avg_pool3d": partial(pool3d, np.mean),
+    "max_pool3d": partial(pool3d, np.max, ksize=2),
     "ctc_loss": ctc_loss,
     "compute_average_loss": lambda x, weights, size: np.asarray(np.sum(x * weights) / size),
     "batch_norm_training": batch_norm,
@@ -258,12 +258,14 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "block_lstm_state": lstm("c", "igfo", 1.0),
     "block_lstm_gate": lstm("o", "igfo", 1.0),
     "block_lstm_v2": lstm("h", "ifgo", 0.0),
-    "resize_bilinear": resize_bilinear,
-    "resize_bilinear_corners": lambda x, size: sampled(
-        x, *(np.linspace(0, n - 1, count) for count, n in zip(size, x.shape[:2], strict=True))
+    "resize_bilinear": of_batch(resize_bilinear),
+    "resize_bilinear_corners": of_batch(
+        lambda x, size: sampled(x, *(np.linspace(0, n - 1, k) for k, n in zip(size, x.shape[:2], strict=True)))
     ),
-    "resize_bilinear_v1": lambda x, size: sampled(
-        x, *(np.minimum(np.arange(count) * n / count, n - 1) for count, n in zip(size, x.shape[:2], strict=True))
+    "resize_bilinear_v1": of_batch(
+        lambda x, size: sampled(
+            x, *(np.minimum(np.arange(k) * n / k, n - 1) for k, n in zip(size, x.shape[:2], strict=True))
+        )
     ),
     "crop_and_resize": crop_and_resize,
     "crop_and_resize_of_integers": lambda boxes: crop_and_resize(np.pad([[[9.0]]], ((1, 1), (1, 1), (0, 0))), boxes),
