@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcheck.autodiff.coordinates import from_coordinates, to_coordinates
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.region import describe
+from gradcheck.defects.conditions import describe
 from gradcheck.hunt import monitor, trial
 from gradcheck.hunt.blame import alone, tried
 from gradcheck.hunt.evaluation import values_of

@@ -13,9 +13,9 @@ import pytest
 
 from gradcheck import documents
 from gradcheck.__main__ import main
+from gradcheck.defects.conditions import describe
 from gradcheck.defects.known import load
 from gradcheck.defects.records import Defect
-from gradcheck.defects.region import describe
 from gradcheck.hunt.admission import admit
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.known_graphs import example_of

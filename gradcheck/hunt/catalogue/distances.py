@@ -119,3 +119,13 @@ def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:
     """No two singular values of the first argument are to be equal, and none is to vanish."""
     values = np.linalg.svd(x, compute_uv=False)
     return np.concatenate([values, ties(values)], axis=-1)
+
+
+def gap_of_abscissa(x: Array) -> Array:
+    """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate."""
+    values = np.linalg.eigvals(x)
+    order = np.argsort(-values.real, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    first, others = ordered[..., :1], ordered[..., 1:]
+    conjugate = (first.imag != 0) & (first == np.conj(others)) & (not np.iscomplexobj(x))
+    return np.asarray(np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import gaps_of_eigenvalues, gaps_of_singular_values, ties
+from gradcheck.hunt.catalogue.distances import gap_of_abscissa, gaps_of_eigenvalues, gaps_of_singular_values, ties
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, nonempty_matrix, restacked, several, square, vector
 from gradcheck.hunt.graph import Shape
@@ -107,15 +107,6 @@ def _full(shape: Shape) -> tuple[bool, ...]:
     return (False, True) if abs(shape[-2] - shape[-1]) == 1 else (False,)
 
 
-def _from_equal_eigenvalues(x: Array) -> Array:
-    """How far real parts lie apart, or, of a real matrix, the two eigenvalues themselves where they are conjugate."""
-    values = np.linalg.eigvals(x)
-    first, second = np.triu_indices(values.shape[-1], 1)
-    left, right = values[..., first], values[..., second]
-    conjugate = (left.imag != 0) & (left == np.conj(right)) & (not np.iscomplexobj(x))
-    return np.where(conjugate, np.abs(left - right), np.abs(left.real - right.real))
-
-
 LINALG = (
     _square("determinant", "tf.linalg.det({0})", "MatrixDeterminant"),
     _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
@@ -175,7 +166,7 @@ LINALG = (
         "spectral_abscissa",
         "tf.reduce_max(tf.math.real(tf.linalg.eigvals({0})), axis=-1)",
         "Eig",
-        singular=_from_equal_eigenvalues,
+        singular=gap_of_abscissa,
     ),
     _square(
         "matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import ties
+from gradcheck.hunt.catalogue.distances import gap_of_abscissa, ties
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR, right_sides
 from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, square, vector
@@ -35,16 +35,6 @@ def eigenvalues_of_bands(diagonal: tf.Tensor, beside: tf.Tensor, select: str, si
     diagonal, beside = tf.ensure_shape(diagonal, [size]), tf.ensure_shape(beside, [size - 1])
     wanted = {"a": None, "i": (0, 0), "v": (-32.0, 32.0)}[select]
     return tf.linalg.eigh_tridiagonal(diagonal, beside, select=select, select_range=wanted)
-
-
-def _from_shared_abscissa(x: Array) -> Array:
-    """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate."""
-    values = np.linalg.eigvals(x)
-    order = np.argsort(-values.real, axis=-1)
-    ordered = np.take_along_axis(values, order, axis=-1)
-    first, others = ordered[..., :1], ordered[..., 1:]
-    conjugate = (first.imag != 0) & (first == np.conj(others)) & (not np.iscomplexobj(x))
-    return np.asarray(np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real)))
 
 
 def _vectors(shape: Shape) -> Shapes:
@@ -105,7 +95,7 @@ MATRIX_FUNCTIONS = (
         rcond=(None, 0.25),
         singular=_from_cutoff,
     ),
-    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=_from_shared_abscissa),
+    _square("largest_eigenvector", largest_eigenvector, "Eig", singular=gap_of_abscissa),
     operation(
         "linalg",
         "eigh_tridiagonal",

@@ -17,8 +17,9 @@ import numpy as np
 
 from gradcheck import documents, files
 from gradcheck.autodiff.mode import PLAIN
+from gradcheck.defects.conditions import SPECIAL, describe, special
 from gradcheck.defects.records import NAME, Defect, Releases
-from gradcheck.defects.region import SPECIAL, Region, describe, narrowest, special
+from gradcheck.defects.region import Region, narrowest
 from gradcheck.documents import DocumentError
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.catalogue import CATALOGUE

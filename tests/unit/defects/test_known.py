@@ -13,9 +13,10 @@ from msgspec import structs
 
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
+from gradcheck.defects.conditions import CONDITIONS, SPECIAL, special
 from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, from_json, load, records
 from gradcheck.defects.records import Defect, Releases
-from gradcheck.defects.region import CONDITIONS, SPECIAL, Ancestry, Arrival, Region, special
+from gradcheck.defects.region import Ancestry, Arrival, Region
 from gradcheck.documents import plain
 from gradcheck.hunt import known_graphs, trial
 from gradcheck.hunt.evidence import finding_of

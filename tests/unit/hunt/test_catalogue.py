@@ -46,8 +46,6 @@ REFERENCED = tuple(spec for spec in SPECS if spec.reference)
 BATCHED = tuple(spec for spec in SPECS if not spec.looped)
 EPS = float(np.finfo(np.float64).eps)
 WIDER = {
-    "spectral_abscissa": "two eigenvalues meet that are not the largest",
-    "complex_spectral_abscissa": "two eigenvalues meet that are not the largest",
     "complex_pow": "at 0 a power above the first has the slope 0 on all sides",
     "crop_and_resize": "an image of one value has no kinks",
     "householder_operator": "a column of zeros stays one",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.region import describe
+from gradcheck.defects.conditions import describe
 from gradcheck.hunt.finding import GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.result import Finding, Kind

@@ -1,0 +1,189 @@
+"""What elements of arguments may meet, a fixed vocabulary: conditions, and which elements count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+ZERO = 64 * np.finfo(np.float64).eps
+"""A singular value that is so small beside the largest may be 0."""
+
+
+def _zeros(groups: Array) -> Array:
+    return np.asarray(np.count_nonzero(groups == 0, axis=-1))
+
+
+def _equal(groups: Array) -> bool:
+    return groups.shape[-1] > 1 and bool(np.any(np.all(groups == groups[:, :1], axis=-1)))
+
+
+def _below(groups: Array, limit: float) -> bool:
+    """Of matrices with gaps between their eigenvalues: not of one element, and not zero."""
+    tiny = np.all(np.abs(groups) <= limit, axis=-1) & np.any(groups != 0, axis=-1)
+    return groups.shape[-1] > 1 and bool(np.any(tiny))
+
+
+def _ties_on_top(groups: Array) -> bool:
+    return any(np.count_nonzero(group == np.max(group)) > 1 for group in groups if group.size)
+
+
+def _singular(groups: Array) -> bool:
+    values = np.linalg.svd(_squares(groups), compute_uv=False)
+    return bool(np.any(values[:, -1] <= ZERO * values[:, 0]))
+
+
+def _singular_values(groups: Array) -> list[tuple[bool, Array]]:
+    """Those in any shape that the elements may have, the largest first, and whether that is a square."""
+    count = groups.shape[-1]
+    rows = [size for size in range(2, count // 2 + 1) if count % size == 0]
+    return [
+        (size**2 == count, np.linalg.svd(groups.reshape(-1, size, count // size), compute_uv=False)) for size in rows
+    ]
+
+
+def _equal_singular_values(groups: Array) -> bool:
+    """Whether two singular values differ by rounding at most, which are not 0 but for rounding."""
+    values = [v for _, v in _singular_values(groups)]
+    return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > ZERO * v[:, :1]))) for v in values)
+
+
+def _vanishing_singular_values(groups: Array) -> bool:
+    """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
+
+    Of a matrix that is not square z is the value itself, of two values it is the difference of their squares.
+    """
+    found = []
+    for square, values in _singular_values(groups):
+        gone = (values[:, -2] <= 1e-2) | (not square and values[:, -1] <= 1e-4)
+        found.append(np.any(gone & (values[:, 0] > 1e-2)))
+    return bool(np.any(found))
+
+
+def _equal_eigenvalues(groups: Array) -> bool:
+    """Whether two eigenvalues of a square matrix are so close that 1e-20 matters beside the square of their gap z."""
+    values = np.linalg.eigvals(_squares(groups))
+    first, second = np.triu_indices(values.shape[-1], 1)
+    gaps = np.abs(values[:, first] - values[:, second])
+    return bool(np.any(gaps <= 1e-5 * np.maximum(np.max(np.abs(values), axis=-1, keepdims=True), 1.0)))
+
+
+def _dependent_eigenvectors(groups: Array) -> bool:
+    """Whether the eigenvectors that are computed of a square matrix have no inverse that could be computed."""
+    return bool(np.any(np.linalg.cond(np.linalg.eig(_squares(groups))[1]) > 1e10))
+
+
+def _squares(groups: Array) -> Array:
+    """The matrices of groups, without those that are not finite."""
+    side = math.isqrt(groups.shape[-1])
+    matrices = groups.reshape(-1, side, side)
+    return matrices[np.isfinite(matrices).all(axis=(-2, -1))]
+
+
+def _monotone(groups: Array) -> bool:
+    steps = np.diff(groups, axis=-1)
+    return groups.shape[-1] > 1 and bool(np.any(np.all(steps > 0, axis=-1) | np.all(steps < 0, axis=-1)))
+
+
+def around_pixels(image: Array, boxes: Array) -> Array:
+    """What an image (rows, columns, channels) is one pixel before, at and behind each corner of boxes, (n, 3).
+
+    Along each edge (top, left, bottom, right, as fractions of the image's sides) that lies on a pixel, but
+    for four roundings in float32, where the second edge is the first plus a difference. Outside there is nothing.
+    """
+    found = [np.empty((0, 3))]
+    for pixels, edges in ((image, boxes), (image.swapaxes(0, 1), boxes[:, [1, 0, 3, 2]])):
+        height, width = pixels.shape[:2]
+        padded = np.pad(pixels, ((1, 2), (1, 2), (0, 0)))
+        for ends in edges * np.resize([height - 1.0, width - 1.0], 4):
+            rows, columns = ends[::2], ends[1::2]
+            on_pixels = np.abs(rows - np.round(rows)) <= 2.0**-22 * np.maximum.accumulate(np.abs(rows))
+            for row in np.round(rows[on_pixels & (rows > -0.5) & (rows < height - 0.5)]).astype(int):
+                for column in columns[(columns >= 0) & (columns <= width - 1)]:
+                    whole, part = int(column), column % 1
+                    left, right = (padded[row : row + 3, whole + place] for place in (1, 2))
+                    found.append(((1 - part) * left + part * right).T)
+    return np.concatenate(found)
+
+
+CONDITIONS: dict[str, Callable[[Array], bool]] = {
+    "always": lambda groups: True,
+    "empty": lambda groups: groups.size == 0,
+    "single": lambda groups: groups.shape[-1] == 1,
+    "several": lambda groups: groups.shape[-1] > 1,
+    "zero": lambda groups: bool(np.any(_zeros(groups) >= 1)),
+    "2 zeros": lambda groups: bool(np.any(_zeros(groups) == 2)),
+    "1 or 2 zeros of several": lambda groups: groups.shape[-1] > 1 and bool(np.any(np.isin(_zeros(groups), (1, 2)))),
+    "zeros only": lambda groups: groups.shape[-1] > 0 and bool(np.any(_zeros(groups) == groups.shape[-1])),
+    "not zero": lambda groups: bool(np.any(groups != 0)),
+    "one": lambda groups: bool(np.any(groups == 1)),
+    "monotone": _monotone,
+    "tie": lambda groups: any(np.unique(group).size < group.size for group in groups),
+    "equal": _equal,
+    "equal in float32": lambda groups: _equal(groups.astype(np.float32)),
+    "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
+    "uneven": lambda groups: any(np.unique(np.unique(group, return_counts=True)[1]).size > 1 for group in groups),
+    "not real": lambda groups: bool(np.any(groups.imag != 0)),
+    "over 4": lambda groups: groups.shape[-1] > 4,
+    "over 2, not real": lambda groups: groups.shape[-1] > 2 and bool(np.any(groups.imag != 0)),
+    "largest twice": _ties_on_top,
+    "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
+    "singular": _singular,
+    "equal singular values": _equal_singular_values,
+    "vanishing singular values": _vanishing_singular_values,
+    "equal eigenvalues": _equal_eigenvalues,
+    "dependent eigenvectors": _dependent_eigenvectors,
+    "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
+    "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
+    "over 5000": lambda groups: bool(np.any(np.abs(groups) > 5000)),
+    "large": lambda groups: bool(np.any(np.abs(groups) >= 1e4)),
+    "small": lambda groups: _below(groups, 1e-2),
+    "minute": lambda groups: _below(groups, 1e-4),
+}
+"""Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
+
+SPECIAL = {
+    "empty": "no element",
+    "zero": "zero",
+    "tie": "tie",
+    "one": "one",
+    "single": "a single element",
+}
+"""The conditions looked for in the arguments of a finding, in this order, and their names in its description."""
+
+ELEMENTS: dict[str, Callable[[Array], Array]] = {
+    "all": lambda groups: groups,
+    "all but the first": lambda groups: groups[..., 1:],
+    "all but the last": lambda groups: groups[..., :-1],
+    "running largest": lambda groups: np.maximum.accumulate(groups, axis=-1),
+    "running largest from the last": lambda groups: np.maximum.accumulate(groups[..., ::-1], axis=-1),
+}
+"""Which elements of groups count, or what is made of them."""
+
+
+def special(arguments: Sequence[Any]) -> tuple[str, int] | None:
+    """The first of the conditions `SPECIAL` that one of some arguments meets, and its number; None if none does.
+
+    >>> special([np.array([1.5, 2.5]), np.array([0.0, 0.0])])
+    ('zero', 1)
+    """
+    for condition in SPECIAL:
+        for number, argument in enumerate(arguments):
+            if CONDITIONS[condition](np.reshape(argument, (1, -1))):
+                return condition, number
+    return None
+
+
+def describe(arguments: Sequence[Any]) -> str:
+    """What is special about an operation's arguments, in a few words; "none" if nothing is.
+
+    >>> describe([np.array([1.5, 0.0])])
+    'zero in argument 0'
+    """
+    found = special(arguments)
+    return "none" if found is None else f"{SPECIAL[found[0]]} in argument {found[1]}"
