@@ -69,21 +69,22 @@ class RandomPerturbation:
     unit: float = UNIT
     lost: Mapping[int, Array] = field(default_factory=dict)
 
-    def value(self, position: int, value: Any, unit: float, terms: float = 0.0) -> Any:
-        """The value of a node, whose kernel rounds by `unit`, of the value itself and of the `terms` that left it.
+    def value(self, position: int, value: Any, spec: OpSpec, *, referenced: bool = False) -> Any:
+        """The value of a node as its kernel rounds it, and the terms that left it; or as its reference does.
 
         Points of a leading dimension all round alike.
         """
         if position in self.exempt:
             return value
-        moved = perturbed(value, self._generator(position), max(self.unit, unit))
-        if unit and position in self.lost:
+        unit = self.unit if referenced else max(self.unit, spec.rtol)
+        moved = perturbed(value, self._generator(position), unit)
+        if position in self.lost and not referenced:
             signs = self._generator(position).choice([-1.0, 1.0], size=self.lost[position].shape)
             moved += tf.cast(signs * self.lost[position], value.dtype)
-        if not terms:
+        if not spec.terms:
             return moved
         ones = tf.ones_like(value)
-        lost = terms * (perturbed(ones, self._generator(position), max(self.unit, unit)) - ones)
+        lost = spec.terms * (perturbed(ones, self._generator(position), unit) - ones)
         return moved + tf.where(value == 0, tf.zeros_like(value), lost)
 
     def arguments(self, position: int, parents: Sequence[int], values: Sequence[Any]) -> list[Any]:
@@ -131,8 +132,8 @@ def forward(
         operation = over_points(spec, reference=reference) if points else single(spec)
         value = operation(*arguments, **node.attributes)
         if perturbation is not None:
-            in_float64 = points and reference and spec.reference is not None
-            moved = perturbation.value(position, value, 0.0 if in_float64 else spec.rtol, spec.terms)
+            referenced = points and reference and spec.reference is not None
+            moved = perturbation.value(position, value, spec, referenced=referenced)
             # A reference says by how much a point differs from row 0: had that moved alike, it would say by nothing.
             value = tf.concat([value[:1], moved[1:]], axis=0) if anchored else moved
         values.append(value)

@@ -140,10 +140,24 @@ class GraphProblem(Problem):
 
     @cached_property
     def lost(self) -> dict[int, Array]:
-        """By how much the values of coarse kernels miss those of their references, where it is more than a rounding.
+        """By how much values may be off, or miss those of their references, where it is more than a rounding.
 
         A variance of numbers that are alike in single precision is 0, and what is behind it is anything.
         """
+        return {**self._lost_by_algorithms, **self._missed_by_coarse_kernels}
+
+    @property
+    def _lost_by_algorithms(self) -> dict[int, Array]:
+        found = {}
+        for place, node in self.graph.positions():
+            loses = CATALOGUE[node.op].loses
+            if loses is not None:
+                arguments = (self.intermediates[parent] for parent in node.parents)
+                found[place] = loses(self.intermediates[place], *arguments, **node.attributes)
+        return found
+
+    @property
+    def _missed_by_coarse_kernels(self) -> dict[int, Array]:
         specs = {place: CATALOGUE[node.op] for place, node in self.graph.positions()}
         coarse = {place: spec.rtol for place, spec in specs.items() if spec.reference is not None and spec.rtol}
         if not coarse:

@@ -153,7 +153,8 @@ class OpSpec:
     `gradients` are the names in TensorFlow's gradient registry that its backward pass goes through. `dtypes` are those
     of the arguments, `result` that of the value. `rtol` is the relative rounding of a kernel that has no float64 form.
     `terms` is the size of the terms that cancel inside of a kernel, whose rounding is left in the value however small
-    that is: 1 where it takes the logarithm of 1 + x, which has lost the digits of a small x.
+    that is: 1 where it takes the logarithm of 1 + x, which has lost the digits of a small x. `loses` maps the value and
+    the arguments to how far the value may be off where more than a rounding is lost by an algorithm in its nature.
     `modes` are those in which it is drawn besides the plain one, all if None.
     """
 
@@ -178,6 +179,7 @@ class OpSpec:
     orders: tuple[int, ...] = (1, 2)
     rtol: float = 0.0
     terms: float = 0.0
+    loses: Callable[..., Array] | None = None
     modes: tuple[Mode, ...] | None = None
 
     def domain(self, argument: int) -> Interval:

@@ -107,6 +107,13 @@ def _full(shape: Shape) -> tuple[bool, ...]:
     return (False, True) if abs(shape[-2] - shape[-1]) == 1 else (False,)
 
 
+def _lost_by_squaring(value: Array, x: Array) -> Array:
+    """Squaring as often as the norm was halved loses as many digits (Al-Mohy, Higham 2009, section 1: overscaling)."""
+    norm = np.sum(np.abs(x), axis=-2, keepdims=True).max(axis=-1, keepdims=True)
+    largest = np.max(np.abs(value), axis=(-2, -1), keepdims=True)
+    return np.broadcast_to(np.finfo(np.float64).eps * norm * largest, value.shape)
+
+
 LINALG = (
     _square("determinant", "tf.linalg.det({0})", "MatrixDeterminant"),
     _square("log_determinant", f"tf.linalg.slogdet({DOMINANT})[1]", "LogMatrixDeterminant"),
@@ -171,7 +178,7 @@ LINALG = (
     _square(
         "matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS
     ),
-    _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve"),
+    _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve", loses=_lost_by_squaring),
     _tridiagonal(
         "tridiagonal_matmul",
         "tf.linalg.tridiagonal_matmul(bands({0}, {layout}), {1}, diagonals_format={layout})",

@@ -141,6 +141,20 @@ def test_what_a_coarse_kernel_has_lost_beside_its_reference_shows() -> None:
     assert trial.run(kept.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
 
 
+def test_what_squaring_has_lost_of_a_matrix_exponential_shows() -> None:
+    """Of a matrix of norm 1e12 the value is off by 2e-5 of itself; what is lost does not vary with the input."""
+    matrix = [[0.073, 1e12], [-9.42, -4.0]]
+    lost = problem(graph(matrix, Node.of("matrix_exponential", 0), Node.of("keras_percentage_error", 1, 0)))
+    with mpmath.workdps(60):
+        right = mpmath.expm(mpmath.matrix(matrix), method="taylor")
+    off = np.abs(lost.intermediates[1] - np.array(right.tolist(), np.float64))
+    assert 1e6 * UNIT * np.abs(lost.intermediates[1]).max() < off.max() < 10 * lost.lost[1].min()
+    assert trial.run(lost.graph, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
+    moderate = problem(graph([[0.5, 1.0], [-2.0, 0.25]], Node.of("matrix_exponential", 0)))
+    assert moderate.lost[1].max() < 20 * UNIT
+    assert trial.run(moderate.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
+
+
 def test_what_a_node_loses_inside_does_not_show() -> None:
     assert np.all(spread(graph([34.0], Node.of("sigmoid", 0))) <= 4 * UNIT * 1.5e-15)
 
