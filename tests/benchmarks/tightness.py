@@ -36,6 +36,7 @@ from gradcheck.defects.region import ANY, Ancestry, Arrival, Region
 from gradcheck.hunt import trial
 from gradcheck.hunt.blame import squared
 from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, literal
 from gradcheck.hunt.graph_json import to_json
@@ -179,7 +180,8 @@ def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
     seen = set()
     for one in looked_at(case, graph, part):
         try:
-            seen.add(trial.run(one, (case.order,), mode=case.mode).result.orders[case.order].verdict)
+            with traced_anew():  # a function that has met other shapes may be traced for any
+                seen.add(trial.run(one, (case.order,), mode=case.mode).result.orders[case.order].verdict)
         except (ValueError, tf.errors.OpError):  # the square of what cannot be squared
             continue
         if Verdict.MISMATCH in seen:
