@@ -33,7 +33,7 @@ import resumed
 import tensorflow as tf
 from gradcheck.strategies.graphs import graphs
 from hypothesis.errors import HypothesisException
-from tensorflow.python.eager import forwardprop
+from tensorflow.python.eager import context, forwardprop
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.mode import LIGHT, PLAIN, Mode
@@ -322,13 +322,19 @@ def applied(change: Change) -> Iterator[Effect]:
     exec(compile(module, change.code.file, "exec"), space)  # TensorFlow's own source, changed
     for entry in entries:
         entry["type"] = effect.watched(right, space[change.code.name])
-    forwardprop._jvp_function_cache.clear()  # pushforwards keep the gradient functions that they were traced with
+    forget()
     try:
         yield effect
     finally:
         for entry in entries:
             entry["type"] = right
-        forwardprop._jvp_function_cache.clear()
+        forget()
+
+
+def forget() -> None:
+    """Drops what gradient functions have left: pushforwards traced with them, and the shapes that _SumGrad made."""
+    forwardprop._jvp_function_cache.clear()
+    context.context().ones_rank_cache().flush()
 
 
 def outcome(change: Change, examples: int) -> dict[str, Any]:

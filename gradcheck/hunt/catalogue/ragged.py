@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import vector
 from gradcheck.hunt.graph import Shape
@@ -32,10 +34,17 @@ NESTED = "tf.RaggedTensor.from_nested_row_splits({0}, ([0, 1, 1, 3], [0, 2, 2, 3
 
 
 def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
-    """The values there and back: as one variant of the whole, or as a list of those of its rows or matrices."""
-    splits = [[0, 2, 2, 3]] if ragged == 1 else [[0, 1, 1, 3], [0, 2, 2, 3]]
-    rows = tf.RaggedTensor.from_nested_row_splits(values, splits)
-    return tf.RaggedTensor._from_variant(rows._to_variant(lists), values.dtype, ragged, ragged - lists).flat_values
+    """The values there and back: as one variant of the whole, or as a list of those of its rows or matrices, if any."""
+    splits = [np.int64(each) for each in ([], [[0, 2, 2, 3]], [[0, 1, 1, 2], [0, 2, 3]])[ragged]]
+    lists = lists and ragged > 0
+    variant = tf.raw_ops.RaggedTensorToVariant(rt_nested_splits=splits, rt_dense_values=values, batched_input=lists)
+    return tf.raw_ops.RaggedTensorFromVariant(
+        encoded_ragged=variant,
+        input_ragged_rank=ragged - lists,
+        output_ragged_rank=ragged,
+        Tvalues=values.dtype,
+        Tsplits=tf.int64,
+    ).output_dense_values
 
 
 def padded_matrices(values: tf.Tensor, default: tf.Tensor) -> tf.Tensor:
@@ -94,7 +103,7 @@ RAGGED = (
         "RaggedTensorToVariant RaggedTensorFromVariant",
         batched=lambda x, *, lists, ragged: x,
         lists=BOOL,
-        ragged=(1, 2),
+        ragged=(1, 2, 0),
         orders=(1,),
     ),
     _ragged(
