@@ -163,14 +163,18 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
 
 
 def dense(part: Any) -> Any:
-    """A tensor or None; the gradient of a gather is an IndexedSlices, which no tape takes as a target."""
-    return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part
+    """A tensor or None; the gradient of a gather is an IndexedSlices, which no tape takes as a target.
+
+    Raises DerivativeRaisedError where there are rows in it that the source does not have.
+    """
+    with taking_derivative():
+        return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     """Gradients as dense tensors: zeros for None."""
     return [
-        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(part)
+        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(dense(part))
         for part, tensor in zip(parts, tensors, strict=True)
     ]
 
@@ -257,7 +261,7 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
 
 
 def _coordinates(part: Any, source: Source) -> Array:
-    tensor = tf.convert_to_tensor(part)
+    tensor = tf.convert_to_tensor(dense(part))
     if tuple(tensor.shape) != source.shape:
         raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
     if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, Points, as_array
 from gradcheck.autodiff.problem import Problem
-from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along
+from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along, dense
 from gradcheck.autodiff.sources import Source
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.lines import Lines, slope_estimate, ulp_rounding
@@ -129,7 +129,7 @@ class CallProblem(Problem):
         """The result for one source, (m, its coordinates)."""
         if result is None:
             return np.zeros((self.outputs, source.count))
-        value = np.asarray(tf.convert_to_tensor(result).numpy())
+        value = np.asarray(tf.convert_to_tensor(dense(result)).numpy())
         if self.call.method == "batch_jacobian":
             value = _whole_jacobian(value, source)
         expected = (() if self.call.method == "gradient" else tuple(self.call.targets[0].shape)) + source.shape

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.interception import derivatives_observed
+from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.summary import broken, undecided
 from gradcheck.comparison.tables import Tolerance
@@ -56,7 +57,10 @@ def explained_call(
     sources = [call_source(record, call, *pair) for pair in zip(call.sources, names, strict=True)]
     sources = [one for position, one in enumerate(sources) if one.position == position]  # each once
     connected = [one for one in sources if differentiable(one) and one.given is not None]
-    groups = compared(connected, tolerance, probes)
+    try:
+        groups = compared(connected, tolerance, probes)
+    except DerivativeRaisedError as error:  # rows of IndexedSlices that the source does not have
+        return _failed(Kind.RAISES, "the derivative", str(error), str(error), where)
     groups += [([one], OrderResult(1, Verdict.AGREE, compared=1)) for one in sources if one not in connected]
     verdicts = {one: order for group, order in groups for one in group}
     orders, results = [order for _, order in groups], []

@@ -508,3 +508,16 @@ def test_what_tensorflow_returns(name: str, values: Any) -> None:
 def test_a_call_that_raises_is_a_finding() -> None:
     (finding,) = explain(b3()).findings
     assert finding.kind is Kind.RAISES
+
+
+def test_a_gradient_with_rows_that_a_variable_does_not_have_is_a_finding() -> None:
+    variable = tf.Variable([2.0, 3.0])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather_nd(variable, [[0], [2]], bad_indices_policy="IGNORE"))
+        return tape.gradient(loss, variable)
+
+    (finding,) = explain(step).findings
+    assert finding.kind is Kind.RAISES
+    assert "out of range [0, 2)" in finding.reason

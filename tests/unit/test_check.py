@@ -40,6 +40,13 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
 
+def test_rows_of_a_gradient_that_the_argument_does_not_have_are_raised() -> None:
+    """tf.gather_nd leaves out what is out of range, and its gradient is an IndexedSlices with that row."""
+    found = check(lambda x: tf.gather_nd(x, [[0], [2]], bad_indices_policy="IGNORE"), np.array([2.0, 3.0]))
+    assert [finding.kind for finding in found.findings] == [Kind.RAISES]
+    assert "out of range [0, 2)" in found.findings[0].reason
+
+
 def test_an_exception_without_a_message_says_where_it_was_raised() -> None:
     @tf.custom_gradient
     def unfinished(x: tf.Tensor) -> Any:

@@ -236,6 +236,14 @@ ARRAYS = (
     ),
     _along("roll", "tf.roll({0}, shift={shift}, axis={axis})", "Roll", shift=(1, -1, 2), axis=axes),
     _unary(
+        "roll_over_axes",
+        "tf.roll({0}, shift={shifts}, axis={axis})",
+        "Roll",
+        shapes=nonempty_matrix,
+        shifts=((1, 1), (1, -1), (2, 1)),
+        axis=((-1, -2), (-1, -1)),
+    ),
+    _unary(
         "space_to_batch",
         "tf.space_to_batch({0}, [2], [[1, 1]])",
         "SpaceToBatchND",

@@ -170,6 +170,18 @@ CONVOLUTIONS = (
         count=COUNTS,
     ),
     _nn(
+        "conv2d_grouped",
+        "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, {padding})[0]",
+        "Conv2D",
+        batched="tf.concat([convolved_points(x, f, stride=1, padding={padding}) for x, f in "
+        "zip(tf.split({0}, 2, -1), tf.split({1}, 2, -1))], -1)",
+        shapes=at_least(2, 2, 2),
+        when=lambda shape: shape[-1] % 2 == 0,
+        others=lambda shape: [((2, 2, shape[-1] // 2, channels),) for channels in (2, 4)],
+        starts=((2, 2, 2), (2, 3, 2)),
+        padding=PADDINGS,
+    ),
+    _nn(
         "conv2d_dilated",
         "tf.nn.conv2d({0}[tf.newaxis], {1}, 1, 'SAME', dilations=2)[0]",
         "Conv2D",

@@ -123,6 +123,26 @@ GATHERING = (
         form=lambda shape: (*FORMS_OF_PLACES, *[(2, len(shape))] * (len(shape) == 3)),
     ),
     _moved(
+        "gather_nd_ignoring",
+        "tf.gather_nd({0}, [[0], [{0}.shape[0]]], bad_indices_policy='IGNORE')",
+        "GatherNd",
+        batched="tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)",
+    ),
+    _moved(
+        "scatter_nd_ignoring",
+        "tf.scatter_nd([[0], [2]], {0}, (2, *{0}.shape[1:]), bad_indices_policy='IGNORE')",
+        "ScatterNd",
+        batched="tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)",
+        when=lambda shape: shape[0] == 2,
+    ),
+    _moved(
+        "tensor_scatter_nd_add_ignoring",
+        "tf.tensor_scatter_nd_add({0}, [[0], [{0}.shape[0]]], {1}, bad_indices_policy='IGNORE')",
+        "TensorScatterAdd",
+        batched="tf.concat([{0}[:, :1] + {1}[:, :1], {0}[:, 1:]], axis=1)",
+        others=lambda shape: [((2, *shape[1:]),)],
+    ),
+    _moved(
         "scatter_nd",
         "tf.scatter_nd(tf.expand_dims({indices}, -1), {0}, ({0}.shape[0] + 1, *{0}.shape[1:]))",
         "ScatterNd",
@@ -215,7 +235,23 @@ def _unsorted(fold: str, gradients: str, **fields: Any) -> OpSpec:
     return _segments(f"unsorted_segment_{fold}", source, gradients, ids=_covering, **fields)
 
 
+def _of_places(fold: str) -> OpSpec:
+    """Segments of which some are empty, of elements whose places have two dimensions."""
+    source = f"tf.math.unsorted_segment_{fold}({{0}}, np.reshape({{ids}}, {{0}}.shape[:2]), max({{ids}}) + 3)"
+    return _segments(
+        f"unsorted_segment_{fold}_of_places",
+        source,
+        f"UnsortedSegment{fold.title()}",
+        batched=f"tf.stack([{source.replace('{0}', 'each')} for each in tf.unstack({{0}})])",
+        shapes=nonempty_matrix,
+        starts=SQUARES,
+        ids=lambda shape: Indices(shape[0] * shape[1], below=3),
+    )
+
+
 SEGMENTS = (
+    _of_places("sum"),
+    _of_places("prod"),
     _segments("segment_sum", "tf.math.segment_sum({0}, {ids})", "SegmentSum"),
     _segments("segment_mean", "tf.math.segment_mean({0}, {ids})", "SegmentMean"),
     _segments("segment_prod", "tf.math.segment_prod({0}, {ids})", "SegmentProd"),

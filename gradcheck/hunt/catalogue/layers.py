@@ -321,54 +321,71 @@ NORMALIZATIONS = (
 )
 
 
-def lstm_kernel(kernel: Callable[..., tf.Tensor], *arguments: tf.Tensor) -> tf.Tensor:
-    """All results of an LSTM layer in one operation, in single precision: two steps, no peepholes."""
-    x, w, b, h, c = float32(*arguments)
-    flags = {"cell_clip": 0.0, "use_peephole": False}
-    none = {"wci": [0.0], "wcf": [0.0], "wco": [0.0]}
-    return kernel(seq_len_max=2, x=x, w=w, b=b, h_prev=h, cs_prev=c, **none, **flags)
+def lstm_kernel(kernel: Callable[..., tf.Tensor], *arguments: tf.Tensor, clip: float = 0.0) -> tf.Tensor:
+    """All results of two steps of an LSTM layer in one operation, in single precision; maybe with peepholes."""
+    x, w, b, h, c, *peepholes = float32(*arguments)
+    wci, wcf, wco = peepholes or ([0.0], [0.0], [0.0])
+    flags = {"cell_clip": clip, "use_peephole": bool(peepholes)}
+    return kernel(seq_len_max=2, x=x, w=w, b=b, h_prev=h, cs_prev=c, wci=wci, wcf=wcf, wco=wco, **flags)
 
 
 def lstm_steps(
-    x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, h: tf.Tensor, c: tf.Tensor, order: str = "igfo", forget_bias: float = 1.0
+    x: tf.Tensor,
+    w: tf.Tensor,
+    b: tf.Tensor,
+    h: tf.Tensor,
+    c: tf.Tensor,
+    *peepholes: tf.Tensor,
+    order: str = "igfo",
+    forget_bias: float = 1.0,
+    clip: float = np.inf,
 ) -> list[tf.Tensor]:
     """Two steps of an LSTM with one unit: its outputs, its states and its output gates.
 
     `order` are the columns of the input gate, the candidate, the forget gate and the output gate.
     """
+    wci, wcf, wco = [one[..., tf.newaxis, :] for one in peepholes] or [0.0] * 3
     steps = []
     for step in (0, 1):
         z = tf.concat([x[..., step, :, :], h], -1) @ w + b[..., tf.newaxis, :]
         gate = {name: z[..., column : column + 1] for column, name in enumerate(order)}
-        c = tf.sigmoid(gate["f"] + forget_bias) * c + tf.sigmoid(gate["i"]) * tf.tanh(gate["g"])
-        output = tf.sigmoid(gate["o"])
+        kept = tf.sigmoid(gate["f"] + forget_bias + wcf * c) * c
+        c = tf.clip_by_value(kept + tf.sigmoid(gate["i"] + wci * c) * tf.tanh(gate["g"]), -clip, clip)
+        output = tf.sigmoid(gate["o"] + wco * c)
         h = output * tf.tanh(c)
         steps.append((h, c, output))
     return [tf.stack(kept, -3) for kept in zip(*steps, strict=True)]
 
 
-def _lstm(name: str, kernel: str, kept: str, reference: str) -> OpSpec:
+def _lstm(
+    name: str, kernel: str, kept: str, result: int, options: str = "", peepholes: int = 0, **fields: Any
+) -> OpSpec:
     # The gates are kept far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few
     # digits there. BlockLSTMGrad has no registered gradient.
+    given = ", ".join(f"{{{number}}}" for number in range(5 + peepholes))
+    clip = ", clip={clip}" if "clip" in fields else ""
     return _nn(
         name,
-        f"tf.cast(lstm_kernel(tf.raw_ops.{kernel}, {{0}}, {{1}}, {{2}}, {{3}}, {{4}}).{kept}, tf.float64)",
+        f"tf.cast(lstm_kernel(tf.raw_ops.{kernel}, {given}{clip}).{kept}, tf.float64)",
         kernel,
         Interval(-1.0, 1.0),
         looped=True,
         shapes=at_least(2, 1, 1),
         when=lambda shape: shape[0] == 2,
-        others=lambda shape: [((shape[2] + 1, 4), (4,), (shape[1], 1), (shape[1], 1))],
+        others=lambda shape: [((shape[2] + 1, 4), (4,), (shape[1], 1), (shape[1], 1), *[(1,)] * peepholes)],
         starts=((2, 1, 1), (2, 1, 2), (2, 2, 1)),
-        reference=reference,
+        reference=f"lstm_steps({given}{options}{clip})[{result}]",
         rtol=1e-5,
         orders=(1,),
+        **fields,
     )
 
 
 RECURRENT = (
-    _lstm("block_lstm", "BlockLSTM", "h", "lstm_steps({0}, {1}, {2}, {3}, {4})[0]"),
-    _lstm("block_lstm_v2", "BlockLSTMV2", "h", "lstm_steps({0}, {1}, {2}, {3}, {4}, 'ifgo', 0.0)[0]"),
-    _lstm("block_lstm_state", "BlockLSTM", "cs", "lstm_steps({0}, {1}, {2}, {3}, {4})[1]"),
-    _lstm("block_lstm_gate", "BlockLSTM", "o", "lstm_steps({0}, {1}, {2}, {3}, {4})[2]"),
+    _lstm("block_lstm", "BlockLSTM", "h", 0),
+    _lstm("block_lstm_v2", "BlockLSTMV2", "h", 0, ", order='ifgo', forget_bias=0.0"),
+    _lstm("block_lstm_state", "BlockLSTM", "cs", 1),
+    _lstm("block_lstm_gate", "BlockLSTM", "o", 2),
+    _lstm("block_lstm_peepholes", "BlockLSTM", "cs", 1, peepholes=3),
+    _lstm("block_lstm_clipped", "BlockLSTM", "h", 0, clip=(0.0625,)),
 )

@@ -89,19 +89,23 @@ def response_normalization(x: Array, radius: int, bias: float, alpha: float, bet
     return result
 
 
-def lstm(kept: str, order: str, forget_bias: float) -> Callable[..., Array]:
+def lstm(kept: str, order: str = "igfo", forget_bias: float = 1.0) -> Callable[..., Array]:
     """Two steps of one unit: `order` are the gates' columns (input i, candidate g, forget f, output o)."""
 
     def sigmoid(z: Array) -> Array:
         return np.asarray(1 / (1 + np.exp(-z)))
 
-    def run(x: Array, w: Array, b: Array, h: Array, c: Array) -> Array:
+    def run(
+        x: Array, w: Array, b: Array, h: Array, c: Array, wci: Any = 0, wcf: Any = 0, wco: Any = 0, clip: float = np.inf
+    ) -> Array:
         values = []
         for frame in x:
             z = dict(zip(order, (np.concatenate([frame, h], axis=1) @ w + b).T[..., np.newaxis], strict=True))
-            c = sigmoid(z["f"] + forget_bias) * c + sigmoid(z["i"]) * np.tanh(z["g"])
-            h = sigmoid(z["o"]) * np.tanh(c)
-            values.append({"h": h, "c": c, "o": sigmoid(z["o"])}[kept])
+            entering = sigmoid(z["i"] + wci * c) * np.tanh(z["g"])
+            c = np.clip(sigmoid(z["f"] + wcf * c + forget_bias) * c + entering, -clip, clip)
+            o = sigmoid(z["o"] + wco * c)
+            h = o * np.tanh(c)
+            values.append({"h": h, "c": c, "o": o}[kept])
         return np.stack(values)
 
     return run
@@ -254,9 +258,11 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "batch_norm_mean": lambda x: x.mean(axis=(0, 1, 2)),
     "batch_norm_variance": lambda x: x.var(axis=(0, 1, 2), ddof=1),
     "local_response_normalization": response_normalization,
-    "block_lstm": lstm("h", "igfo", 1.0),
-    "block_lstm_state": lstm("c", "igfo", 1.0),
-    "block_lstm_gate": lstm("o", "igfo", 1.0),
+    "block_lstm": lstm("h"),
+    "block_lstm_state": lstm("c"),
+    "block_lstm_gate": lstm("o"),
+    "block_lstm_peepholes": lstm("c"),
+    "block_lstm_clipped": lstm("h"),
     "block_lstm_v2": lstm("h", "ifgo", 0.0),
     "resize_bilinear": of_batch(resize_bilinear),
     "resize_bilinear_corners": of_batch(
