@@ -43,7 +43,8 @@ def _in_windows(values: Array, stride: int, padding: str, rate: int = 1) -> Arra
     axes = tuple(range(values.ndim - 1))
     padded = np.pad(values, [*margins(values.shape[:-1], stride, padding, rate), (0, 0)], constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (rate + 1,) * len(axes), axis=axes)
-    return np.asarray(windows[(*[slice(None, None, stride)] * len(axes), ..., *[slice(None, None, rate)] * len(axes))])
+    apart = (slice(None),) * values.ndim + (slice(None, None, rate),) * len(axes)
+    return np.asarray(windows[(slice(None, None, stride),) * len(axes)][apart])
 
 
 def window_ties(

@@ -35,7 +35,7 @@ NESTED = "tf.RaggedTensor.from_nested_row_splits({0}, ([0, 1, 1, 3], [0, 2, 2, 3
 
 def in_variants(values: tf.Tensor, lists: bool, ragged: int) -> tf.Tensor:
     """The values there and back: as one variant of the whole, or as a list of those of its rows or matrices, if any."""
-    splits = [np.int64(each) for each in ([], [[0, 2, 2, 3]], [[0, 1, 1, 2], [0, 2, 3]])[ragged]]
+    splits = [np.array(each, np.int64) for each in ([], [[0, 2, 2, 3]], [[0, 1, 1, 2], [0, 2, 3]])[ragged]]
     lists = lists and ragged > 0
     variant = tf.raw_ops.RaggedTensorToVariant(rt_nested_splits=splits, rt_dense_values=values, batched_input=lists)
     return tf.raw_ops.RaggedTensorFromVariant(
