@@ -112,11 +112,11 @@ def dilation_points(
     x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: str, rate: int = 1, count: int = 1
 ) -> tf.Tensor:
     """A dilation pads with minus infinity."""
-    around = [[0, 0], *margins(x.shape[1:3], stride, padding, rate), [0, 0]]
+    widths = [[0, 0], *margins(x.shape[1:3], stride, padding, rate), [0, 0]]
     points, *_, channels = filters.shape
     total = 0.0
     for factor in range(1, count + 1):
-        padded = tf.pad(factor * x, around, constant_values=-np.inf)
+        padded = tf.pad(factor * x, widths, constant_values=-np.inf)
         pieces = patches(padded, stride, "VALID", rate)
         pieces = tf.reshape(pieces, [*pieces.shape[:3], 4, channels])
         total += factor * tf.reduce_max(pieces + tf.reshape(filters, [points, 1, 1, 4, channels]), 3)
