@@ -15,7 +15,7 @@ from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.mode import PLAIN
 from gradcheck.check import check
-from gradcheck.defects.kernel_defects import differs, is_axis, plain_setting
+from gradcheck.defects.kernel_defects import KernelCall, bites, differs, is_axis, plain_setting
 from gradcheck.defects.records import Defect, KernelForm, Severity
 from gradcheck.defects.region import ANY, Region, names
 from gradcheck.explanation.record import RecordedOperation
@@ -30,6 +30,8 @@ from gradcheck.result import Verdict
 Array = np.ndarray[Any, Any]
 LARGEST = 64
 """So many elements a setting has at most."""
+OTHERS = 12
+"""So many kernels of other operations are looked at."""
 SIZES = ("num_segments", "size", "crop_size")
 """What TensorFlow calls the inputs that only say how large the output is."""
 SQUARED = (tf.float32, tf.float64, tf.complex64, tf.complex128)
@@ -97,6 +99,12 @@ class KernelSample:
         return found
 
     @property
+    def call(self) -> KernelCall:
+        """What records say of the kernel is asked of this."""
+        attributes = {name: value for name, value in self.settings.items() if not name.isdigit()}
+        return KernelCall(self.kernel.name, self.inputs, attributes, {self.output})
+
+    @property
     def output(self) -> int:
         """The first of the kernel's outputs that another operation, or nothing but the result, uses."""
         return next((place for place, one in enumerate(self.kernel.outputs) if id(one) in self._read), 0)
@@ -113,7 +121,8 @@ def with_kernels(defect: Defect) -> Defect:
     """A record with the kernels that the operations of its regions are; those that are no single kernel have none.
 
     What needs certain operations before it is no kernel's fault; nor is what raises, unless it raises in the kernel
-    that the record's graph runs, by itself.
+    that the record's graph runs, by itself. Nor can a kernel tell what is right in all other operations that run it in
+    the regions.
     """
     plain = defect.signature.taken == PLAIN
     regions = [one for one in defect.regions if plain and one.op != ANY and not (one.producers or one.neighbours)]
@@ -123,7 +132,18 @@ def with_kernels(defect: Defect) -> Defect:
         kernels = {form.kernel for form in forms}
         own = [one.kernel for op in ops for one in own_samples(defect, op) if one.kernel.name in kernels]
         forms = forms if all(wrong_alone(kernel, defect.signature.order) for kernel in own) else []
-    return replace(defect, kernels=tuple(forms))
+    found = replace(defect, kernels=tuple(forms))
+    return found if told_apart(found) else replace(defect, kernels=())
+
+
+def told_apart(defect: Defect) -> bool:
+    """Whether any of what other operations run in the regions of a record, as far as its kernels tell, is wrong."""
+    ops, order = {region.op for region in defect.regions}, defect.signature.order
+    kernels = {form.kernel for form in defect.kernels}
+    others = [spec for spec in CATALOGUE.values() if kernels & {*spec.gradients} and not names(spec.name) & ops]
+    samples = (sample for spec in others for sample in drawn_samples(spec) if sample.kernel.name in kernels)
+    inside = [sample.kernel for sample in samples if bites(defect, sample.call, order)]
+    return not inside or any(wrong_alone(kernel, order) for kernel in inside[:OTHERS])
 
 
 def own_samples(defect: Defect, op: str) -> Iterator[KernelSample]:
