@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import at_zero, from_cuts, from_negative_reals, norms, second_at_zero
 from gradcheck.hunt.catalogue.elementwise import BINARY, ELEMENTARY
 from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.reductions import REDUCTIONS
 from gradcheck.hunt.catalogue.shapes import broadcasting, matmul, nonempty_matrix, several, vector
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import REALS, Distances, OpSpec
+from gradcheck.hunt.opspec import REALS, Array, Distances, OpSpec
 
 _math = partial(operation, "math")
 _real = partial(_math, dtypes=("complex128",))
@@ -50,6 +52,17 @@ No number is exactly at the poles of tan, tanh and sigmoid.
 REAL = {spec.name: spec for spec in (*ELEMENTARY, *BINARY, *REDUCTIONS)}
 
 
+def _lost_next_to_1(value: Array, *factors: Array) -> Array:
+    """The kernel takes the logarithm of 1 + z as it is, and loses a unit of 1; times a factor, if there is one."""
+    unit = np.where(value == 0, 0.0, np.finfo(np.float64).eps)
+    return np.asarray(unit * np.prod(np.abs(factors), axis=0))
+
+
+LOSES = {
+    "log1p": lambda value, _: _lost_next_to_1(value),
+    "xlog1py": lambda value, x, _: _lost_next_to_1(value, x),
+}
+"""What the kernels of complex numbers lose, where those of real ones do not."""
 # Of several factors the second derivative is known to be wrong wherever they lie.
 STARTS = dict.fromkeys(("cumprod", "cumprod_over_axis"), ((1,), (1, 1), (1, 1, 1), (2, 1), (2,)))
 
@@ -64,6 +77,7 @@ def over_plane(spec: OpSpec, singular: Distances | None = None) -> OpSpec:
         domains=(REALS,),
         kinks=kinks,
         singular=None if kinks else singular,
+        loses=LOSES.get(spec.name, spec.loses),
         dtypes=("complex128",),
         result="complex128",
     )

@@ -21,6 +21,7 @@ from gradcheck.result import Verdict
 DRAWS = 6
 
 GAP = 15.3
+SMALL = np.array([1e-6 + 2e-6j])
 AFTER_LABELS = [[1e3, 0.0]], [[GAP, 0.0]]
 LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "reduce_logsumexp": (([[0.0, -GAP]],), {"axis": -1, "keepdims": False}),
@@ -153,6 +154,27 @@ def test_what_squaring_has_lost_of_a_matrix_exponential_shows() -> None:
     moderate = problem(graph([[0.5, 1.0], [-2.0, 0.25]], Node.of("matrix_exponential", 0)))
     assert moderate.lost[1].max() < 20 * UNIT
     assert trial.run(moderate.graph, (2,)).result.orders[2].verdict == Verdict.AGREE
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("complex_log1p", (SMALL,)), ("complex_xlog1py", (np.array([3.0 + 1.0j]), SMALL))]
+)
+def test_complex_logarithms_next_to_1_lose_a_unit_of_1(name: str, arguments: tuple[Any, ...]) -> None:
+    """The kernels add the 1, as those of real numbers do not."""
+    node = Node.of(name, *range(len(arguments)))
+    lost = problem(Graph(tuple(map(literal, arguments)), (node,)))
+    place = len(arguments)
+    *factor, z = (mpmath.mpmathify(complex(one[0])) for one in arguments)
+    right = mpmath.fprod(factor) * mpmath.log1p(z)
+    off = abs(complex(lost.intermediates[place][0]) - complex(right))
+    assert 1e-12 * abs(right) < off < 4 * lost.lost[place][0]
+    zero = Graph((*map(literal, arguments[:-1]), literal(0 * SMALL)), (node,))
+    assert problem(zero).lost[place][0] == 0.0
+
+
+def test_what_a_complex_logarithm_next_to_1_has_lost_is_no_alarm() -> None:
+    nested = Graph((literal(SMALL),), (Node.of("complex_log1p", 0), Node.of("complex_log", 1)))
+    assert trial.run(nested, (1, 2)).result.verdict == Verdict.AGREE
 
 
 def test_what_a_node_loses_inside_does_not_show() -> None:
