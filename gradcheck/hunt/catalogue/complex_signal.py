@@ -58,7 +58,7 @@ def _lost_next_to_1(value: Array, *factors: Array) -> Array:
     return np.asarray(unit * np.prod(np.abs(factors), axis=0))
 
 
-LOSES = {
+LOSES: dict[str, Callable[..., Array]] = {
     "log1p": lambda value, _: _lost_next_to_1(value),
     "xlog1py": lambda value, x, _: _lost_next_to_1(value, x),
 }
