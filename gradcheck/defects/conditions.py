@@ -73,11 +73,6 @@ def _equal_eigenvalues(groups: Array) -> bool:
     return bool(np.any(gaps <= 1e-5 * np.maximum(np.max(np.abs(values), axis=-1, keepdims=True), 1.0)))
 
 
-def _dependent_eigenvectors(groups: Array) -> bool:
-    """Whether the eigenvectors that are computed of a square matrix have no inverse that could be computed."""
-    return bool(np.any(np.linalg.cond(np.linalg.eig(_squares(groups))[1]) > 1e10))
-
-
 def _squares(groups: Array) -> Array:
     """The matrices of groups, without those that are not finite."""
     side = math.isqrt(groups.shape[-1])
@@ -137,7 +132,6 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "equal singular values": _equal_singular_values,
     "vanishing singular values": _vanishing_singular_values,
     "equal eigenvalues": _equal_eigenvalues,
-    "dependent eigenvectors": _dependent_eigenvectors,
     "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "over 5000": lambda groups: bool(np.any(np.abs(groups) > 5000)),

@@ -35,7 +35,7 @@ UNSEEN = {
     **dict.fromkeys(("gather_nd_of_form", "gather_nd_ignoring", "scatter_nd_ignoring"), REFUSED),
     "tensor_scatter_nd_add_ignoring": REFUSED,
     "block_lstm_clipped": "any limit that a state goes beyond, which no kernel's inputs tell",
-    "conv2d_grouped": "the shapes of two arguments, of which no region's condition speaks",
+    **dict.fromkeys(("conv2d_grouped", "conv3d"), "the shapes of two arguments, of which no region's condition speaks"),
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
     **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad", "switch_case_of_rows"), TRACED),
