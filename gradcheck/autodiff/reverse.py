@@ -168,15 +168,12 @@ def dense(part: Any) -> Any:
     Raises DerivativeRaisedError where there are rows in it that the source does not have.
     """
     with taking_derivative():
-        return tf.convert_to_tensor(part) if isinstance(part, tf.IndexedSlices) else part
+        return None if part is None else tf.convert_to_tensor(part)
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     """Gradients as dense tensors: zeros for None."""
-    return [
-        tf.zeros_like(tensor) if part is None else tf.convert_to_tensor(dense(part))
-        for part, tensor in zip(parts, tensors, strict=True)
-    ]
+    return [tf.zeros_like(tensor) if part is None else dense(part) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def differentiate_by_jacobian(
@@ -261,7 +258,7 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
 
 
 def _coordinates(part: Any, source: Source) -> Array:
-    tensor = tf.convert_to_tensor(dense(part))
+    tensor = dense(part)
     if tuple(tensor.shape) != source.shape:
         raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
     if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (

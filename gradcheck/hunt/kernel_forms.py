@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,8 @@ def told_apart(defect: Defect) -> bool:
     kernels = {form.kernel for form in defect.kernels}
     others = [spec for spec in CATALOGUE.values() if kernels & {*spec.gradients} and not names(spec.name) & ops]
     samples = (sample for spec in others for sample in drawn_samples(spec) if sample.kernel.name in kernels)
-    inside = [sample.kernel for sample in samples if bites(defect, sample.call, order)]
-    return not inside or any(wrong_alone(kernel, order) for kernel in inside[:OTHERS])
+    inside = [*islice((sample.kernel for sample in samples if bites(defect, sample.call, order)), OTHERS)]
+    return not inside or any(wrong_alone(kernel, order) for kernel in inside)
 
 
 def own_samples(defect: Defect, op: str) -> Iterator[KernelSample]:

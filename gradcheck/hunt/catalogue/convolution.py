@@ -15,6 +15,7 @@ from gradcheck.hunt.catalogue.pooling import (
     PADDINGS,
     STRIDES,
     VOLUMES,
+    largest_margins,
     margins,
     on_images,
     on_volumes,
@@ -93,8 +94,8 @@ def transposed_points(x: tf.Tensor, filters: tf.Tensor, *, stride: Any, padding:
         spread = tf.stack([x, *[tf.zeros_like(x)] * (step - 1)], axis + 1)
         x = tf.reshape(spread, [*x.shape[:axis], step * x.shape[axis], *x.shape[axis + 1 :]])
     upside_down = tf.experimental.numpy.swapaxes(tf.reverse(filters, [*space]), -1, -2)
-    cut = [(0, int(padding == "SAME"))] * len(space) if isinstance(padding, str) else padding
-    padded = tf.pad(x, [[0, 0], *[[1 - before, 1 - behind] for before, behind in cut], [0, 0]])
+    cut = [[1 - before, 1 - behind] for before, behind in largest_margins(padding, len(space))]
+    padded = tf.pad(x, [[0, 0], *cut, [0, 0]])
     return filtered(patches(padded, 1, "VALID"), upside_down)
 
 

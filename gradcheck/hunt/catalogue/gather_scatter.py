@@ -29,6 +29,7 @@ def _forms_of_indices(shape: Shape) -> tuple[Any, ...]:
     return ((0, last), 0, last, ((0, last, last), (last, 0, 0)), ((last,),))
 
 
+FIRST_AND_NONE = "tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)"
 FORMS_OF_PLACES = ((3, 1), (2, 2), (1,), (2,), (2, 0), (2, 2, 1), (1, 2, 2))
 
 
@@ -126,13 +127,13 @@ GATHERING = (
         "gather_nd_ignoring",
         "tf.gather_nd({0}, [[0], [{0}.shape[0]]], bad_indices_policy='IGNORE')",
         "GatherNd",
-        batched="tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)",
+        batched=FIRST_AND_NONE,
     ),
     _moved(
         "scatter_nd_ignoring",
         "tf.scatter_nd([[0], [2]], {0}, (2, *{0}.shape[1:]), bad_indices_policy='IGNORE')",
         "ScatterNd",
-        batched="tf.stack([{0}[:, 0], tf.zeros_like({0}[:, 0])], axis=1)",
+        batched=FIRST_AND_NONE,
         when=lambda shape: shape[0] == 2,
     ),
     _moved(

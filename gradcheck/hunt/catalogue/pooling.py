@@ -81,7 +81,7 @@ def means_in_volumes(x: tf.Tensor, *, ksize: Any, stride: Any, padding: str, cou
 def places(length: int, stride: int, padding: str) -> np.ndarray[Any, Any]:
     """Which of `length` elements are the two of each window, (windows, 2, length); none is where there is padding."""
     windows = -(-(length - (padding == "VALID")) // stride)
-    before = max((windows - 1) * stride + 2 - length, 0) // 2 if padding == "SAME" else 0
+    ((before, _),) = margins([length], stride, padding)
     corners = np.arange(windows)[:, np.newaxis] * stride - before + np.arange(2)
     return np.asarray(corners[..., np.newaxis] == np.arange(length), np.float64)
 
@@ -131,6 +131,11 @@ def taken_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str
     return tf.reduce_sum(largest_in_cubes(x, *windows) * in_cubes(values, *windows), 4)
 
 
+def largest_margins(padding: Any, count: int) -> Any:
+    """How much padding lies around each of so many axes at most, for windows of edge 2."""
+    return [(0, int(padding == "SAME"))] * count if isinstance(padding, str) else padding
+
+
 def unpooled(shape: list[int], stride: Any, padding: Any) -> list[int]:
     """The largest shape (points, *space, channels) on which as many windows of edge 2 lie as `shape` has elements.
 
@@ -138,7 +143,7 @@ def unpooled(shape: list[int], stride: Any, padding: Any) -> list[int]:
     """
     points, *space, channels = shape
     steps = np.broadcast_to(stride, len(space))
-    added = [0] * len(space) if padding == "VALID" else [1] * len(space) if padding == "SAME" else map(sum, padding)
+    added = map(sum, largest_margins(padding, len(space)))
     sizes = [length * step + 1 - more for length, step, more in zip(space, steps, added, strict=True)]
     return [points, *sizes, channels]
 
