@@ -91,8 +91,8 @@ MODES = (
 )
 """The modes that are compared with the plain one.
 
-Forward over forward is not among them in eager code, where it is wrong for whatever takes a value twice (known as
-forward-over-forward-reuse-order2).
+Forward over forward is not among them in eager code, where it is wrong, in the rest of the process, for any operation
+that has taken a result twice (known as forward-over-forward-reuse-order2).
 """
 
 DEAR = {PFOR, LOOP, XLA, VECTORIZED, "forward over forward"}

@@ -116,8 +116,13 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
 
 def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A function that jumps at the point has no derivative there, though the usual row takes a small jump for noise."""
-    rows = replace(evidence.lines, gradients=False, left=None).sample(evidence.finer.stencil, shrink=FINER)
-    return comparison.excused(classify(rows).kind == Smoothness.JUMP, Reason.JUMP)
+    return comparison.excused(evidence.nearest == Smoothness.JUMP, Reason.JUMP)
+
+
+def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10."""
+    hidden = (evidence.nearest == Smoothness.KINK) & ~np.isin(evidence.sides[0].kind, ROUGH)
+    return comparison.excused(hidden, Reason.ILL_CONDITIONED)
 
 
 def curvature_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -292,6 +297,7 @@ FIRST_ORDER = (
     Filter("staircase", staircase),
     Filter("low precision", low_precision),
     Filter("small jump", small_jump, nonsmooth=True),
+    Filter("small kink", small_kink, nonsmooth=True),
     Filter("hidden kink", hidden_kink, nonsmooth=True),
     Filter("hidden swing", hidden_swing),
     Filter("edge of the domain", edge_of_domain, on=Verdict.INCONCLUSIVE, nonsmooth=True),
@@ -305,6 +311,7 @@ GRADIENT_DIFFERENCES = (
     Filter("aliasing", aliasing),
     Filter("staircase", staircase),
     Filter("small jump", small_jump, nonsmooth=True),
+    Filter("small kink", small_kink, nonsmooth=True),
     Filter("unresolved slope", unresolved_slope),
 )
 """For second derivatives beside differences of gradients, before `SWING`."""

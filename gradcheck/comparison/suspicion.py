@@ -84,6 +84,12 @@ class Evidence:
         return replace(finer, floor=self.samples[0].floor)
 
     @cached_property
+    def nearest(self) -> Array:
+        """Of what kind the function itself is for values on such a row, (k, c)."""
+        rows = replace(self.lines, gradients=False, left=None).sample(self.finer.stencil, shrink=FINER)
+        return classify(rows).kind
+
+    @cached_property
     def coarse_sides(self) -> list[OneSided]:
         """The one-sided sequences of both samples."""
         return [classify(sample) for sample in self.samples]

@@ -80,10 +80,21 @@ def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
 
 
 def in_regions(
-    defect: Defect, op: str, attrs: Mapping[str, Any], arguments: Sequence[Array | None], order: int
+    defect: Defect,
+    op: str,
+    attrs: Mapping[str, Any],
+    arguments: Sequence[Array | None],
+    order: int,
+    *,
+    apart: bool | None = None,
 ) -> bool | None:
-    """Whether an operation lies in a region of a defect at this order; None where what is not known decides that."""
-    return _any([_inside(region, op, attrs, arguments, order) for region in defect.regions])
+    """Whether an operation lies in a region of a defect at this order; None where what is not known decides that.
+
+    `apart`: whether no tensor is two of the arguments; where nobody has looked, arguments of other values tell that.
+    """
+    if apart is None and all(_differ(*pair) for pair in combinations(arguments, 2)):
+        apart = True
+    return _any([_inside(region, op, attrs, arguments, order, apart) for region in defect.regions])
 
 
 def defects_of_operation(op: str, order: int) -> tuple[Defect, ...]:
@@ -200,10 +211,15 @@ def _from_the_start(value: Any, rank: int) -> Any:
 
 
 def _inside(
-    region: Region, op: str, attrs: Mapping[str, Any], arguments: Sequence[Array | None], order: int
+    region: Region,
+    op: str,
+    attrs: Mapping[str, Any],
+    arguments: Sequence[Array | None],
+    order: int,
+    apart: bool | None,
 ) -> bool | None:
     """Whether an operation lies in a region, None where what is not known decides."""
-    if region.op not in names(op) or not region.concerns(order):
+    if region.op not in names(op) or not region.concerns(order) or (region.apart and apart is False):
         return False
     wanted = {name: value for name, value in region.attrs.items() if name in attrs}
     anywhere = Region(region.op, "always", region.orders, wanted)
@@ -214,8 +230,8 @@ def _inside(
         return None
     if not bare.contains(op, attrs, [UNKNOWN if each is None else each for each in arguments], order):
         return False
-    apart = not region.apart or all(_differ(*pair) for pair in combinations(arguments, 2))
-    return True if apart and bare == structs.replace(region, apart=False) else None
+    known = apart or not region.apart
+    return True if known and bare == structs.replace(region, apart=False) else None
 
 
 def _differ(one: Array | None, other: Array | None) -> bool:

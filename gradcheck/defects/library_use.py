@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class LibraryUse:
         found: dict[tuple[str, int], Found] = {}
         for form in self.call.forms:
             operation = self._operation(form)
-            for one in () if operation is None else _defects_of(form, operation):
+            for one in () if operation is None else _defects_of(form, operation, apart=self._apart(form)):
                 found.setdefault((one[0].name, one[1]), one)
         yield from found.values()
 
@@ -66,8 +67,13 @@ class LibraryUse:
         except (AttributeError, IndexError, TypeError, ValueError):  # a parameter of a kind that no record speaks of
             return None
 
+    def _apart(self, form: LibraryForm) -> bool:
+        """Whether no two parameters of a form are made of the same tensor."""
+        keys = [self.call.keys[name] for name in form.parameters]
+        return not any(one & other for one, other in combinations(keys, 2))
 
-def _defects_of(form: LibraryForm, operation: OperationCall) -> Iterator[Found]:
+
+def _defects_of(form: LibraryForm, operation: OperationCall, *, apart: bool) -> Iterator[Found]:
     arguments = [value(one) for one in operation.arguments]
     is_complex = any(one is not None and np.iscomplexobj(one) for one in arguments)
     op = COMPLEX * is_complex + form.op
@@ -75,7 +81,7 @@ def _defects_of(form: LibraryForm, operation: OperationCall) -> Iterator[Found]:
     for order in form.orders:
         for defect in defects_of_operation(op, order):
             if in_regions(defect, op, operation.attributes, unknown, order) is not False:
-                inside = in_regions(defect, op, operation.attributes, arguments, order)
+                inside = in_regions(defect, op, operation.attributes, arguments, order, apart=apart)
                 # Where generation draws in a region, most of what lies inside is right.
                 yield defect, order, None if inside and _mostly_right(defect, op) else inside
 

@@ -181,9 +181,11 @@ def verdict_on(case: Case, graph: Graph, part: Graph | None) -> Verdict:
     for one in looked_at(case, graph, part):
         try:
             with traced_anew():  # a function that has met other shapes may be traced for any
-                seen.add(trial.run(one, (case.order,), mode=case.mode).result.orders[case.order].verdict)
+                tried = trial.run(one, (case.order,), mode=case.mode)
         except (ValueError, tf.errors.OpError):  # the square of what cannot be squared
             continue
+        if not tried.problem.empty:  # what has no elements agrees trivially
+            seen.add(tried.result.orders[case.order].verdict)
         if Verdict.MISMATCH in seen:
             return Verdict.MISMATCH
     return Verdict.AGREE if Verdict.AGREE in seen else Verdict.INCONCLUSIVE

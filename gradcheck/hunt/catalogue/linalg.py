@@ -16,7 +16,7 @@ from gradcheck.hunt.opspec import BOOL, Array, Shapes
 
 SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
-DOMINANT = "tf.tanh({0}) + {0}.shape[-1] * tf.eye({0}.shape[-1], dtype={0}.dtype)"
+DOMINANT = "tf.tanh({0}) + (1 + {0}.shape[-1]) * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 SINE = "0.5 * tf.sin({0})"
 FULL_RANK = f"{SINE} + max({{0}}.shape[-2:]) * tf.eye(*{{0}}.shape[-2:], dtype={{0}}.dtype)"
 REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"

@@ -111,6 +111,7 @@ CASES = {
         given(tf.round, tf.ones_like, tf.zeros_like), 0.3, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH
     ),
     ("FIRST_ORDER", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), MISMATCH),
+    ("FIRST_ORDER", "small kink"): Case(lambda x: tf.abs(x - 1e8 * x * x), 0.0, INCONCLUSIVE, ILL, MISMATCH),
     ("FIRST_ORDER", "low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
     ("FIRST_ORDER", "hidden kink"): Case(saddle, [0.0, 0.0], INCONCLUSIVE, (Reason.COMPOSED_KINK,), MISMATCH),
     ("FIRST_ORDER", "edge of the domain"): Case(
@@ -132,6 +133,7 @@ CASES = {
         *(-35.75, INCONCLUSIVE, (Reason.STAIRCASE,), MISMATCH),
     ),
     ("GRADIENT_DIFFERENCES", "small jump"): Case(small_stairs, 0.31, INCONCLUSIVE, (Reason.JUMP,), MISMATCH),
+    ("GRADIENT_DIFFERENCES", "small kink"): Case(lambda x: tf.abs(x - 1e8 * x * x), 0.0, INCONCLUSIVE, ILL, MISMATCH),
     ("GRADIENT_DIFFERENCES", "unresolved slope"): Case(
         given(lambda x: tf.sin(x) + tf.sin(1e14 * x), tf.cos, tf.sin), 1.0, INCONCLUSIVE, ILL, MISMATCH
     ),

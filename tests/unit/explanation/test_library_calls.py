@@ -128,6 +128,13 @@ def test_a_check_names_the_record_and_the_remedy(call: Call) -> None:
     assert gradcheck.check(call.f, call.outside, order=call.order).verdict is Verdict.AGREE
 
 
+def test_one_tensor_taken_twice_is_told_from_two_that_are_equal() -> None:
+    wanted = ("keras.ops.hypot", "keras_hypot-tie-order1", 1)
+    assert wanted in inside(lambda x: keras.ops.hypot(x, 1.0 * x), TWO)
+    assert wanted not in inside(lambda x: keras.ops.hypot(x, x), TWO)
+    assert gradcheck.check(lambda x: keras.ops.hypot(x, x), TWO).verdict is Verdict.AGREE
+
+
 @pytest.mark.parametrize(
     ("left", "size", "known"),
     [(0.5, (2, 2), True), (0.4, (2, 2), False), (0.5, (3, 3), False)],

@@ -284,6 +284,22 @@ LOST_DIGITS = {
         ),
         (Verdict.AGREE, Verdict.AGREE),
     ),
+    "the other zero of a parabola whose size kinks at this one": (
+        graph(
+            [[4.0, 1.5e5, 0.2], 0.0, [1.0, -0.5, 0.0]],
+            Node.of("xlog1py", 0, 1),
+            Node.of("square", 3),
+            Node.of("mul", 4, 2),
+            Node.of("reduce_sum", 5),
+            Node.of("add", 6, 1),
+            Node.of("sign", 7),
+        ),
+        (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
+    ),
+    "the determinant of a matrix with tanh(-15 + 3i)": (
+        Graph((Input((1, 1), (-15.0 + 3.0j,), "complex128"),), (Node.of("real_log_determinant", 0),)),
+        (Verdict.AGREE, Verdict.AGREE),
+    ),
     "tanh that saturates before the finest step": (
         graph([[0.8, 1e5], [1.0, 0.0]], Node.of("rsqrt_grad", 0, 1), Node.of("tanh", 2)),
         (Verdict.AGREE, Verdict.INCONCLUSIVE),
