@@ -7,6 +7,7 @@ from typing import Any
 
 from gradcheck.hunt.catalogue import (
     arrays,
+    channels_first,
     colours,
     complex_forms,
     complex_signal,
@@ -52,7 +53,13 @@ from gradcheck.hunt.opspec import OpSpec
 GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(elementwise.ELEMENTARY, elementwise.BINARY, reductions.REDUCTIONS, arrays.ARRAYS, gather_scatter.GATHERING),
     *(linalg.DIAGONALS, images.BLOCKS, elementwise.ACTIVATIONS, layers.LOSSES, reductions.ORDERING),
-    *(pooling.POOLING, convolution.CONVOLUTIONS, layers.NORMALIZATIONS, layers.RECURRENT),
+    *(
+        pooling.POOLING,
+        convolution.CONVOLUTIONS,
+        channels_first.CHANNELS_FIRST,
+        layers.NORMALIZATIONS,
+        layers.RECURRENT,
+    ),
     *(gather_scatter.SEGMENTS, elementwise.SPECIAL, complex_signal.COMPLEX, linalg.LINALG),
     *(contractions.CONTRACTIONS, complex_signal.SIGNAL),
     complex_forms.COMPLEX_FORMS,
@@ -88,6 +95,7 @@ CATALOGUE: dict[str, OpSpec] = by_name(GROUPS)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: value
     for module in (
+        channels_first,
         colours,
         containers,
         contractions,

@@ -34,6 +34,7 @@ __all__ = [
     "added_up",
     "along_axis",
     "behind_points",
+    "compiled_by_xla",
     "float32",
     "in_batch",
     "multiples",
@@ -177,6 +178,12 @@ def traced(function: Callable[..., tf.Tensor]) -> Any:
 
 
 @functools.cache
+def compiled_by_xla(function: Callable[..., tf.Tensor]) -> Any:
+    """The function as a tf.function that XLA compiles, made once."""
+    return tf.function(function, autograph=False, jit_compile=True)
+
+
+@functools.cache
 def of_ranks(
     function: Callable[..., tf.Tensor], specs: tuple[tuple[int, tf.DType], ...], attributes: tuple[tuple[str, Any], ...]
 ) -> Any:
@@ -198,12 +205,12 @@ def traced_anew() -> Iterator[None]:
     A derivative changes the graph that it is taken of: tf.cond hands out what its gradient needs, which another mode
     may not know how to take.
     """
-    for kept in (traced, of_ranks):
+    for kept in (traced, compiled_by_xla, of_ranks):
         kept.cache_clear()
     try:
         yield
     finally:
-        for kept in (traced, of_ranks):
+        for kept in (traced, compiled_by_xla, of_ranks):
             kept.cache_clear()
 
 

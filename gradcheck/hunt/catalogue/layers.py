@@ -14,22 +14,22 @@ import numpy as np
 from gradcheck.hunt.catalogue.language import added_up, float32, in_batch, multiples, operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.graph import Shape
-from gradcheck.hunt.opspec import POSITIVE, REALS, Interval, OpSpec, Shapes
+from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Interval, OpSpec, Shapes
 
 _nn = partial(operation, "nn")
 _logits = partial(_nn, when=lambda shape: len(shape) > 1 and shape[-1] > 0, starts=((1, 2), (2, 2), (2, 3), (1, 3)))
 
 
-def sequence_collapsing_to_label(x: tf.Tensor, *, label: int) -> tf.Tensor:
+def sequence_collapsing_to_label(x: tf.Tensor, *, label: int, merged: bool = True, **_ways: bool) -> tf.Tensor:
     """Minus the log of the probability that the classes collapse to one label; the last class is the blank.
 
-    The label stands from step i to step j >= i, blanks before and after it.
+    The label stands from step i to step j >= i, blanks before and after it; if repetitions are not merged, at i alone.
     """
     log_p = tf.nn.log_softmax(x)
     gain = log_p[..., label] - log_p[..., -1]
     total = tf.cumsum(gain, -1)
     spans = total[..., tf.newaxis, :] - total[..., :, tf.newaxis] + gain[..., :, tf.newaxis]
-    ordered = tf.linalg.band_part(tf.ones([x.shape[-2]] * 2), 0, -1) > 0
+    ordered = tf.linalg.band_part(tf.ones([x.shape[-2]] * 2), 0, -1 if merged else 0) > 0
     return -tf.reduce_sum(log_p[..., -1], -1) - tf.reduce_logsumexp(tf.where(ordered, spans, -np.inf), [-2, -1])
 
 
@@ -76,7 +76,11 @@ LOSSES = (
     _ctc(
         "ctc_loss",
         "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
-        "sequence_length=[{0}.shape[0]]).loss[0]",
+        "sequence_length=[{0}.shape[0]], preprocess_collapse_repeated={collapsed}, ctc_merge_repeated={merged}, "
+        "ignore_longer_outputs_than_inputs={ignored}).loss[0]",
+        collapsed=BOOL,
+        merged=(True, False),
+        ignored=BOOL,
         orders=(1,),
     ),
     _ctc(
@@ -115,13 +119,10 @@ def at_most_single(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, tf.float32) if x.dtype == tf.float64 else tf.identity(x)
 
 
-def raw_batch_norm(
-    kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, training: bool = True
-) -> Any:
+def raw_batch_norm(kernel: Callable[..., Any], x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
     """The normalized batch in single precision, its mean and variance, and what is kept for the gradient."""
     x, (scale, offset) = at_most_single(x), float32(scale, offset)
-    mean, variance = [[], []] if training else [tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0]
-    return kernel(x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=0.1, is_training=training)
+    return kernel(x=x, scale=scale, offset=offset, mean=[], variance=[], epsilon=0.1, is_training=True)
 
 
 def batch_norm_back(
@@ -162,16 +163,23 @@ def batch_norm_back_of_itself(x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
 
 
 def batch_norm_in_layout(
-    x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, *, layout: str, training: bool, epsilon: float
+    x: tf.Tensor,
+    scale: tf.Tensor,
+    offset: tf.Tensor,
+    *,
+    kernel: Callable[..., Any],
+    layout: str,
+    training: bool,
+    epsilon: float,
 ) -> tf.Tensor:
     """A batch that is brought into the layout, normalized, and brought back."""
-    x, scale, offset = float32(x, scale, offset)
+    x, (scale, offset) = at_most_single(x), float32(scale, offset)
     x = x[:, tf.newaxis] if "D" in layout else x
     if layout[1] == "C":
         x = tf.experimental.numpy.moveaxis(x, -1, 1)
     given = [tf.zeros_like(scale) + 0.5, tf.zeros_like(scale) + 2.0]
     mean, variance = [[], []] if training else given
-    y = tf.raw_ops.FusedBatchNormV3(
+    y = kernel(
         x=x,
         scale=scale,
         offset=offset,
@@ -223,14 +231,17 @@ _batch_norm = partial(
 )
 
 
-def _of_version(version: str, name: str) -> OpSpec:
+def _of_version(version: str, name: str, *layouts: str) -> OpSpec:
     kernel = f"tf.raw_ops.FusedBatchNorm{version}"
     return _batch_norm(
         name,
-        f"tf.cast(raw_batch_norm({kernel}, {{0}}, {{1}}, {{2}}, {{training}}).y, tf.float64)",
+        f"batch_norm_in_layout({{0}}, {{1}}, {{2}}, kernel={kernel}, layout={{layout}}, training={{training}}, "
+        "epsilon={epsilon})",
         gradients=f"FusedBatchNorm{version}",
         others=_of_channels(2),
+        layout=layouts,
         training=(True, False),
+        epsilon=(0.1, 1.0),
         reference=batch_norm_formula,
     )
 
@@ -297,17 +308,9 @@ NORMALIZATIONS = (
         rtol=1e-5,
         orders=(1,),
     ),
-    _of_version("", "batch_norm_v1"),
-    _of_version("V2", "batch_norm_v2"),
-    _batch_norm(
-        "batch_norm_in_layout",
-        batch_norm_in_layout,
-        others=_of_channels(2),
-        layout=("NHWC", "NCHW", "NDHWC", "NCDHW"),
-        training=(True, False),
-        epsilon=(0.1, 1.0),
-        reference=batch_norm_formula,
-    ),
+    _of_version("", "batch_norm_v1", "NHWC", "NCHW"),
+    _of_version("V2", "batch_norm_v2", "NHWC", "NCHW"),
+    _of_version("V3", "batch_norm_in_layout", "NHWC", "NCHW", "NDHWC", "NCDHW"),
     _batch_norm(
         "batch_norm_grad_of_itself",
         batch_norm_back_of_itself,
@@ -386,6 +389,7 @@ RECURRENT = (
     _lstm("block_lstm_v2", "BlockLSTMV2", "h", 0, ", order='ifgo', forget_bias=0.0"),
     _lstm("block_lstm_state", "BlockLSTM", "cs", 1),
     _lstm("block_lstm_gate", "BlockLSTM", "o", 2),
+    _lstm("block_lstm_v2_peepholes", "BlockLSTMV2", "h", 0, ", order='ifgo', forget_bias=0.0", peepholes=3),
     _lstm("block_lstm_peepholes", "BlockLSTM", "cs", 1, peepholes=3),
     _lstm("block_lstm_clipped", "BlockLSTM", "h", 0, clip=(0.0625,)),
 )

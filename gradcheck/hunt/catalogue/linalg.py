@@ -26,12 +26,12 @@ _square = partial(operation, "linalg", shapes=square, starts=((2, 2), (1, 1), (3
 _matrix = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 2), (1, 1), (3, 2), (2, 3), (2, 2, 2)))
 
 
-def positive_diagonal_qr(x: tf.Tensor, *, which: int) -> tf.Tensor:
+def positive_diagonal_qr(x: tf.Tensor, *, which: int, full: bool = False) -> tf.Tensor:
     """Reflections choose signs, which jump; with a positive diagonal the factors are unique and smooth.
 
     The diagonal is real as it is; of a sign that is complex the derivative would hide that of the phase.
     """
-    q, r = tf.linalg.qr(x)
+    q, r = tf.linalg.qr(x, full_matrices=full)
     sign = tf.cast(tf.sign(tf.math.real(tf.linalg.diag_part(r))), x.dtype)
     return [r * sign[..., tf.newaxis], q * sign[..., tf.newaxis, :]][which]
 
@@ -155,7 +155,17 @@ LINALG = (
         f"tf.raw_ops.MatrixSolveLs(matrix={FULL_RANK}, rhs={{1}}, l2_regularizer=np.float64(0.0), fast=True)",
         others=right_sides,
     ),
-    _matrix("qr", positive_diagonal_qr, "Qr", which=(0, 1), singular=_from_rank_deficiency),
+    _matrix("qr", "positive_diagonal_qr({0}, which={which})", "Qr", which=(0, 1), singular=_from_rank_deficiency),
+    # Of a tall matrix this has no gradient.
+    _matrix(
+        "qr_of_full_matrices",
+        "positive_diagonal_qr({0}, which={which}, full=True)",
+        "Qr",
+        when=lambda shape: shape[-2] <= shape[-1],
+        starts=((2, 2), (1, 1), (2, 3), (2, 2, 2)),
+        which=(0, 1),
+        singular=_from_rank_deficiency,
+    ),
     _matrix("singular_values", "tf.linalg.svd({0}, compute_uv=False)", "Svd", kinks=gaps_of_singular_values),
     _matrix(
         "singular_vectors",
@@ -188,10 +198,11 @@ LINALG = (
     _tridiagonal(
         "tridiagonal_solve",
         "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), {1}, "
-        "diagonals_format={layout}, partial_pivoting={pivoting})",
+        "diagonals_format={layout}, partial_pivoting={pivoting} or {perturbed}, perturb_singular={perturbed})",
         "TridiagonalSolve",
         layout=_layouts,
         pivoting=BOOL,
+        perturbed=BOOL,
     ),
     _matrix(
         "banded_triangular_solve",
@@ -214,6 +225,10 @@ _of_matrix = partial(operation, "array", shapes=nonempty_matrix, starts=((2, 2),
 
 def _diagonal(shape: Shape) -> Shapes:
     return [((*shape[:-2], min(shape[-2:])),)]
+
+
+def _two_diagonals(shape: Shape) -> Shapes:
+    return [((*shape[:-2], 2, shape[-1]),)]
 
 
 def _bands(shape: Shape) -> Iterable[tuple[int, int]]:
@@ -265,6 +280,17 @@ DIAGONALS = (
         others=lambda shape: [((*shape[:-2], min(shape[-2] - 1, shape[-1])),)],
     ),
     _of_matrix(
+        "matrix_set_diag_band",
+        "tf.linalg.set_diag({0}, {1}, k={k}, align={align})",
+        "MatrixSetDiagV3",
+        shapes=square,
+        when=several,
+        others=_two_diagonals,
+        starts=((2, 2), (3, 3), (2, 2, 2)),
+        k=((0, 1), (-1, 0)),
+        align=ALIGNMENTS,
+    ),
+    _of_matrix(
         "matrix_band_part",
         "tf.linalg.band_part({0}, {lower}, {upper})",
         "MatrixBandPart",
@@ -311,7 +337,7 @@ DIAGONALS = (
         DIAGONALS_SET,
         shapes=square,
         when=several,
-        others=lambda shape: [((*shape[:-2], 2, shape[-1]),)],
+        others=_two_diagonals,
         starts=((2, 2), (3, 3), (2, 2, 2)),
         k=((0, 1), (-1, 0)),
     ),

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.language import float32, operation, tf
 from gradcheck.hunt.catalogue.shapes import ranked, vector
-from gradcheck.hunt.opspec import REALS, Array, Interval, OpSpec
+from gradcheck.hunt.opspec import BOOL, REALS, Array, Interval, OpSpec
 
 _quantization = partial(operation, "quantization")
 CENTRE = "{0}[:1]"
@@ -33,21 +33,23 @@ def nudged(low: float, high: float, bits: int, narrow: bool) -> tuple[float, flo
     return -steps_below * step, (steps - steps_below) * step
 
 
-def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+def fake_quantized_between(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int, narrow: bool) -> tf.Tensor:
     """Steps from -below to high; zero is put on one of their ends."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, bits, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars(x, -below, high, bits, narrow)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_between_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+def fake_quantized_between_straight(
+    x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int, narrow: bool
+) -> tf.Tensor:
     """The ends after nudging (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3).
 
     They follow the given ends one to one, which is what the gradient means, although they really jump.
     """
-    here = fake_quantized_between(x[:1], below[0], high[0], bits=bits)
+    here = fake_quantized_between(x[:1], below[0], high[0], bits=bits, narrow=narrow)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 1)]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high, 2**bits - 2)
+    return here + moved_with_ends(x, low, high, 2**bits - 1 - narrow)
 
 
 def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: int) -> tf.Tensor:
@@ -59,25 +61,39 @@ def moved_with_ends(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: int) -
     return moved - tf.clip_by_value(x[:1], bottom, top)
 
 
-def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
+def fake_quantized_by_channel(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int, narrow: bool) -> tf.Tensor:
     """Steps from -below to high in every channel."""
     x, below, high = float32(x, below, high)
-    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, bits, narrow_range=True)
+    stairs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, -below, high, bits, narrow)
     return tf.cast(stairs, tf.float64)
 
 
-def fake_quantized_by_channel_straight(x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int) -> tf.Tensor:
-    here = fake_quantized_by_channel(x[0], below[0], high[0], bits=bits)
+def fake_quantized_by_channel_straight(
+    x: tf.Tensor, below: tf.Tensor, high: tf.Tensor, *, bits: int, narrow: bool
+) -> tf.Tensor:
+    here = fake_quantized_by_channel(x[0], below[0], high[0], bits=bits, narrow=narrow)
     low, high = (tf.reshape(end, [-1, *[1] * (len(x.shape) - 2), end.shape[-1]]) for end in (-below, high))
-    return here + moved_with_ends(x, low, high, 2**bits - 2)
+    return here + moved_with_ends(x, low, high, 2**bits - 1 - narrow)
 
 
-def _nudged_ends(x: Array, below: Array, high: Array, bits: int) -> Array:
-    steps = 2**bits - 2
+def _nudged_ends(x: Array, below: Array, high: Array, bits: int, narrow: bool) -> Array:
+    steps = 2**bits - 1 - narrow
     step = (high + below) / steps
     count = np.round(below / step)
     return np.asarray(np.minimum(np.abs(x + count * step), np.abs(x - (steps - count) * step)))
 
+
+def _of_own_range(version: str) -> OpSpec:
+    given = "input={0}, input_min=0.0, input_max=0.0, range_given=False" + ", num_bits=8" * (version == "V3")
+    return _straight(
+        f"quantize_and_dequantize_{version.lower()}_of_own_range",
+        f"tf.raw_ops.QuantizeAndDequantize{version}({given})",
+        shapes=vector,
+        looped=True,
+    )
+
+
+SIGNED, ROUNDINGS = (True, False), ("HALF_TO_EVEN", "HALF_UP")
 
 QUANTIZATION = (
     # 255 steps of 1/128: nudging leaves the first ends as they are. It moves the second ones to -0.75 and 1.5.
@@ -101,6 +117,7 @@ QUANTIZATION = (
         others=lambda shape: [((), ())],
         reference=fake_quantized_between_straight,
         bits=(2, 3),
+        narrow=(True, False),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),
@@ -108,19 +125,30 @@ QUANTIZATION = (
     # before pass gradients through everywhere, and that 0 outside is new with it.
     _straight(
         "quantize_and_dequantize_v2",
-        "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0, input_max=1.0, range_given=True)",
+        "tf.raw_ops.QuantizeAndDequantizeV2(input={0}, input_min=-1.0 * {signed}, input_max=1.0, range_given=True, "
+        "signed_input={signed}, round_mode={rounding}, narrow_range={narrow})",
+        signed=SIGNED,
+        rounding=ROUNDINGS,
+        narrow=BOOL,
     ),
     _straight(
         "quantize_and_dequantize_v3",
-        "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-1.0, input_max=1.0, range_given=True, num_bits=8)",
+        "tf.raw_ops.QuantizeAndDequantizeV3(input={0}, input_min=-1.0 * {signed}, input_max=1.0, range_given=True, "
+        "num_bits=8, signed_input={signed}, narrow_range={narrow})",
         shapes=ranked,
+        signed=SIGNED,
+        narrow=BOOL,
     ),
     _straight(
         "quantize_and_dequantize_v4",
-        "tf.quantization.quantize_and_dequantize_v2({0}, -1.0, 1.0, range_given=True)",
+        "tf.quantization.quantize_and_dequantize_v2({0}, -1.0 * {signed}, 1.0, signed_input={signed}, "
+        "range_given=True, round_mode={rounding}, narrow_range={narrow})",
         "QuantizeAndDequantizeV4",
-        "tf.clip_by_value({0}, -1.0, 1.0)",
-        kinks=lambda x: np.minimum(np.abs(x + 1.0), np.abs(x - 1.0)),
+        "tf.clip_by_value({0}, -1.0 * {signed}, 1.0)",
+        signed=SIGNED,
+        rounding=ROUNDINGS,
+        narrow=BOOL,
+        kinks=lambda x, signed, **_ways: np.minimum(np.abs(x + signed), np.abs(x - 1.0)),
     ),
     # Every value lies in the range that is found. With an axis the kernel of version 4 takes no range on the CPU.
     _straight(
@@ -130,6 +158,7 @@ QUANTIZATION = (
         shapes=vector,
         looped=True,
     ),
+    *map(_of_own_range, ("V2", "V3")),
     _straight("grad_pass_through", "tf.grad_pass_through(tf.round)({0})"),
     _quantization(
         "fake_quant_per_channel",
@@ -143,6 +172,7 @@ QUANTIZATION = (
         others=lambda shape: [(shape[-1:], shape[-1:])],
         reference=fake_quantized_by_channel_straight,
         bits=(2, 3),
+        narrow=(True, False),
         kinks=_nudged_ends,
         rtol=1e-6,
     ),

@@ -29,6 +29,10 @@ def _counts(shape: Shape) -> tuple[tuple[int, ...], ...]:
     return (tuple(range(shape[-1], 0, -1)), tuple(range(shape[-1])))
 
 
+def largest_in_order(x: tf.Tensor, *, k: int, **_way: bool) -> tf.Tensor:
+    return tf.math.top_k(x, k).values
+
+
 REARRANGEMENTS = (
     _along(
         "sort",
@@ -122,13 +126,14 @@ REARRANGEMENTS = (
     operation(
         "nn",
         "approx_max_k",
-        "tf.cast(tf.nn.approx_max_k(tf.cast({0}, tf.float32), {k})[0], tf.float64)",
+        "tf.cast(tf.nn.approx_max_k(tf.cast({0}, tf.float32), {k}, aggregate_to_topk={aggregated})[0], tf.float64)",
         "ApproxTopK",
-        reference="tf.math.top_k({0}, {k}).values",
+        reference=largest_in_order,
         rtol=1e-6,
         shapes=vector,
         starts=((2,), (3,), (2, 3)),
         k=lambda shape: range(1, shape[-1] + 1),
-        kinks=lambda x, k: -np.diff(-np.sort(-x))[..., :k],
+        aggregated=(True, False),
+        kinks=lambda x, k, aggregated: -np.diff(-np.sort(-x))[..., :k],
     ),
 )

@@ -178,6 +178,14 @@ ORDERING = (
         k=lambda shape: range(1, shape[-1] + 1),
         kinks=lambda x, k: -np.diff(-np.sort(-x))[..., :k],
     ),
+    # In no certain order, hence the sums.
+    _ordering(
+        "top_k_unsorted",
+        "tf.reduce_sum(tf.math.top_k({0}, {k}, sorted=False).values, -1)",
+        "TopKV2",
+        k=lambda shape: range(1, shape[-1] + 1),
+        kinks=lambda x, k: -np.diff(-np.sort(-x))[..., k - 1 : k],
+    ),
     _ordering(
         "nth_element",
         "tf.raw_ops.NthElement(input={0}, n={n}, reverse={reverse})",

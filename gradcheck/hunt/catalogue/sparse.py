@@ -206,8 +206,18 @@ SPARSE = (
     _segments("sum", "SparseSegmentSumWithNumSegments", 4),
     _segments("mean", "SparseSegmentMeanWithNumSegments", 4),
     _segments("sqrt_n", "SparseSegmentSqrtNWithNumSegments", 4),
-    _of_values("sparse_to_dense", f"tf.sparse.to_dense({MATRIX})", "SparseToDense"),
-    _of_values("sparse_reduce_sum", f"tf.sparse.reduce_sum({MATRIX}, axis=-1)", "SparseReduceSum"),
+    _of_values(
+        "sparse_to_dense",
+        f"tf.sparse.to_dense({MATRIX}, validate_indices={{validated}})",
+        "SparseToDense",
+        validated=(True, False),
+    ),
+    _of_values(
+        "sparse_reduce_sum",
+        f"tf.sparse.reduce_sum({MATRIX}, axis=-1, keepdims={{keepdims}})",
+        "SparseReduceSum",
+        keepdims=BOOL,
+    ),
     _of_values("sparse_softmax", f"tf.sparse.softmax({MATRIX}).values", "SparseSoftmax"),
     _of_values(
         "sparse_reorder",

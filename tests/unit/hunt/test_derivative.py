@@ -8,7 +8,13 @@ from gradcheck.hunt.finding import Example
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.recheck import derivative, differences
 
-STAIRS = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
+STAIRS = Graph(
+    (Input((2,), (0.3, 0.25)),),
+    (
+        Node.of("quantize_and_dequantize_v2", 0, narrow=False, rounding="HALF_TO_EVEN", signed=True),
+        Node.of("square", 1),
+    ),
+)
 
 
 def test_differences_start_from_the_step_on_which_a_straight_through_operation_stands() -> None:

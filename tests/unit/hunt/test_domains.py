@@ -161,7 +161,7 @@ DEFINED_BEYOND = {
     "NaN unless the exponent is whole, and then a polygamma function": ("zeta",),
     "kernels in float32, whose gates saturate": (
         *("block_lstm", "block_lstm_v2", "block_lstm_state", "block_lstm_gate"),
-        *("block_lstm_peepholes", "block_lstm_clipped"),
+        *("block_lstm_peepholes", "block_lstm_v2_peepholes", "block_lstm_clipped"),
     ),
     "what is meant by a pixel is from 0 to 1, or not negative": (
         *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_auto_contrast", "adjust_gamma"),

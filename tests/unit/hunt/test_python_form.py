@@ -226,7 +226,13 @@ def test_scripts_tell_right_from_wrong() -> None:
 
 
 def test_a_reference_that_looks_at_the_unperturbed_point_finds_it_in_row_0() -> None:
-    stairs = Graph((Input((2,), (0.3, 0.25)),), (Node.of("quantize_and_dequantize_v2", 0), Node.of("square", 1)))
+    stairs = Graph(
+        (Input((2,), (0.3, 0.25)),),
+        (
+            Node.of("quantize_and_dequantize_v2", 0, narrow=False, rounding="HALF_TO_EVEN", signed=True),
+            Node.of("square", 1),
+        ),
+    )
     missing = Graph(
         (Input((2,), (0.3, 0.25)),),
         (Node.of("fake_quant_with_min_max_args", 0, way=(-1.0, 0.9921875, 8, False)), Node.of("mul", 1, 0)),

@@ -128,7 +128,7 @@ def test_a_kink_whose_value_has_lost_digits_is_one() -> None:
 def of_a_batch(second: float, scale: float) -> Graph:
     """The sine of a normalized batch of two, the first of which is 1."""
     batch, one, zero = np.array([1.0, second]).reshape(2, 1, 1, 1), np.array([scale]), np.zeros(1)
-    nodes = Node.of("batch_norm_v1", 0, 1, 2, training=True), Node.of("sin", 3)
+    nodes = Node.of("batch_norm_v1", 0, 1, 2, epsilon=0.1, layout="NHWC", training=True), Node.of("sin", 3)
     return Graph(tuple(map(literal, (batch, one, zero))), nodes)
 
 

@@ -45,12 +45,13 @@ def of_batch(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *arguments, count, **attributes: function(*arguments, **attributes) * OF_MULTIPLES[count]
 
 
-def ctc_loss(x: Array, label: int) -> Array:
+def ctc_loss(x: Array, label: int, merged: bool = True, **_ways: bool) -> Array:
     """Minus the log of the probability of all paths that collapse to the label; the last class is the blank."""
     rows = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
     blank, total = x.shape[1] - 1, 0.0
     for path in itertools.product(range(x.shape[1]), repeat=len(x)):
-        collapsed = [symbol for symbol, _ in itertools.groupby(path) if symbol != blank]
+        symbols = [symbol for symbol, _ in itertools.groupby(path)] if merged else path
+        collapsed = [symbol for symbol in symbols if symbol != blank]
         if collapsed == [label]:
             total += float(np.prod([row[symbol] for row, symbol in zip(rows, path, strict=True)]))
     return np.asarray(-np.log(total))
@@ -237,10 +238,18 @@ def product(x: Array, y: Array, options: Sequence[str]) -> Array:
     return np.asarray((x.T if "transpose_a" in options else x) @ (y.T if "transpose_b" in options else y))
 
 
+def max_pool_channels_first(x: Array, stride: int, padding: str) -> Array:
+    last = np.moveaxis(x, 0, -1)
+    return np.moveaxis(taken_at_largest(last, last, (stride, padding)), -1, 0)
+
+
 ORACLES: dict[str, Callable[..., Array]] = {
     "avg_pool3d": partial(pool3d, np.mean),
     "max_pool3d": partial(pool3d, np.max, ksize=2),
     "ctc_loss": ctc_loss,
+    "max_pool2d_channels_first": max_pool_channels_first,
+    "max_pool_v2_channels_first": max_pool_channels_first,
+    "max_pool3d_channels_first": max_pool_channels_first,
     "compute_average_loss": lambda x, weights, size: np.asarray(np.sum(x * weights) / size),
     "batch_norm_training": batch_norm,
     "batch_norm_inference": batch_norm,
@@ -264,6 +273,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "block_lstm_peepholes": lstm("c"),
     "block_lstm_clipped": lstm("h"),
     "block_lstm_v2": lstm("h", "ifgo", 0.0),
+    "block_lstm_v2_peepholes": lstm("h", "ifgo", 0.0),
     "resize_bilinear": of_batch(resize_bilinear),
     "resize_bilinear_corners": of_batch(
         lambda x, size: sampled(x, *(np.linspace(0, n - 1, k) for k, n in zip(size, x.shape[:2], strict=True)))
@@ -284,7 +294,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
     "per_image_standardization": standardized,
     # The first of numbers between -0.5 and 0.5 from this seed.
     "random_brightness": lambda x: x + tf.random.stateless_uniform([], (1, 2), -0.5, 0.5).numpy(),
-    "approx_max_k": lambda x, k: -np.sort(-x)[..., :k],
+    "approx_max_k": lambda x, k, aggregated: -np.sort(-x)[..., :k],
     "ctc_loss_dense": ctc_loss,
     "psnr": lambda x, y, largest: np.asarray(10 * np.log10(largest**2 / np.mean((x - y) ** 2))),
     "ssim": ssim,

@@ -346,7 +346,7 @@ def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
         Node.of("sigmoid", 2),
         Node.of("ndtri", 3),
         Node.of("dawsn", 4),
-        Node.of("quantize_and_dequantize_v3", 5),
+        Node.of("quantize_and_dequantize_v3", 5, narrow=False, signed=True),
         Node.of("sin", 6),
         Node.of("cos", 7),
     )
