@@ -71,13 +71,19 @@ REAL_RESULTS = (
 
 
 BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
-"""Instead of a sine, which grows exponentially along the imaginary axis, in matrices that are regular."""
+"""In matrices that are regular, instead of a sine, which grows exponentially along the imaginary axis, and of tanh,
+which has poles there."""
+REGULAR_ANYWHERE = {
+    REGULAR: REGULAR.replace(SINE, BOUNDED),
+    DOMINANT: DOMINANT.replace("tf.tanh({0})", BOUNDED),
+}
 
 
 def _form(name: str) -> OpSpec:
     spec = REAL_FORMS[name]
-    if isinstance(spec.source, str) and REGULAR in spec.source:
-        spec = replace(spec, source=spec.source.replace(REGULAR, REGULAR.replace(SINE, BOUNDED)))
+    for text, regular in REGULAR_ANYWHERE.items():
+        if isinstance(spec.source, str) and text in spec.source:
+            spec = replace(spec, source=spec.source.replace(text, regular))
     form = over_plane(spec, (spec.kinks or spec.singular) if name in AS_OF_REAL else None)
     return replace(form, result="float64") if name in REAL_RESULTS else form
 
@@ -86,8 +92,10 @@ _square = partial(
     operation, "linalg", dtypes=("complex128",), shapes=square, starts=((2, 2), (1, 1), (3, 3), (2, 2, 2))
 )
 
+SLOGDET = f"tf.linalg.slogdet({REGULAR_ANYWHERE[DOMINANT]})"
+
 COMPLEX_FORMS = (
     *map(_form, (*SMOOTH, *AS_OF_REAL)),
-    _square("real_log_determinant", f"tf.math.real(tf.linalg.slogdet({DOMINANT})[1])", "LogMatrixDeterminant Real"),
-    _square("determinant_phase", f"tf.linalg.slogdet({DOMINANT})[0]", "LogMatrixDeterminant", result="complex128"),
+    _square("real_log_determinant", f"tf.math.real({SLOGDET}[1])", "LogMatrixDeterminant Real"),
+    _square("determinant_phase", f"{SLOGDET}[0]", "LogMatrixDeterminant", result="complex128"),
 )

@@ -296,7 +296,7 @@ LOST_DIGITS = {
         ),
         (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
     ),
-    "the determinant of a matrix with tanh(-15 + 3i)": (
+    "the determinant of a matrix of -15 + 3i, whose tanh is -1": (
         Graph((Input((1, 1), (-15.0 + 3.0j,), "complex128"),), (Node.of("real_log_determinant", 0),)),
         (Verdict.AGREE, Verdict.AGREE),
     ),
