@@ -148,10 +148,11 @@ KERAS_LAYERS = (
         "weighted_layer(tf.keras.layers.GroupNormalization, {0}[tf.newaxis], [{1}, {2}], groups={groups}, "
         "epsilon=0.1)[0]",
         "Rsqrt Mean",
-        shapes=at_least(1, 2),
+        # A group of one element is its own mean.
+        shapes=at_least(2, 2),
         when=lambda shape: shape[-1] % 2 == 0,
         others=_of_features,
-        starts=((1, 2), (2, 2), (2, 4)),
+        starts=((2, 2), (2, 4)),
         groups=(2, 1, -1),
     ),
     _recurrent(
