@@ -197,12 +197,15 @@ LINALG = (
     ),
     _tridiagonal(
         "tridiagonal_solve",
-        "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), {1}, "
-        "diagonals_format={layout}, partial_pivoting={pivoting} or {perturbed}, perturb_singular={perturbed})",
+        "tf.linalg.tridiagonal_solve(bands(tf.tanh({0}) + np.array([[0.0], [3.0], [0.0]]), {layout}), "
+        "tf.linalg.matrix_transpose({1}) if {turned} else {1}, {layout}, {turned}, {conjugated}, "
+        "partial_pivoting={pivoting} or {perturbed}, perturb_singular={perturbed})",
         "TridiagonalSolve",
         layout=_layouts,
         pivoting=BOOL,
         perturbed=BOOL,
+        turned=BOOL,
+        conjugated=BOOL,
     ),
     _matrix(
         "banded_triangular_solve",
