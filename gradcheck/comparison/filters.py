@@ -52,6 +52,9 @@ FLAT = 4
 CLOSER = 2.0**-14
 """A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
 
+NEARER = 2.0**-10
+"""A row so much finer than the finer one shows no more than a stair."""
+
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
@@ -101,7 +104,22 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
         for row in (plain, granted)
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    return comparison.excused(beyond | missed | (apart & supports), Reason.ILL_CONDITIONED)
+    comparison = comparison.excused(beyond | missed | (apart & supports), Reason.ILL_CONDITIONED)
+    if not comparison.any(Verdict.MISMATCH):
+        return comparison
+    return comparison.excused(_beyond_stairs(comparison, evidence), Reason.ILL_CONDITIONED)
+
+
+def _beyond_stairs(comparison: Comparison, evidence: Evidence) -> Array:
+    """Whether autodiff has the slope of the single stair on which the point lies, and the difference that of many.
+
+    The finer row, too, may reach beyond that stair, where a slope of 1e10 meets a floor.
+    """
+    sample = evidence.lines.sample(evidence.finer.stencil, shrink=FINER * NEARER)
+    inside = evidence.estimate(replace(sample, floor=evidence.samples[0].floor))
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
+    return apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

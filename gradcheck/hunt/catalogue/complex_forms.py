@@ -70,7 +70,7 @@ REAL_RESULTS = (
 )
 
 
-BOUNDED = "0.5 * {0} / (1.0 + {0} * tf.math.conj({0}))"
+BOUNDED = "0.5 * {0} / tf.sqrt(1.0 + {0} * tf.math.conj({0}))"
 """In matrices that are regular, instead of a sine, which grows exponentially along the imaginary axis, and of tanh,
 which has poles there."""
 REGULAR_ANYWHERE = {

@@ -322,6 +322,7 @@ def test_at_most_a_quarter_is_looped() -> None:
 OF_THEIR_OWN = {
     *("complex_abs", "complex_sign", "complex_matmul"),
     *("complex_cholesky_solve", "complex_lu_solve", "complex_lu_matrix_inverse"),
+    *("complex_log_determinant", "complex_inverse", "complex_solve", "complex_triangular_solve"),
 }
 """Operations with another text, or another gradient, than those of real numbers that they are named after."""
 

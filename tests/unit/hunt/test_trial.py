@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -332,6 +333,27 @@ def test_stairs_that_no_lost_digits_explain_are_no_slope(images: list[complex]) 
         ),
     )
     assert trial.run(drawn, (1,)).result.orders[1].verdict != Verdict.MISMATCH
+
+
+def test_stairs_narrower_than_the_finest_steps_are_no_slope() -> None:
+    """Of y - 13 floor(y / 13) at 1.9e7, where y moves by 2.5e10 t, the slope by 13 is constant for 5e-10 t."""
+    drawn = Graph(
+        (
+            Input((1, 2), (730.0 - 88.5j, -3.1000000000000005e-09 - 1.5707963267948966j), "complex128"),
+            literal(np.array([[-2.5e9], [13.0], [-math.pi]])),
+        ),
+        (
+            Node.of("inverse_stft", 0, length=2, step=1, window=0),
+            Node.of("strided_slice_range", 2, begin=-1, end=2, step=1),
+            Node.of("subtract", 3, 3),
+            Node.of("clip_between", 4, 3, 4),
+            Node.of("pad", 5, paddings=((0, 2),)),
+            Node.of("meshgrid", 6, 6, indexing="ij"),
+            Node.of("composition_operator", 7, 1, action="solve of adjoint"),
+            Node.of("floormod", 8, 1),
+        ),
+    )
+    assert trial.run(drawn, (2,)).result.orders[2].verdict == Verdict.INCONCLUSIVE
 
 
 def test_lost_digits_show_behind_an_operation_with_a_reference() -> None:
