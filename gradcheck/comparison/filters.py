@@ -119,7 +119,7 @@ def _beyond_stairs(comparison: Comparison, evidence: Evidence) -> Array:
     inside = evidence.estimate(replace(sample, floor=evidence.samples[0].floor))
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
-    return apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
+    return np.asarray(apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample))
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
