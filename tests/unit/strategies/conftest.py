@@ -23,7 +23,7 @@ try:
 except ImportError:  # without it, workers draw the graphs at the same time
     fcntl = None  # type: ignore[assignment]
 
-EXAMPLES = 11 * len(CATALOGUE) // 5
+EXAMPLES = 12 * len(CATALOGUE) // 5
 """Every operation has as many chances to turn up, however many there are."""
 
 
