@@ -14,7 +14,7 @@ from gradcheck.hunt.catalogue.elementwise import ACTIVATIONS
 from gradcheck.hunt.catalogue.gather_scatter import GATHERING, SEGMENTS
 from gradcheck.hunt.catalogue.images import BLOCKS
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.linalg import DIAGONALS, DOMINANT, LINALG, REGULAR, SINE
+from gradcheck.hunt.catalogue.linalg import BOUNDED, DIAGONALS, DOMINANT, LINALG, REGULAR, SINE
 from gradcheck.hunt.catalogue.matrix_functions import MATRIX_FUNCTIONS
 from gradcheck.hunt.catalogue.moments import MOMENTS
 from gradcheck.hunt.catalogue.ragged import RAGGED
@@ -70,13 +70,11 @@ REAL_RESULTS = (
 )
 
 
-BOUNDED = "0.5 * {0} / tf.sqrt(1.0 + {0} * tf.math.conj({0}))"
-"""In matrices that are regular, instead of a sine, which grows exponentially along the imaginary axis, and of tanh,
-which has poles there."""
 REGULAR_ANYWHERE = {
     REGULAR: REGULAR.replace(SINE, BOUNDED),
     DOMINANT: DOMINANT.replace("tf.tanh({0})", BOUNDED),
 }
+"""A sine grows exponentially along the imaginary axis, and tanh has poles there."""
 
 
 def _form(name: str) -> OpSpec:

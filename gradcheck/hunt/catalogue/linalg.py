@@ -17,6 +17,9 @@ from gradcheck.hunt.opspec import BOOL, Array, Shapes
 SYMMETRIC = "({0} + tf.linalg.adjoint({0})) / 2.0"
 POSITIVE_DEFINITE = "{0} @ tf.linalg.adjoint({0}) + 2.0 * tf.eye({0}.shape[-1], dtype={0}.dtype)"
 DOMINANT = "tf.tanh({0}) + (1 + {0}.shape[-1]) * tf.eye({0}.shape[-1], dtype={0}.dtype)"
+BOUNDED = "0.5 * {0} / tf.sqrt(1.0 + {0} * tf.math.conj({0}))"
+"""For real and for complex numbers."""
+TRIANGULAR_BANDS = f"{BOUNDED} + np.array([[2.0 * {{lower}}], [2.0 - 2.0 * {{lower}}]])"
 SINE = "0.5 * tf.sin({0})"
 FULL_RANK = f"{SINE} + max({{0}}.shape[-2:]) * tf.eye(*{{0}}.shape[-2:], dtype={{0}}.dtype)"
 REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
@@ -209,8 +212,7 @@ LINALG = (
     ),
     _matrix(
         "banded_triangular_solve",
-        "tf.linalg.banded_triangular_solve(tf.tanh({0}) + np.array([[2.0 * {lower}], [2.0 - 2.0 * {lower}]]), "
-        "{1}, lower={lower}, adjoint={adjoint})",
+        f"tf.linalg.banded_triangular_solve({TRIANGULAR_BANDS}, {{1}}, lower={{lower}}, adjoint={{adjoint}})",
         "BandedTriangularSolve",
         when=lambda shape: shape[-2] == 2 and shape[-1] > 1,
         broadcasts=True,
