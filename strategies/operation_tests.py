@@ -24,7 +24,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.events import Event, KnownReplayed, State
 from gradcheck.hunt.examine import drawing, examine
-from gradcheck.hunt.known_graphs import ways
+from gradcheck.hunt.known_graphs import left_out_in, ways
 from gradcheck.hunt.recheck import of_known
 from gradcheck.hunt.registry import REGISTERED, OperationError
 
@@ -105,7 +105,7 @@ def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callabl
             operations=_with(operation),
             order=order,
             max_nodes=1 if mode.number_type else 2,
-            known=partial(known.excludes, mode=mode),
+            known=partial(left_out_in, mode),
             number_type=mode.number_type or "float64",
         )
         with drawing(operation, order, gradcheck_coverage):

@@ -61,6 +61,14 @@ def ways(op: str, modes: Iterable[Mode]) -> tuple[tuple[Mode, int], ...]:
     )
 
 
+def left_out_in(mode: Mode, op: str, *given: Any) -> str | None:
+    """Why a use of an operation is not drawn in a mode: the name of a known defect, or that it is left to others."""
+    drawn = CATALOGUE[op].modes
+    if drawn is not None and mode != PLAIN and mode not in drawn:
+        return "another mode"
+    return known.excludes(op, *given, mode=mode)
+
+
 def load(folder: Path | str | None = None) -> tuple[Defect, ...]:
     """The wrong derivatives in a folder, as `known.load` has them, once `check` has seen every file."""
     return known.load(folder, check)

@@ -37,14 +37,13 @@ from tensorflow.python.eager import context, forwardprop
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.mode import LIGHT, PLAIN, Mode
-from gradcheck.defects import known
 from gradcheck.hunt import trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import Judgement, census, gradient_functions
 from gradcheck.hunt.evidence import finding_of, node_trials
 from gradcheck.hunt.gradient_code import FunctionCode, dead_lines, registered_code, syntax_of
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.known_graphs import match, ways
+from gradcheck.hunt.known_graphs import left_out_in, match, ways
 from gradcheck.hunt.running.configuration import Shard
 from gradcheck.result import Verdict
 
@@ -389,7 +388,7 @@ def hunted(operation: str, order: int, mode: Mode, examples: int, verdicts: Coun
                 raise NoticedError(str(found.findings[0].kind))
 
     try:
-        left_out = partial(known.excludes, mode=mode)
+        left_out = partial(left_out_in, mode)
         nodes = 8 if mode == PLAIN else 2
         drawn = graphs(containing=operation, order=order, max_nodes=nodes, known=left_out)
         drawing.draw_each(drawn, 1, examples, look)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradcheck.autodiff.mode import MODES, XLA, Mode
-from gradcheck.defects import known
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
+from gradcheck.hunt.known_graphs import left_out_in
 
 NODES = {XLA: 2, "forward over forward": 2}
 """Of larger graphs hardly any consists of operations alone that can be compiled, or takes less than seconds."""
@@ -36,7 +36,7 @@ def test_mode(
     group, nodes, left_out = (
         f"({mode})".lower(),
         NODES.get(mode.mode, NODES.get(mode.path, 4)),
-        partial(known.excludes, mode=mode),
+        partial(left_out_in, mode),
     )
     with drawing(group, order, gradcheck_coverage):
         graph = data.draw(graphs(operations=gradcheck_operations, order=order, max_nodes=nodes, known=left_out))

@@ -167,6 +167,19 @@ def test_cells_that_are_not_deterministic_are_others_every_time(kernel: str) -> 
     assert len({pooled() for _ in range(8)}) > 1
 
 
+def test_candidates_that_are_not_put_together_are_fewer_on_a_cpu_than_a_graph_expects() -> None:
+    expected = []
+
+    @tf.function(input_signature=[tf.TensorSpec([1, 2])])
+    def candidates(x: Any) -> Any:
+        found = tf.nn.approx_max_k(x, 1, aggregate_to_topk=False)[0]
+        expected.append(found.shape.as_list())
+        return found
+
+    assert candidates(tf.constant([[1.0, 2.0]])).shape == [1, 1]
+    assert expected == [[1, 2]]
+
+
 def test_the_smallest_are_not_looked_for_on_a_cpu() -> None:
     with pytest.raises(tf.errors.NotFoundError):
         tf.nn.approx_min_k(tf.constant([1.0, 2.0]), 1)
