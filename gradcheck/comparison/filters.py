@@ -115,8 +115,8 @@ def _beyond_stairs(comparison: Comparison, evidence: Evidence) -> Array:
 
     The finer row, too, may reach beyond that stair, where a slope of 1e10 meets a floor.
     """
-    sample = evidence.lines.sample(evidence.finer.stencil, shrink=FINER * NEARER)
-    inside = evidence.estimate(replace(sample, floor=evidence.samples[0].floor))
+    sample = evidence.row(FINER * NEARER)
+    inside = evidence.estimate(sample)
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
     return np.asarray(apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample))

@@ -80,8 +80,12 @@ class Evidence:
     @cached_property
     def finer(self) -> Sample:
         """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
-        finer = self.lines.sample(FINE[self.samples[0].stencil], shrink=FINER)
-        return replace(finer, floor=self.samples[0].floor)
+        return self.row(FINER)
+
+    def row(self, shrink: float) -> Sample:
+        """A sample on a finer row that starts at so much of the usual step, of values that are no better."""
+        sample = self.lines.sample(FINE[self.samples[0].stencil], shrink=shrink)
+        return replace(sample, floor=self.samples[0].floor)
 
     @cached_property
     def nearest(self) -> Array:

@@ -41,7 +41,7 @@ from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph, literal
 from gradcheck.hunt.graph_json import to_json
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, sources_of
+from gradcheck.hunt.known_graphs import ancestry, arrivals, example_of, left_out_in, sources_of
 from gradcheck.result import Verdict
 
 PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "reshape", "transpose")
@@ -116,7 +116,7 @@ def strategy(case: Case, *, inside: bool) -> Any:
     others = [_as_left_out(one) for one in here if not (inside and one.name == case.defect.name)]
 
     def left_out(op: str, attrs: Any, arguments: Any, order: int, before: Ancestry) -> str | None:
-        name = known.excludes(op, attrs, arguments, order, before, mode=case.mode, defects=others)
+        name = left_out_in(case.mode, op, attrs, arguments, order, before, defects=others)
         if name is None and inside and op == case.region.op and not case.holds(op, attrs, arguments, before):
             return "outside"
         return name

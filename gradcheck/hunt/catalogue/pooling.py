@@ -243,18 +243,15 @@ def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], oth
     )
 
 
-def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool, pseudo: bool) -> tf.Tensor:
-    """Fractional pooling; the cells are the same ones every time."""
+def in_random_cells(kernel: Callable[..., Any], x: tf.Tensor, overlapping: bool, pseudo: bool) -> Any:
+    """Fractional pooling, and where its cells end; they are the same ones every time."""
     same = {"pooling_ratio": [1.0, 1.5, 1.5, 1.0], "deterministic": True, "seed": 1, "seed2": 2}
-    return kernel(value=x, overlapping=overlapping, pseudo_random=pseudo, **same).output
+    return kernel(value=x, overlapping=overlapping, pseudo_random=pseudo, **same)
 
 
 def _cell_ties(x: Array, overlapping: bool, pseudo: bool, **_others: Any) -> Array:
     """How far the largest element of every cell with more than one lies above the second."""
-    ratio = [1.0, 1.5, 1.5, 1.0]
-    _, *ends = tf.raw_ops.FractionalMaxPool(
-        value=x[np.newaxis], pooling_ratio=ratio, pseudo_random=pseudo, deterministic=True, seed=1, seed2=2
-    )
+    _, *ends = in_random_cells(tf.raw_ops.FractionalMaxPool, x[np.newaxis], overlapping, pseudo)
     rows, columns = ([slice(a, b + overlapping) for a, b in pairwise(end.numpy())] for end in ends)
     cells = [x[row, column].reshape(-1, x.shape[-1]) for row in rows for column in columns]
     return np.concatenate([[np.inf], *(np.diff(np.sort(cell, axis=0)[-2:], axis=0).ravel() for cell in cells)])
@@ -348,7 +345,7 @@ POOLING = (
     _nn(
         "fractional_max_pool",
         "added_up(in_random_cells(tf.raw_ops.FractionalMaxPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}), {count})[0]",
+        "{pseudo}).output, {count})[0]",
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
         batching=in_batch,
@@ -361,7 +358,7 @@ POOLING = (
     _nn(
         "fractional_avg_pool",
         "added_up(in_random_cells(tf.raw_ops.FractionalAvgPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
-        "{pseudo}), {count})[0]",
+        "{pseudo}).output, {count})[0]",
         shapes=at_least(2, 2, 1),
         starts=FRACTIONAL,
         batching=in_batch,
