@@ -55,6 +55,9 @@ CLOSER = 2.0**-14
 NEARER = 2.0**-10
 """A row so much finer than the finer one shows no more than a stair."""
 
+MET = 2.0**-10
+"""A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
+
 DIRECTIONS_BEFORE_MISMATCH = 4
 
 
@@ -92,19 +95,23 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
     lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
-    not where perturbations of inner values show that digits are lost, and as many as the row does.
+    not where perturbations of inner values show that digits are lost, and as many as the row does. A slope that meets
+    autodiff's where it need not, within a thousandth of the gap to the difference, counts whatever its own bound is:
+    that of 0 is inconclusive, and that of values which are granted a rounding they do not have is too wide.
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
     plain, granted = (evidence.estimate(row) for row in (finer, replace(finer, floor=lost)))
     digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
     supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
+    gap = np.abs(plain.value - comparison.difference)
+    meets = (np.abs(plain.value - comparison.autodiff) <= MET * gap) & ~constant(finer)
     apart, beyond = (
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    comparison = comparison.excused(beyond | missed | (apart & supports), Reason.ILL_CONDITIONED)
+    comparison = comparison.excused(beyond | missed | meets | (apart & supports), Reason.ILL_CONDITIONED)
     if not comparison.any(Verdict.MISMATCH):
         return comparison
     return comparison.excused(_beyond_stairs(comparison, evidence), Reason.ILL_CONDITIONED)

@@ -215,12 +215,8 @@ def of_max_pooling(
 
 
 # Without (1, "SAME"): there MaxPoolGradGrad and MaxPool3DGradGrad, in a tf.function, write their result over the
-# argument that they are still to read, and give zeros.
+# argument that they are still to read: it is their value that is wrong, for which there are no records.
 OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
-
-
-def _smaller(image: Shape) -> Shapes:
-    return [(values,) for (values,) in one_a_window(image) if values != image]
 
 
 def _any_window(_image: Shape, _values: Shape) -> Any:
@@ -237,7 +233,7 @@ def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], oth
         source,
         batching=in_batch,
         others=others,
-        windows=windows_of if others is _smaller else _any_window,
+        windows=windows_of if others is one_a_window else _any_window,
         **_leaping(leaps),
         **fields,
     )
@@ -315,11 +311,11 @@ POOLING = (
         "MaxPoolV2",
         kinks=window_ties,
     ),
-    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, _smaller),
+    _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
     # MaxPoolGradGradV2 has no registered gradient.
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, _smaller, orders=(1,)),
+    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window, orders=(1,)),
     _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
-    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, _smaller, reference=put_at_largest),
+    _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
     _of_volumes(
         "max_pool3d_grad_grad", "MaxPool3DGradGrad", _differ_at_the_largest_two, alike, reference=taken_at_largest
     ),

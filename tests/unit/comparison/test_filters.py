@@ -253,13 +253,31 @@ def test_what_is_not_finite_is_no_residue() -> None:
     assert filters.cancelled_terms(wrong(np.nan, 0.0, 1.0), evidence(residue=ONE)).any(MISMATCH)
 
 
-@pytest.mark.parametrize(("finer", "bound", "verdict"), [(5.0, 0.1, INCONCLUSIVE), (1.05, 0.1, MISMATCH)])
-def test_a_finer_row_refutes_only_what_it_contradicts(finer: float, bound: float, verdict: Verdict) -> None:
-    values = sample(lambda p: p, np.ones(1), np.eye(1))
+@pytest.mark.parametrize(
+    ("slope", "finer", "bound", "verdict"),
+    [
+        (1.0, 5.0, 0.1, INCONCLUSIVE),
+        (1.0, 1.05, 0.1, MISMATCH),
+        (1.0, 2.0005, 3.0, INCONCLUSIVE),
+        (1.0, 1.99, 3.0, MISMATCH),
+        (0.0, 2.0005, 3.0, MISMATCH),
+    ],
+)
+def test_a_finer_row_refutes_only_what_it_contradicts(
+    slope: float, finer: float, bound: float, verdict: Verdict
+) -> None:
+    """Autodiff gives 2, the usual row 1; a finer one that meets autodiff does whatever its bound, but not if constant."""
+    values = sample(lambda p: slope * p, np.ones(1), np.eye(1))
     lines = SimpleNamespace(problem=SimpleNamespace(smooth=True), sample=lambda *_, **__: values, tolerance=Tolerance())
     own = SimpleNamespace(autodiff=2.0 * ONE, beside=lambda *_: 0 * ONE)
     seen = evidence(estimate=lambda _: estimated(finer, bound), samples=(values, values), lines=lines, own=own)
     assert filters.aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
+
+
+def test_a_power_beside_its_singular_point_is_no_mismatch() -> None:
+    """Of x ** w * w, by x and w at w = 0, the derivative is 0 within 1e-9 of x = 1e-9j; the usual row reaches beyond."""
+    result = check(lambda x, w: x**w * w, np.array([1e-9j, -4j, -9j]), np.array(0j), order=2).orders[2]
+    assert (result.verdict, result.reasons) == (INCONCLUSIVE, ILL)
 
 
 @pytest.mark.parametrize("order", [1, 2])
