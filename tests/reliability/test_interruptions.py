@@ -55,6 +55,16 @@ def test_ctrl_c_keeps_what_was_found_and_says_how_to_go_on(suite: Suite, workers
     goes_on(suite, running)
 
 
+def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_a_crash(suite: Suite) -> None:
+    # xdist kills it after ten seconds; its graph would be run again by the next run, as one that may have killed it.
+    running = suite.start("planted_wrong,planted_hang", *TWO, STUBBORN="1")
+    wait_until_hanging(suite, running)
+    os.killpg(running.pid, signal.SIGINT)
+    output = goes_on(suite, running)
+    assert "a process ended" not in output, output
+    assert not (suite.told.crashes or suite.told.hangs), output
+
+
 def test_ctrl_c_while_a_finding_is_run_again_keeps_it_and_names_it(suite: Suite) -> None:
     # No test has told the controller anything by then.
     output = goes_on(suite, suite.start("planted_wrong", *TWO, CTRL_C="1"))

@@ -28,6 +28,7 @@ class Controller:
         self.aggregate = Aggregate(configuration)
         self._hunts = hunts
         self._shown = 0.0
+        self._nodes: list[Any] = []
         self._interrupted = self._refused = False
 
     def pytest_sessionstart(self) -> None:
@@ -59,6 +60,11 @@ class Controller:
                 reporter.rewrite(progress.line(), erase=True)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        """Knows the workers."""
+        self._nodes.append(node)
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """A worker that died has left what it was running; one that refused to begin has said why."""
         refusal = getattr(node, "workeroutput", {}).get(REFUSED)
@@ -66,8 +72,7 @@ class Controller:
             self.aggregate.remarks[refusal] = None
             self._refused = True
         if error:
-            record = self.aggregate.configuration.record(node.gateway.id)
-            self.aggregate.report_crashes([record], _returncode(node))
+            self._look_into(node)
 
     def pytest_keyboard_interrupt(self) -> None:
         """Ctrl-C."""
@@ -78,6 +83,8 @@ class Controller:
         """The run is over."""
         if self._refused:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        for node in self._nodes if self._interrupted else ():
+            self._look_into(node)
         self.aggregate.close(interrupted=self._interrupted)
 
     @pytest.hookimpl(tryfirst=True)
@@ -112,6 +119,16 @@ class Controller:
             terminalreporter.write_line(
                 f"{why}: all that was found is in {folder}. To go on: {command} (examples that failed are tried first)"
             )
+
+    def _look_into(self, node: Any) -> None:
+        """Reports what a worker that has died was running; xdist kills those that do not end soon after Ctrl-C."""
+        from gradcheck.hunt.running.crashes import OUTSIDE
+
+        record, code = self.aggregate.configuration.record(node.gateway.id), _returncode(node)
+        if self._interrupted and code in OUTSIDE:
+            record.unlink(missing_ok=True)
+        else:
+            self.aggregate.report_crashes([record], code)
 
     def _relative(self, path: str) -> str:
         with contextlib.suppress(ValueError):  # another drive
