@@ -95,38 +95,51 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
 
     Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
     lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
-    not where perturbations of inner values show that digits are lost, and as many as the row does. A slope that meets
-    autodiff's where it need not, within a thousandth of the gap to the difference, counts whatever its own bound is:
-    that of 0 is inconclusive, and that of values which are granted a rounding they do not have is too wide.
+    not where perturbations of inner values show that digits are lost, and as many as the row does.
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
     plain, granted = (evidence.estimate(row) for row in (finer, replace(finer, floor=lost)))
     digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
     supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
-    gap = np.abs(plain.value - comparison.difference)
-    meets = (np.abs(plain.value - comparison.autodiff) <= MET * gap) & ~constant(finer)
     apart, beyond = (
         (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
         for row in (plain, granted)
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    comparison = comparison.excused(beyond | missed | meets | (apart & supports), Reason.ILL_CONDITIONED)
-    if not comparison.any(Verdict.MISMATCH):
-        return comparison
-    return comparison.excused(_beyond_stairs(comparison, evidence), Reason.ILL_CONDITIONED)
+    aliased = beyond | missed | (apart & supports) | _meets(comparison, plain, finer)
+    if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
+        found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
+        aliased |= found & (np.abs(plain.value - comparison.autodiff) <= plain.bound)
+    comparison = comparison.excused(aliased, Reason.ILL_CONDITIONED)
+    for shrink in (FINER * NEARER, NEARER):
+        if not comparison.any(Verdict.MISMATCH):
+            break
+        comparison = comparison.excused(_nearer(comparison, evidence, shrink), Reason.ILL_CONDITIONED)
+    return comparison
 
 
-def _beyond_stairs(comparison: Comparison, evidence: Evidence) -> Array:
-    """Whether autodiff has the slope of the single stair on which the point lies, and the difference that of many.
+def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
+    """Whether autodiff has the slope next to the point that another row shows, and the difference that of many stairs.
 
-    The finer row, too, may reach beyond that stair, where a slope of 1e10 meets a floor.
+    The finer row, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
     """
-    sample = evidence.row(FINER * NEARER)
+    sample = evidence.row(shrink)
     inside = evidence.estimate(sample)
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
-    return np.asarray(apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample))
+    seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
+    return np.asarray(seen | _meets(comparison, inside, sample))
+
+
+def _meets(comparison: Comparison, estimate: Estimate, sample: Sample) -> Array:
+    """Whether a row's slope meets autodiff's where it need not, within a thousandth of the gap to the difference.
+
+    It counts whatever its own bound is: that of 0 is inconclusive, and that of values which are granted a rounding they
+    do not have is too wide.
+    """
+    gap = np.abs(estimate.value - comparison.difference)
+    return np.asarray((np.abs(estimate.value - comparison.autodiff) <= MET * gap) & ~constant(sample))
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
@@ -145,8 +158,15 @@ def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 
 
 def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10."""
-    hidden = (evidence.nearest == Smoothness.KINK) & ~np.isin(evidence.sides[0].kind, ROUGH)
+    """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10.
+
+    A finer row of what is differenced may show it where that of the function's values loses it in its own rounding; it
+    counts if autodiff's slope is one of those that it allows.
+    """
+    finer = classify(evidence.finer)
+    slack = evidence.own.beside(*interval(finer))
+    allowed = (finer.kind == Smoothness.KINK) & subgradient_allows(finer, comparison.autodiff, slack)
+    hidden = ((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH)
     return comparison.excused(hidden, Reason.ILL_CONDITIONED)
 
 

@@ -62,7 +62,7 @@ def test_what_a_worker_was_running_that_does_not_end_after_ctrl_c_is_not_called_
     os.killpg(running.pid, signal.SIGINT)
     output = goes_on(suite, running)
     assert "a process ended" not in output, output
-    assert not (suite.told.crashes or suite.told.hangs), output
+    assert not suite.told.crashes + suite.told.hangs, output
 
 
 def test_ctrl_c_while_a_finding_is_run_again_keeps_it_and_names_it(suite: Suite) -> None:

@@ -18,6 +18,7 @@ from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.suspicion import Evidence
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.one_sided import Smoothness
 from gradcheck.numerics.sampling import CONFIRM, sample
 from gradcheck.result import Kind, OrderResult, Reason, Verdict
 
@@ -266,16 +267,51 @@ def test_what_is_not_finite_is_no_residue() -> None:
 def test_a_finer_row_refutes_only_what_it_contradicts(
     slope: float, finer: float, bound: float, verdict: Verdict
 ) -> None:
-    """Autodiff gives 2, the usual row 1; a finer one that meets autodiff does whatever its bound, but not if constant."""
-    values = sample(lambda p: slope * p, np.ones(1), np.eye(1))
-    lines = SimpleNamespace(problem=SimpleNamespace(smooth=True), sample=lambda *_, **__: values, tolerance=Tolerance())
-    own = SimpleNamespace(autodiff=2.0 * ONE, beside=lambda *_: 0 * ONE)
-    seen = evidence(estimate=lambda _: estimated(finer, bound), samples=(values, values), lines=lines, own=own)
+    """Autodiff gives 2, the usual row 1; a finer one that meets autodiff counts whatever its bound, unless constant."""
+    seen = beside_a_finer_row(lambda p: slope * p, estimated(finer, bound), autodiff=2.0 * ONE)
     assert filters.aliasing(wrong(2.0, 1.0, 1e-9), seen).any(verdict)
 
 
+def beside_a_finer_row(f: Any, estimate: Estimate, autodiff: Any, gradients: bool = False) -> Evidence:
+    """Evidence of which every row samples `f` at 1, and every estimate is this one."""
+    values = sample(f, np.ones(1), np.eye(1))
+    lines = SimpleNamespace(
+        problem=SimpleNamespace(smooth=True),
+        sample=lambda *_, **__: values,
+        tolerance=Tolerance(),
+        gradients=gradients,
+    )
+    own = SimpleNamespace(autodiff=autodiff, beside=lambda *_: 0 * ONE)
+    return evidence(estimate=lambda _: estimate, samples=(values, values), lines=lines, own=own)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "bound", "left"), [(True, 1e3, 0), (True, 0.5, 1), (False, 1e3, 1)], ids=["", "seen", "outputs"]
+)
+def test_what_one_entry_of_a_gradient_aliases_is_aliased_for_those_that_cannot_tell(
+    gradients: bool, bound: float, left: int
+) -> None:
+    """The finer row contradicts the first entry, 1, and of the second leaves open whether it is 1 or autodiff's 2."""
+    both = np.ones((1, 2))
+    finer = Estimate(np.array([[5.0, 1.0]]), np.array([[0.1, bound]]), both > 0, both)
+    seen = beside_a_finer_row(lambda p: p * both, finer, 2 * both, gradients)
+    table = Comparison.agreeing(2 * both, both, 1e-9 * both, 1e-8 * both).marked(both > 0, MISMATCH, Kind.WRONG_VALUE)
+    assert filters.aliasing(table, seen).where(MISMATCH).sum() == left
+
+
+@pytest.mark.parametrize(("autodiff", "verdict"), [(1.0, INCONCLUSIVE), (1.5, MISMATCH)])
+def test_a_kink_that_only_a_finer_row_of_the_slope_shows_excuses_what_lies_between(
+    autodiff: float, verdict: Verdict
+) -> None:
+    smooth, kinked = (sample(f, np.zeros(1), np.eye(1)) for f in (lambda p: p / 3, np.abs))
+    own = SimpleNamespace(beside=lambda *_: 0 * ONE)
+    seen = evidence(samples=(smooth, smooth), lines=lines_with(lambda *_, **__: kinked), own=own)
+    vars(seen)["nearest"] = np.full((1, 1), Smoothness.UNKNOWN)
+    assert filters.small_kink(wrong(autodiff, 1 / 3, 1e-9), seen).any(verdict)
+
+
 def test_a_power_beside_its_singular_point_is_no_mismatch() -> None:
-    """Of x ** w * w, by x and w at w = 0, the derivative is 0 within 1e-9 of x = 1e-9j; the usual row reaches beyond."""
+    """Of x ** w * w, by x and w at w = 0, the derivative is 0 within 1e-9 of x = 1e-9j; the usual row lies beyond."""
     result = check(lambda x, w: x**w * w, np.array([1e-9j, -4j, -9j]), np.array(0j), order=2).orders[2]
     assert (result.verdict, result.reasons) == (INCONCLUSIVE, ILL)
 
