@@ -125,7 +125,7 @@ class Controller:
         from gradcheck.hunt.running.crashes import OUTSIDE
 
         record, code = self.aggregate.configuration.record(node.gateway.id), _returncode(node)
-        if self._interrupted and code in OUTSIDE:
+        if self._interrupted and (code is None or code in OUTSIDE):
             record.unlink(missing_ok=True)
         else:
             self.aggregate.report_crashes([record], code)
