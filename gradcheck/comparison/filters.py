@@ -107,7 +107,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
         for row in (plain, granted)
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    aliased = beyond | missed | (apart & supports) | _meets(comparison, plain, finer)
+    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, FINER)
     if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
         found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
         aliased |= found & (np.abs(plain.value - comparison.autodiff) <= plain.bound)
@@ -129,17 +129,23 @@ def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
     seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
-    return np.asarray(seen | _meets(comparison, inside, sample))
+    return np.asarray(seen | _meets(comparison, evidence, sample, shrink))
 
 
-def _meets(comparison: Comparison, estimate: Estimate, sample: Sample) -> Array:
-    """Whether a row's slope meets autodiff's where it need not, within a thousandth of the gap to the difference.
+def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:
+    """Whether the slopes of two finer rows meet autodiff's where they need not, within a thousandth of the gap.
 
-    It counts whatever its own bound is: that of 0 is inconclusive, and that of values which are granted a rounding they
-    do not have is too wide.
+    They count whatever their own bounds are: that of 0 is inconclusive, and that of values which are granted a rounding
+    they do not have is too wide. A single row may meet by chance what is off by as much as its rounding.
     """
-    gap = np.abs(estimate.value - comparison.difference)
-    return np.asarray((np.abs(estimate.value - comparison.autodiff) <= MET * gap) & ~constant(sample))
+
+    def near(row: Sample) -> Array:
+        value = evidence.estimate(row).value
+        gap = np.abs(value - comparison.difference)
+        return np.asarray((np.abs(value - comparison.autodiff) <= MET * gap) & ~constant(row))
+
+    met = comparison.where(Verdict.MISMATCH) & near(sample)
+    return np.asarray(met & near(evidence.row(shrink, CONFIRM))) if met.any() else met
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

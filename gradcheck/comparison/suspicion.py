@@ -17,7 +17,7 @@ from gradcheck.numerics.difference import Estimate, crude_difference, first_diff
 from gradcheck.numerics.one_sided import ROUGH, OneSided, Smoothness, classify, confirm, constant
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.rounding import rounding_of
-from gradcheck.numerics.sampling import FINE, QUICK, Sample, slices
+from gradcheck.numerics.sampling import FINE, QUICK, Sample, Stencil, slices
 
 Array = np.ndarray[Any, Any]
 
@@ -82,9 +82,9 @@ class Evidence:
         """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
         return self.row(FINER)
 
-    def row(self, shrink: float) -> Sample:
+    def row(self, shrink: float, stencil: Stencil | None = None) -> Sample:
         """A sample on a finer row that starts at so much of the usual step, of values that are no better."""
-        sample = self.lines.sample(FINE[self.samples[0].stencil], shrink=shrink)
+        sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
         return replace(sample, floor=self.samples[0].floor)
 
     @cached_property
