@@ -35,6 +35,7 @@ from gradcheck.numerics.one_sided import (
     classify,
     constant,
     interval,
+    of_one_side,
     subgradient_allows,
     wide_slope,
 )
@@ -110,7 +111,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, FINER)
     if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
         found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
-        aliased |= found & (np.abs(plain.value - comparison.autodiff) <= plain.bound)
+        aliased |= found & ~evidence.refutes(comparison.autodiff)
     comparison = comparison.excused(aliased, Reason.ILL_CONDITIONED)
     for shrink in (FINER * NEARER, NEARER):
         if not comparison.any(Verdict.MISMATCH):
@@ -167,11 +168,13 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10.
 
     A finer row of what is differenced may show it where that of the function's values loses it in its own rounding; it
-    counts if autodiff's slope is one of those that it allows.
+    counts if autodiff's slope is one of those that it allows. So may the wide steps, where the slopes are small beside
+    the values.
     """
-    finer = classify(evidence.finer)
+    finer, autodiff = classify(evidence.finer), comparison.autodiff
     slack = evidence.own.beside(*interval(finer))
-    allowed = (finer.kind == Smoothness.KINK) & subgradient_allows(finer, comparison.autodiff, slack)
+    allowed = (finer.kind == Smoothness.KINK) & subgradient_allows(finer, autodiff, slack)
+    allowed |= of_one_side(evidence.samples[0], autodiff, np.abs(autodiff - comparison.difference))
     hidden = ((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH)
     return comparison.excused(hidden, Reason.ILL_CONDITIONED)
 

@@ -367,17 +367,20 @@ def _second_closely(
     confirmed_entries = confirmed(*entries)
     suspected = filtered(confirmed_entries, beside_gradients, filters.GRADIENT_DIFFERENCES)
     compared = filtered(suspected, beside_gradients, filters.SWING)
-    swinging = suspected.where(Verdict.MISMATCH) & ~compared.where(Verdict.MISMATCH)
-    noisy = swinging | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
+    wrong, doubtful, left = (table.where(Verdict.MISMATCH) for table in (confirmed_entries, suspected, compared))
+    noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
+    curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
+    if aliased.any() and curvatures.any(Verdict.MISMATCH):
+        noisy |= aliased & ~beside_values.refutes(curvatures.autodiff)
     chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
-    return compared, filtered(_beyond_noise(confirmed(*diagonal), compared, noisy, lines), beside_values, chosen)
+    return compared, filtered(_beyond_noise(curvatures, compared, noisy, lines), beside_values, chosen)
 
 
 def _beyond_noise(diagonal: Comparison, entries: Comparison, noisy: Array, lines: Lines) -> Comparison:
     """The diagonal, inconclusive where it is off by no more than the `noisy` entries that it is made of.
 
     Of a gradient that is nothing but rounding, as 1 - 2 x F(x) of Dawson's integral F far out, the second derivative is
-    amplified rounding, which may be alike at all neighbours.
+    amplified rounding, which may be alike at all neighbours; and what a row of gradients aliases, one of values does.
     """
     gaps = np.where(noisy, np.abs(entries.autodiff - entries.difference), 0.0)
     covered = np.abs(diagonal.autodiff - diagonal.difference) <= 2 * lines.twice(gaps, bounds=True)

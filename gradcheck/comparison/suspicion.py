@@ -87,6 +87,12 @@ class Evidence:
         sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
         return replace(sample, floor=self.samples[0].floor)
 
+    def refutes(self, slope: Array) -> Array:
+        """Whether the estimate on the finer row is another one, within its bound; not where that row cannot tell."""
+        closer = self.estimate(self.finer)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(closer.value - slope) > closer.bound)
+
     @cached_property
     def nearest(self) -> Array:
         """Of what kind the function itself is for values on such a row, (k, c)."""

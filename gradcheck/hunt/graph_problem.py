@@ -61,8 +61,8 @@ class NonsmoothNodes:
         return len(self.kinks) > 1 or bool(self.singular)
 
 
-def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
-    """The nodes that are not smooth, given the values at all positions."""
+def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float] | None = None) -> NonsmoothNodes:
+    """The nodes that are not smooth, given the values at all positions, or may not be, given what these have lost."""
     kinks: dict[int, int] = {}
     singular: dict[int, int] = {}
     curvature_jumps: dict[int, int] = {}
@@ -70,18 +70,22 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array]) -> NonsmoothNodes:
         spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
         declared = (spec.kinks, kinks), (spec.singular, singular), (spec.curvature_jumps, curvature_jumps)
         for distances, found in declared:
-            if count := count_on(distances, arguments, node.attributes):
+            unit = None if lost is None else max(lost[parent] for parent in node.parents)
+            if count := count_on(distances, arguments, node.attributes, unit):
                 found[position] = count
     return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), sum(kinks.values()))
 
 
-def count_on(distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any]) -> int:
-    """How many of the declared distances are zero, within 64 units in the last place of the largest argument."""
+def count_on(
+    distances: Distances | None, values: Sequence[Array], attributes: Mapping[str, Any], unit: float | None = None
+) -> int:
+    """How many of the declared distances are zero, within 64 units: by default the last place of the largest value."""
     if distances is None or not all(value.size for value in values):
         return 0
     away = np.asarray(distances(*values, **attributes))
-    scale = max(float(np.abs(value).max()) for value in values)
-    return int(np.sum(away <= 64 * np.finfo(values[0].dtype).eps * scale))
+    if unit is None:
+        unit = float(np.finfo(values[0].dtype).eps) * max(float(np.abs(value).max()) for value in values)
+    return int(np.sum(away <= 64 * unit))
 
 
 EXACT = ROUNDOFF["float64"]
@@ -194,6 +198,17 @@ class GraphProblem(Problem):
     def nonsmooth_nodes(self) -> NonsmoothNodes:
         """The nodes that are not smooth at the inputs."""
         return nonsmooth_nodes(self.graph, self.intermediates)
+
+    @cached_property
+    def blurred_nodes(self) -> tuple[int, ...]:
+        """The nodes of which a kink or leap lies within so many roundings of what inner values have lost."""
+        draws = (RandomPerturbation(draw, lost=self.lost) for draw in range(2))
+        rows = [forward(self.graph, self.tensors(None), perturbation=one) for one in draws]
+        moved = [
+            max(float(np.max(np.abs(row[i] - value), initial=0)) for row in rows)
+            for i, value in enumerate(self.intermediates)
+        ]
+        return nonsmooth_nodes(self.graph, self.intermediates, moved).positions
 
     @property
     def smooth(self) -> bool:

@@ -127,7 +127,7 @@ CASES = {
     ),
     ("GRADIENT_DIFFERENCES", "low precision"): Case(saturated, SATURATED, INCONCLUSIVE, ILL, MISMATCH),
     ("GRADIENT_DIFFERENCES", "aliasing"): Case(
-        given(lambda x: x**2 / 2, lambda x: x + bump(x), lambda x: 1 + bump_slope(x)), 1.0, MISMATCH, ILL, MISMATCH
+        given(lambda x: x**2 / 2, lambda x: x + bump(x), lambda x: 1 + bump_slope(x)), 1.0, INCONCLUSIVE, ILL, MISMATCH
     ),
     ("GRADIENT_DIFFERENCES", "staircase"): Case(
         given(tf.math.expm1, lambda x: tf.math.expm1(x) + 1.0, lambda x: tf.math.expm1(x) + 1.0),
@@ -142,7 +142,9 @@ CASES = {
     ("VALUE_DIFFERENCES", "cancelled terms"): Case(
         lambda x: tf.math.imag(tf.signal.rfft2d(x * x)), [[1.0, 2.0], [3.0, 5.0]], AGREE, (), MISMATCH
     ),
-    ("VALUE_DIFFERENCES", "hidden swing"): Case(lambda x: tf.sin(x) + x**2, 2e7, AGREE, (), MISMATCH),
+    ("VALUE_DIFFERENCES", "hidden swing"): Case(
+        lambda x: 100 * tf.sin(x) + x**2, 1e9, INCONCLUSIVE, ILL, MISMATCH, ILL
+    ),
     ("VALUE_DIFFERENCES", "many small jumps"): Case(
         given(lambda x: x * stairs(x, 1e-7), lambda x: 1.2345 + 0 * x, tf.zeros_like), 1.2345, AGREE, (), MISMATCH
     ),

@@ -123,6 +123,22 @@ def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
     assert (second.verdict, second.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
+def test_stairs_that_are_narrower_than_what_their_argument_has_lost_are_no_mismatch() -> None:
+    """1 / J0 is 4e4 here, but for 0.1: steps that show more than that span stairs, whose slope is another one."""
+    lost = graph(
+        [[-3.1e6, 1e9, -0.031], [3.3, -0.61, 0.93], [[4.2, 4.2, 1.62], [2.74, 3.3, 0.81]]],
+        *(Node.of("where", 0, 1), Node.of("xlog1py", 3, 2), Node.of("idct", 4, norm="ortho", type=3)),
+        *(Node.of("bessel_j0", 5), Node.of("square", 6), Node.of("rsqrt", 7)),
+        *(Node.of("transpose", 8, perm=(1, 0)), Node.of("rint", 9)),
+    )
+    first = trial.run(lost, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    assert first.notes == ("the arguments of rint lie as near to a kink or leap as they have lost digits",)
+    known = graph([[-3.1, 1.3]], Node.of("square", 0), Node.of("rint", 1))
+    with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
+        assert trial.run(known, (1,)).result.orders[1].verdict == Verdict.MISMATCH
+
+
 def test_the_hessian_of_a_product_at_a_zero() -> None:
     checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
     assert checked.result.orders[1].verdict == Verdict.AGREE
