@@ -95,18 +95,19 @@ def _marked(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def perturbed_gradients(seed: int, *, outputs: bool = True) -> Iterator[None]:
+def perturbed_gradients(seed: int, *, outputs: Callable[[Any], bool] = tf.is_tensor) -> Iterator[None]:
     """Perturb the operands and the results of every gradient function that runs in the block.
 
     A gradient that is written in its operation's output, such as y * (1 - y), has lost the digits that y has lost,
-    which perturbed inputs do not show: that is not asked for without `outputs`. Terms of a sum that cancel leave the
-    rounding of each. Functions that are traced meanwhile are left alone, because they would keep the perturbation.
+    which perturbed inputs do not show: that is asked for of `outputs` of which this holds. Terms of a sum that cancel
+    leave the rounding of each. Functions that are traced meanwhile are left alone: they would keep the perturbation.
     """
     generator = np.random.default_rng(seed)
 
     def looked_up(name: str, function: Any) -> Any:
         inside = partial(perturbed_operations, seed) if name in OF_ROWS else nullcontext
-        return function and _perturbed_gradient(function, generator, inside, outputs=outputs and name not in SELECTING)
+        chosen = _none if name in SELECTING else outputs
+        return function and _perturbed_gradient(function, generator, inside, outputs=chosen)
 
     with _marked(seed), gradients_looked_up(looked_up):
         yield
@@ -141,6 +142,10 @@ def perturbed_operations(seed: int, unit: float = 0.0) -> Iterator[None]:
         yield
 
 
+def _none(_: Any) -> bool:
+    return False
+
+
 def _unit(value: Any) -> float:
     return 2 * ROUNDOFF.get(value.dtype.name, 0.0) if tf.is_tensor(value) else 0.0
 
@@ -150,14 +155,14 @@ def _perturbed_gradient(
     generator: np.random.Generator,
     inside: Callable[[], AbstractContextManager[None]],
     *,
-    outputs: bool,
+    outputs: Callable[[Any], bool],
 ) -> Callable[..., Any]:
     def gradient(op: Any, *cotangents: Any) -> Any:
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
-        if op.outputs and outputs:  # the tape keeps no outputs that the gradient function does not read
-            other.outputs = [perturbed(output, generator) for output in op.outputs]
+        if op.outputs and any(map(outputs, op.outputs)):  # the tape keeps none that the gradient function does not read
+            other.outputs = [perturbed(output, generator) if outputs(output) else output for output in op.outputs]
         moved = [perturbed(cotangent, generator) for cotangent in cotangents]
         with inside():
             parts = function(other, *moved)

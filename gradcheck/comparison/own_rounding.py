@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.autodiff.problem import Problem
@@ -92,7 +93,8 @@ class Surroundings:
 
         Inner values, where they can be reached, and what the backward pass hands from one gradient function to the next
         are perturbed as well, each time otherwise: terms that cancel leave the rounding of each, which may be alike at
-        all points near. What a formula loses by itself is its own fault.
+        all points near. What a formula loses by itself is its own fault; but a complex result is rounded as a whole, so
+        that of one part 1 - y * y may have lost the digits that differences of the other part show.
         """
         rng, problem, rows = np.random.default_rng(0), self.problem, []
         for draw in range(draws.stop):
@@ -100,7 +102,7 @@ class Surroundings:
             if draw not in draws:
                 continue
             shift = 2 * problem.precision * signs * ulps(problem.point.shape)
-            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=False):
+            with np.errstate(invalid="ignore", over="ignore"), perturbed_gradients(draw, outputs=_is_complex):
                 rows.append(self.derivative(problem.perturbed(draw), problem.point * (1 + shift)))
         return np.stack(rows)
 
@@ -219,6 +221,10 @@ class OwnRounding:
 
     def _of(self, rows: Array) -> Array:
         return rows if self.seen is None else np.stack([self.seen(row) for row in rows])
+
+
+def _is_complex(output: Any) -> bool:
+    return tf.is_tensor(output) and bool(output.dtype.is_complex)
 
 
 def _largest(changes: Array) -> Array:

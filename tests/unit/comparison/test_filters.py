@@ -318,6 +318,14 @@ def test_a_power_beside_its_singular_point_is_no_mismatch() -> None:
     assert (result.verdict, result.reasons) == (INCONCLUSIVE, ILL)
 
 
+def test_the_digits_that_a_complex_result_has_lost_are_lost_to_its_gradient() -> None:
+    """tanh(log x) is -1 + 2 x ** 2 near 0, and the gradient of tanh is 1 - y * y, of a y that is -1 but for 2e-11."""
+    x = np.array([16j, 6.28j, -3.1e-6j])
+    assert not check(lambda x: tf.tanh(tf.math.log(x)), x, order=2).findings
+    wrong = given(lambda x: tf.tanh(tf.math.log(x)), lambda x: 4.01 * x / (1 + x * x) ** 2, tf.ones_like)
+    assert check(wrong, x).verdict == MISMATCH
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_the_usual_row_steps_over_is_no_mismatch(order: int) -> None:
     """The derivative by x[0] is -8e-11, of a transition 3e-9 wide before the finest step, 6e-9."""
