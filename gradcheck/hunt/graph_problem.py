@@ -201,14 +201,13 @@ class GraphProblem(Problem):
 
     @cached_property
     def blurred_nodes(self) -> tuple[int, ...]:
-        """The nodes of which a kink or leap lies within so many roundings of what inner values have lost."""
+        """The nodes beside a kink or leap that lies within so many roundings of what inner values have lost."""
         draws = (RandomPerturbation(draw, lost=self.lost) for draw in range(2))
         rows = [forward(self.graph, self.tensors(None), perturbation=one) for one in draws]
-        moved = [
-            max(float(np.max(np.abs(row[i] - value), initial=0)) for row in rows)
-            for i, value in enumerate(self.intermediates)
-        ]
-        return nonsmooth_nodes(self.graph, self.intermediates, moved).positions
+        values = enumerate(self.intermediates)
+        lost = [max(float(np.max(np.abs(row[i] - value), initial=0)) for row in rows) for i, value in values]
+        places = nonsmooth_nodes(self.graph, self.intermediates, lost).positions
+        return tuple(place for place in places if place not in self.nonsmooth_nodes.positions)
 
     @property
     def smooth(self) -> bool:
