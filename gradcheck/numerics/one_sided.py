@@ -9,7 +9,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from gradcheck.numerics.sampling import Sample
 
@@ -42,10 +41,6 @@ class Smoothness(IntEnum):
 
 ROUGH = (Smoothness.KINK, Smoothness.JUMP, Smoothness.SINGULAR)
 """Where there is no derivative."""
-
-
-STEPS_ON_END = 4
-"""Secants over so many steps, each a quarter of the last, are not alike by chance."""
 
 
 @dataclass(frozen=True)
@@ -318,26 +313,6 @@ def confirm(coarse: OneSided, finer: OneSided) -> OneSided:
     precise = (coarse.kind != Smoothness.KINK) | (finer.left_bound + finer.right_bound <= 0.1 * kink)
     withdrawn = claimed & precise & (finer.kind == Smoothness.SMOOTH)
     return OneSided(*(np.where(withdrawn, getattr(finer, x.name), getattr(coarse, x.name)) for x in fields(OneSided)))
-
-
-def of_one_side(sample: Sample, slope: Array, gap: Array) -> Array:
-    """Whether a slope (k, m) is that of the secants to one side, at several steps on end, and not of the other's.
-
-    Those of the other side are alike at these steps, too, and differ by about the `gap` (k, m) or more: a kink that the
-    finest steps do not show, where the slopes are small beside the values.
-    """
-    steps, centre = sample.step[:, None, None] * sample.stencil.steps[:, None], sample.values[:, :1]
-    rounding = 2.0 * np.maximum(4.0 * sample.eps * np.abs(centre), sample.floor) / steps
-    secants = (centre - sample.left) / steps, (sample.right - centre) / steps
-
-    def kept(one: Array, other: Array) -> Array:
-        near = np.abs(one - slope[:, None]) + rounding <= gap[:, None] / 8
-        near, beside = (sliding_window_view(each, STEPS_ON_END, axis=1) for each in (near, other))
-        apart = np.min(np.abs(beside - slope[:, None, :, None]), axis=-1) >= gap[:, None] / 2
-        return np.asarray((near.all(axis=-1) & apart & (np.ptp(beside, axis=-1) <= gap[:, None] / 4)).any(axis=1))
-
-    with np.errstate(invalid="ignore", over="ignore"):
-        return kept(*secants) | kept(*secants[::-1])
 
 
 def constant(sample: Sample) -> Array:
