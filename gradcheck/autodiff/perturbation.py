@@ -161,7 +161,7 @@ def _perturbed_gradient(
         if not tf.executing_eagerly():
             return function(op, *cotangents)
         other = copy(op)
-        if op.outputs and any(map(outputs, op.outputs)):  # the tape keeps none that the gradient function does not read
+        if op.outputs:  # the tape keeps no outputs that the gradient function does not read
             other.outputs = [perturbed(output, generator) if outputs(output) else output for output in op.outputs]
         moved = [perturbed(cotangent, generator) for cotangent in cotangents]
         with inside():

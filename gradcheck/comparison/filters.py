@@ -99,7 +99,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
     """
     sample, finer = evidence.samples[0], evidence.finer
     lost = rounding_of(sample).values[-1]
-    plain, granted = (evidence.estimate(row) for row in (finer, replace(finer, floor=lost)))
+    plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
     digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
     supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
     apart, beyond = (
@@ -107,7 +107,7 @@ def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
         for row in (plain, granted)
     )
     missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, FINER)
+    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
     if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
         found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
         aliased |= found & ~evidence.refutes(comparison.autodiff)
@@ -129,23 +129,25 @@ def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
     with np.errstate(invalid="ignore"):
         apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
     seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
-    return np.asarray(seen | _meets(comparison, evidence, sample, shrink))
+    return np.asarray(seen | _meets(comparison, evidence, sample, inside, shrink))
 
 
-def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, shrink: float) -> Array:
+def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, estimate: Estimate, shrink: float) -> Array:
     """Whether the slopes of two finer rows meet autodiff's where they need not, within a thousandth of the gap.
 
     They count whatever their own bounds are: that of 0 is inconclusive, and that of values which are granted a rounding
     they do not have is too wide. A single row may meet by chance what is off by as much as its rounding.
     """
 
-    def near(row: Sample) -> Array:
-        value = evidence.estimate(row).value
+    def near(row: Sample, value: Array) -> Array:
         gap = np.abs(value - comparison.difference)
         return np.asarray((np.abs(value - comparison.autodiff) <= MET * gap) & ~constant(row))
 
-    met = comparison.where(Verdict.MISMATCH) & near(sample)
-    return np.asarray(met & near(evidence.row(shrink, CONFIRM))) if met.any() else met
+    met = comparison.where(Verdict.MISMATCH) & near(sample, estimate.value)
+    if not met.any():
+        return met
+    other = evidence.row(shrink, CONFIRM)
+    return np.asarray(met & near(other, evidence.estimate(other).value))
 
 
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:

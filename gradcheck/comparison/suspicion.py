@@ -87,11 +87,15 @@ class Evidence:
         sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
         return replace(sample, floor=self.samples[0].floor)
 
+    @cached_property
+    def closer(self) -> Estimate:
+        """The estimate on that row."""
+        return self.estimate(self.finer)
+
     def refutes(self, slope: Array) -> Array:
         """Whether the estimate on the finer row is another one, within its bound; not where that row cannot tell."""
-        closer = self.estimate(self.finer)
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(closer.value - slope) > closer.bound)
+            return np.asarray(np.abs(self.closer.value - slope) > self.closer.bound)
 
     @cached_property
     def nearest(self) -> Array:

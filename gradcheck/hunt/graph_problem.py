@@ -69,8 +69,8 @@ def nonsmooth_nodes(graph: Graph, values: Sequence[Array], lost: Sequence[float]
     for position, node in graph.positions():
         spec, arguments = CATALOGUE[node.op], [values[parent] for parent in node.parents]
         declared = (spec.kinks, kinks), (spec.singular, singular), (spec.curvature_jumps, curvature_jumps)
+        unit = None if lost is None else max(lost[parent] for parent in node.parents)
         for distances, found in declared:
-            unit = None if lost is None else max(lost[parent] for parent in node.parents)
             if count := count_on(distances, arguments, node.attributes, unit):
                 found[position] = count
     return NonsmoothNodes(tuple(kinks), tuple(singular), tuple(curvature_jumps), sum(kinks.values()))

@@ -135,8 +135,7 @@ def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Chec
         else:
             first = _without_hidden_terms(problem, first)
             tables = {1: [first], 2: _where_first_decides(problem, second, first)}
-            checked = {order: (summarise(order, tables[order], problem.sources), tables[order]) for order in orders}
-            return {order: _where_nodes_are_seen(problem, order, one) for order, one in checked.items()}
+            return {order: _decided(problem, order, tables[order]) for order in orders}
     return {order: check_order(problem, order) for order in orders}
 
 
@@ -162,24 +161,25 @@ def check_order(problem: GraphProblem, order: int) -> Checked:
         return broken(order, Kind.RAISES, "the inputs", str(error)), ()
     except WrongShapeError as error:
         return broken(order, Kind.SHAPE, error.source, str(error)), ()
-    result = summarise(order, tables, problem.sources)
-    if result.verdict != Verdict.MISMATCH:
-        return result, tables
-    if nodes.kinked_elements > 1:
-        # Several elements of one node at their kinks compose like several nodes do.
-        return undecided(order, Reason.COMPOSED_KINK, "more than one element of a node is at a kink"), ()
-    return _where_nodes_are_seen(problem, order, (result, tables))
+    return _decided(problem, order, tables)
 
 
-def _where_nodes_are_seen(problem: GraphProblem, order: int, checked: Checked) -> Checked:
-    """What was checked, undecided where inner values are not known well enough to tell on which side a kink lies.
+def _decided(problem: GraphProblem, order: int, tables: Sequence[Comparison]) -> Checked:
+    """What the comparisons say, undecided where inner values are not known well enough to tell where a kink lies.
 
     The nearest integer times y, of a y that has lost its digits but for two behind the point: every difference that
     shows more than rounding spans many of its stairs.
     """
-    if checked[0].verdict != Verdict.MISMATCH or not (blurred := problem.blurred_nodes):
-        return checked
-    names = ", ".join(dict.fromkeys(problem.graph.nodes[place - len(problem.graph.inputs)].op for place in blurred))
+    result = summarise(order, tables, problem.sources)
+    if result.verdict != Verdict.MISMATCH:
+        return result, tables
+    if problem.nonsmooth_nodes.kinked_elements > 1:
+        # Several elements of one node at their kinks compose like several nodes do.
+        return undecided(order, Reason.COMPOSED_KINK, "more than one element of a node is at a kink"), ()
+    if not (blurred := problem.blurred_nodes):
+        return result, tables
+    nodes = dict(problem.graph.positions())
+    names = ", ".join(dict.fromkeys(nodes[place].op for place in blurred))
     note = f"the arguments of {names} lie as near to a kink or leap as they have lost digits"
     return undecided(order, Reason.ILL_CONDITIONED, note), ()
 

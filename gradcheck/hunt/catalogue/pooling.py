@@ -219,10 +219,6 @@ def of_max_pooling(
 OF_ANOTHER_SIZE = ((1, "VALID"), (2, "VALID"), (2, "SAME"))
 
 
-def _any_window(_image: Shape, _values: Shape) -> Any:
-    return OF_ANOTHER_SIZE
-
-
 def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], others: Rule, **fields: Any) -> OpSpec:
     source = f"of_max_pooling(tf.raw_ops.{derivative}, {{0}}[tf.newaxis], {{1}}[tf.newaxis], {{windows}})[0]"
     if "reference" in fields:
@@ -233,7 +229,7 @@ def _of_max_pooling(name: str, derivative: str, leaps: Callable[..., Array], oth
         source,
         batching=in_batch,
         others=others,
-        windows=windows_of if others is one_a_window else _any_window,
+        windows=windows_of if others is one_a_window else OF_ANOTHER_SIZE,
         **_leaping(leaps),
         **fields,
     )

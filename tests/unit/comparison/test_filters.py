@@ -322,8 +322,8 @@ def test_the_digits_that_a_complex_result_has_lost_are_lost_to_its_gradient() ->
     """tanh(log x) is -1 + 2 x ** 2 near 0, and the gradient of tanh is 1 - y * y, of a y that is -1 but for 2e-11."""
     x = np.array([16j, 6.28j, -3.1e-6j])
     assert not check(lambda x: tf.tanh(tf.math.log(x)), x, order=2).findings
-    wrong = given(lambda x: tf.tanh(tf.math.log(x)), lambda x: 4.01 * x / (1 + x * x) ** 2, tf.ones_like)
-    assert check(wrong, x).verdict == MISMATCH
+    faulty = given(lambda x: tf.tanh(tf.math.log(x)), lambda x: 4.01 * x / (1 + x * x) ** 2, tf.ones_like)
+    assert check(faulty, x).verdict == MISMATCH
 
 
 @pytest.mark.parametrize("order", [1, 2])
