@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.comparison.aliasing import aliasing
 from gradcheck.comparison.closer import closer_look
 from gradcheck.comparison.lines import LITTLE, Lines, sample_values, ulp_rounding
 from gradcheck.comparison.suspicion import FINER, Evidence
@@ -39,8 +40,7 @@ from gradcheck.numerics.one_sided import (
     wide_slope,
 )
 from gradcheck.numerics.probing import probe_directions
-from gradcheck.numerics.reach import hidden_transition, stepped_over
-from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.rounding import lattice, rounding_of
 from gradcheck.numerics.sampling import CONFIRM, Sample
 from gradcheck.result import Kind, Reason, Verdict
 
@@ -51,12 +51,6 @@ FLAT = 4
 
 CLOSER = 2.0**-14
 """A row that starts here steps over no stair of moderate size, and still resolves a second derivative."""
-
-NEARER = 2.0**-10
-"""A row so much finer than the finer one shows no more than a stair."""
-
-MET = 2.0**-10
-"""A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
 
 DIRECTIONS_BEFORE_MISMATCH = 4
 
@@ -90,66 +84,6 @@ def low_precision(comparison: Comparison, evidence: Evidence) -> Comparison:
     return comparison.marked(covered, Verdict.AGREE).marked(vacuous, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
-    """Where a much finer row contradicts the estimate, the usual row has aliased the function, or stepped over a part.
-
-    Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
-    lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
-    not where perturbations of inner values show that digits are lost, and as many as the row does.
-    """
-    sample, finer = evidence.samples[0], evidence.finer
-    lost = rounding_of(sample).values[-1]
-    plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
-    digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
-    supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
-    apart, beyond = (
-        (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
-        for row in (plain, granted)
-    )
-    missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
-    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
-    if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
-        found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
-        aliased |= found & ~evidence.refutes(comparison.autodiff)
-    comparison = comparison.excused(aliased, Reason.ILL_CONDITIONED)
-    for shrink in (FINER * NEARER, NEARER):
-        if not comparison.any(Verdict.MISMATCH):
-            break
-        comparison = comparison.excused(_nearer(comparison, evidence, shrink), Reason.ILL_CONDITIONED)
-    return comparison
-
-
-def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
-    """Whether autodiff has the slope next to the point that another row shows, and the difference that of many stairs.
-
-    The finer row, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
-    """
-    sample = evidence.row(shrink)
-    inside = evidence.estimate(sample)
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
-    seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
-    return np.asarray(seen | _meets(comparison, evidence, sample, inside, shrink))
-
-
-def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, estimate: Estimate, shrink: float) -> Array:
-    """Whether the slopes of two finer rows meet autodiff's where they need not, within a thousandth of the gap.
-
-    They count whatever their own bounds are: that of 0 is inconclusive, and that of values which are granted a rounding
-    they do not have is too wide. A single row may meet by chance what is off by as much as its rounding.
-    """
-
-    def near(row: Sample, value: Array) -> Array:
-        gap = np.abs(value - comparison.difference)
-        return np.asarray((np.abs(value - comparison.autodiff) <= MET * gap) & ~constant(row))
-
-    met = comparison.where(Verdict.MISMATCH) & near(sample, estimate.value)
-    if not met.any():
-        return met
-    other = evidence.row(shrink, CONFIRM)
-    return np.asarray(met & near(other, evidence.estimate(other).value))
-
-
 def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparison:
     """Where a row a million times finer shows no kink, there is none to excuse a value: that row's verdict counts."""
     rough, confirmed_rough = (np.isin(sides[0].kind, ROUGH) for sides in (evidence.coarse_sides, evidence.sides))
@@ -168,12 +102,16 @@ def small_jump(comparison: Comparison, evidence: Evidence) -> Comparison:
 def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10.
 
-    A finer row of what is differenced may show it where that of the function's values loses it in its own rounding; it
-    counts if autodiff's slope is one of those that it allows.
+    A finer row of what is differenced may show it where that of the function's values loses it in its own rounding, or
+    the usual row does once it is granted the digits that it is seen to have lost; either counts if autodiff's slope is
+    one of those that it allows.
     """
-    finer = classify(evidence.finer)
-    slack = evidence.own.beside(*interval(finer))
-    allowed = (finer.kind == Smoothness.KINK) & subgradient_allows(finer, comparison.autodiff, slack)
+    sample, allowed = evidence.samples[0], np.zeros(comparison.verdict.shape, bool)
+    lost = rounding_of(sample).values[-1]
+    blurred = replace(sample, floor=np.maximum(lost, lattice(sample, lost, sample.stencil.count)))
+    for sides in map(classify, (evidence.finer, blurred)):
+        slack = evidence.own.beside(*interval(sides))
+        allowed |= (sides.kind == Smoothness.KINK) & subgradient_allows(sides, comparison.autodiff, slack)
     hidden = ((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH)
     return comparison.excused(hidden, Reason.ILL_CONDITIONED)
 

@@ -41,6 +41,7 @@ from gradcheck.comparison.suspicion import (
     worst_coordinates,
 )
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance, combined, compare, confirmed
+from gradcheck.comparison.triangulation import beyond_gaps, narrow_gaps, noisy_gaps, triangulated
 from gradcheck.numerics.difference import TIGHT, Estimate, first_difference
 from gradcheck.numerics.one_sided import classify
 from gradcheck.numerics.probing import FEW_INPUTS, FEW_OUTPUTS, PAIR, cotangents
@@ -306,7 +307,7 @@ def compare_products(
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
     elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values, rough)
-        entries, alone = _triangulated(entries, diagonal, lines)
+        entries, alone = triangulated(entries, diagonal, lines)
         differ = agreed != close.where(Verdict.AGREE)
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
@@ -353,10 +354,10 @@ def _second_closely(
         own=twice,
         residue=residue(problem, both_values[1], weight, step**2),
     )
-    slopes_of = (
+    slopes_of = [
         scaled_by_values(slope_estimate(one), other, lines)
         for one, other in zip(both_gradients, both_values, strict=True)
-    )
+    ]
     entries = (
         beside_gradients.compare(closer_look(of_gradients.sampled, one, wide))
         for one, wide in zip(both_gradients, slopes_of, strict=True)
@@ -370,31 +371,9 @@ def _second_closely(
     wrong, doubtful, left = (table.where(Verdict.MISMATCH) for table in (confirmed_entries, suspected, compared))
     noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
     curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
-    if aliased.any() and curvatures.any(Verdict.MISMATCH):
-        noisy |= aliased & ~beside_values.refutes(curvatures.autodiff)
+    if curvatures.any(Verdict.MISMATCH):
+        unclear = noisy | (aliased & ~beside_values.refutes(curvatures.autodiff))
+        gaps = noisy_gaps(compared, unclear), narrow_gaps(compared, slopes_of[0], beside_gradients, beside_values)
+        curvatures = beyond_gaps(curvatures, np.maximum(*gaps), lines)
     chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
-    return compared, filtered(_beyond_noise(curvatures, compared, noisy, lines), beside_values, chosen)
-
-
-def _beyond_noise(diagonal: Comparison, entries: Comparison, noisy: Array, lines: Lines) -> Comparison:
-    """The diagonal, inconclusive where it is off by no more than the `noisy` entries that it is made of.
-
-    Of a gradient that is nothing but rounding, as 1 - 2 x F(x) of Dawson's integral F far out, the second derivative is
-    amplified rounding, which may be alike at all neighbours; and what a row of gradients aliases, one of values does.
-    """
-    gaps = np.where(noisy, np.abs(entries.autodiff - entries.difference), 0.0)
-    covered = np.abs(diagonal.autodiff - diagonal.difference) <= 2 * lines.twice(gaps, bounds=True)
-    return diagonal.excused(covered, Reason.ILL_CONDITIONED)
-
-
-def _triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:
-    """The entries, and the name of the one of the three estimates that contradicts the two others."""
-    if not entries.any(Verdict.MISMATCH):
-        return entries, "differences of function values" if diagonal.any(Verdict.MISMATCH) else None
-    differences = lines.twice(np.where(np.isfinite(entries.difference), entries.difference, 0.0))
-    bounds = lines.twice(entries.bound, bounds=True) + diagonal.bound
-    apart = np.abs(differences - diagonal.difference) > EXCLUSION * bounds
-    if not (diagonal.where(Verdict.AGREE) & apart).all():
-        return entries, "autodiff of autodiff"
-    # The first derivative is wrong near the point, and not this one; that is for the first order to find.
-    return entries.excused(True, Reason.ILL_CONDITIONED), "differences of the first autodiff derivative"
+    return compared, filtered(curvatures, beside_values, chosen)

@@ -33,6 +33,9 @@ ULPS = 2.0
 FINER = 2.0**-20
 """A row that starts at a millionth of the usual step resolves what the usual row aliases."""
 
+NEARER = 2.0**-10
+"""A row so much finer than the finer one shows no more than a stair."""
+
 ESTIMATED, AT_A_TIME = 4096, 65536
 """The second derivatives of so many coordinates are estimated; crude differences of so many at a time choose them."""
 
@@ -82,7 +85,7 @@ class Evidence:
         """A sample on a row that starts at a millionth of the usual step, of values that are no better."""
         return self.row(FINER)
 
-    def row(self, shrink: float, stencil: Stencil | None = None) -> Sample:
+    def row(self, shrink: Array | float, stencil: Stencil | None = None) -> Sample:
         """A sample on a finer row that starts at so much of the usual step, of values that are no better."""
         sample = self.lines.sample(stencil or FINE[self.samples[0].stencil], shrink=shrink)
         return replace(sample, floor=self.samples[0].floor)
@@ -92,10 +95,11 @@ class Evidence:
         """The estimate on that row."""
         return self.estimate(self.finer)
 
-    def refutes(self, slope: Array) -> Array:
-        """Whether the estimate on the finer row is another one, within its bound; not where that row cannot tell."""
+    def refutes(self, slope: Array, shrink: Array | None = None) -> Array:
+        """Whether the estimate on a finer row is another one, within its bound; not where that row cannot tell."""
+        closer = self.closer if shrink is None else self.estimate(self.row(shrink))
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(self.closer.value - slope) > self.closer.bound)
+            return np.asarray(np.abs(closer.value - slope) > closer.bound)
 
     @cached_property
     def nearest(self) -> Array:

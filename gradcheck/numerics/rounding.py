@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb
 from typing import Any
@@ -107,22 +107,23 @@ def scattered(sample: Sample, level: Array, known: Array) -> Array:
     return np.where(doubtful, level, 0.0)
 
 
-def lattice(sample: Sample, known: Array) -> Array:
-    """The largest power of two that divides all values, (k, m), if it exceeds what is `known` (k, m), else 0.
+def lattice(sample: Sample, known: Array, near: int) -> Array:
+    """The largest power of two that divides all changes of the value, (k, m), if it exceeds what is `known`, else 0.
 
     Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any row. A
-    constant has no digits to lose, and a function of few stairs is one.
+    constant has no digits to lose, not even one on the `near` finest steps alone, and a function of few stairs is one.
     """
-    unit = np.exp2(np.ceil(np.log2(known)))[:, None]
-    few = sample.right[:, -TAIL:] / unit
-    coarse = (few == np.rint(few)).all(axis=1) & (few != few[:, :1]).any(axis=1)
+    changes = sample.values - sample.values[:, :1]
+    near_by = replace(sample, values=changes)
+    few = np.concatenate([near_by.right[:, -near:], near_by.left[:, -near:]], axis=1)
+    few /= np.exp2(np.ceil(np.log2(known)))[:, None]
+    coarse = (few == np.rint(few)).all(axis=1) & (few != 0).any(axis=1)
     if not coarse.any():
         return np.zeros_like(known)
-    digits, exponents = np.frexp(sample.values)
+    digits, exponents = np.frexp(changes)
     odd = np.where(np.isfinite(digits), digits * 2.0**53, 0.0).astype(np.int64)
     divisor = np.where(odd == 0, np.inf, np.ldexp((odd & -odd).astype(np.float64), exponents - 53)).min(axis=1)
-    rises = np.abs(sample.values - sample.values[:, :1]).max(axis=1)
-    return np.where(coarse & (divisor > known) & (divisor <= LOST * rises), divisor, 0.0)
+    return np.where(coarse & (divisor > known) & (divisor <= LOST * np.abs(changes).max(axis=1)), divisor, 0.0)
 
 
 PROMISE = 4.0
@@ -188,7 +189,7 @@ def rounding_of(sample: Sample) -> Rounding:
     noise = confirmed(sample, level, _tail(slopes, steps, resolved, stencil.ratio), model[-1])
     noise = np.maximum(noise, sample.floor)
     known = np.maximum(model[-1], noise)
-    lost = np.maximum(scattered(sample, level, known).max(axis=1, initial=0.0), lattice(sample, known))
+    lost = np.maximum(scattered(sample, level, known).max(axis=1, initial=0.0), lattice(sample, known, TAIL))
     return Rounding(
         steps=steps,
         slopes=slopes,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradcheck.numerics.rounding import FACTOR, confirmed, differences, lattice, scattered, value_noise
+from gradcheck.numerics.rounding import FACTOR, TAIL, confirmed, differences, lattice, scattered, value_noise
 from gradcheck.numerics.sampling import sample
 
 Array = np.ndarray[Any, Any]
@@ -82,9 +82,10 @@ def test_noise_scatters_over_all_samples_but_a_kink_and_a_jump_do_not() -> None:
 def test_digits_that_no_value_has_are_lost() -> None:
     def seen(f: Any, x: float) -> float:
         lines = sample(f, np.array([x]), np.eye(1))
-        return float(lattice(lines, np.full((1, 1), 1e-21))[0, 0])
+        return float(lattice(lines, np.full((1, 1), 1e-21), TAIL)[0, 0])
 
     assert seen(lambda at: at - np.sin(at), 0.0141925) == 2.0**-59
+    assert seen(lambda at: (1e3 + at) - 1e3 + 2.1, 0.3) == 2.0**-43
     assert seen(lambda at: np.maximum(at - 1.0, 0.0), 0.9) == 0.0
     assert seen(np.floor, 3.3) == 0.0
     assert seen(np.exp, -40.0) == 0.0

@@ -1,0 +1,83 @@
+"""Where the usual row of steps has aliased the function, or stepped over a part of it: what finer rows show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradcheck.comparison.lines import LITTLE
+from gradcheck.comparison.suspicion import FINER, NEARER, Evidence
+from gradcheck.comparison.tables import EXCLUSION, Comparison
+from gradcheck.numerics.difference import Estimate
+from gradcheck.numerics.one_sided import constant
+from gradcheck.numerics.reach import hidden_transition, stepped_over
+from gradcheck.numerics.rounding import rounding_of
+from gradcheck.numerics.sampling import CONFIRM, Sample
+from gradcheck.result import Reason, Verdict
+
+Array = np.ndarray[Any, Any]
+
+MET = 2.0**-10
+"""A slope that is so much nearer to autodiff's than to the difference meets it by no chance."""
+
+
+def aliasing(comparison: Comparison, evidence: Evidence) -> Comparison:
+    """Where a much finer row contradicts the estimate, the usual row has aliased the function, or stepped over a part.
+
+    Digits that the values lose are granted to the finer row, too, which may lie on a single stair. Where they only look
+    lost, as those of a wave or of a floor, the finer row counts if its slope is autodiff's; that of a single stair does
+    not where perturbations of inner values show that digits are lost, and as many as the row does.
+    """
+    sample, finer = evidence.samples[0], evidence.finer
+    lost = rounding_of(sample).values[-1]
+    plain, granted = evidence.closer, evidence.estimate(replace(finer, floor=lost))
+    digits = (sample.floor > LITTLE * sample.eps * np.abs(sample.values[:, 0])) & (lost <= EXCLUSION * sample.floor)
+    supports = evidence.compare(plain).where(Verdict.AGREE) & ~(constant(finer) & digits)
+    apart, beyond = (
+        (np.abs(row.value - comparison.difference) > row.bound + comparison.bound) & np.isfinite(row.bound)
+        for row in (plain, granted)
+    )
+    missed = stepped_over(sample, finer, comparison.difference, comparison.bound) | hidden_transition(finer)
+    aliased = beyond | missed | (apart & supports) | _meets(comparison, evidence, finer, plain, FINER)
+    if evidence.lines.gradients:  # what one entry of a gradient shows is a part of the function, and so of all of them
+        found = np.any(aliased & comparison.where(Verdict.MISMATCH), axis=1, keepdims=True)
+        aliased |= found & ~evidence.refutes(comparison.autodiff)
+    comparison = comparison.excused(aliased, Reason.ILL_CONDITIONED)
+    for shrink in (FINER * NEARER, NEARER):
+        if not comparison.any(Verdict.MISMATCH):
+            break
+        comparison = comparison.excused(_nearer(comparison, evidence, shrink), Reason.ILL_CONDITIONED)
+    return comparison
+
+
+def _nearer(comparison: Comparison, evidence: Evidence, shrink: float) -> Array:
+    """Whether autodiff has the slope next to the point that another row shows, and the difference that of many stairs.
+
+    The finer row, too, may reach beyond the stair on which the point lies, where a slope of 1e10 meets a floor.
+    """
+    sample = evidence.row(shrink)
+    inside = evidence.estimate(sample)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(inside.value - comparison.difference) > inside.bound + comparison.bound
+    seen = apart & evidence.compare(inside).where(Verdict.AGREE) & ~constant(sample)
+    return np.asarray(seen | _meets(comparison, evidence, sample, inside, shrink))
+
+
+def _meets(comparison: Comparison, evidence: Evidence, sample: Sample, estimate: Estimate, shrink: float) -> Array:
+    """Whether the slopes of two finer rows meet autodiff's where they need not, within a thousandth of the gap.
+
+    They count whatever their own bounds are: that of 0 is inconclusive, and that of values which are granted a rounding
+    they do not have is too wide. A single row may meet by chance what is off by as much as its rounding.
+    """
+
+    def near(row: Sample, value: Array) -> Array:
+        gap = np.abs(value - comparison.difference)
+        return np.asarray((np.abs(value - comparison.autodiff) <= MET * gap) & ~constant(row))
+
+    met = comparison.where(Verdict.MISMATCH) & near(sample, estimate.value)
+    if not met.any():
+        return met
+    other = evidence.row(shrink, CONFIRM)
+    return np.asarray(met & near(other, evidence.estimate(other).value))
