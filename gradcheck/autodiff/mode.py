@@ -63,6 +63,11 @@ class Mode:
         return ORDERS[self.path]
 
     @property
+    def pushforward(self) -> bool:
+        """Whether a ForwardAccumulator takes every derivative of its path."""
+        return self.path in ("forward", "forward over forward")
+
+    @property
     def number_type(self) -> str | None:
         """The real number type in which the function is computed, unless it is that of the inputs."""
         return NUMBER_TYPES.get(self.mode)

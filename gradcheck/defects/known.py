@@ -132,9 +132,10 @@ def excludes(
     there are none given, of those that the installed TensorFlow has in this `mode` the regions in which nothing is
     drawn.
     """
-    forward = mode.path == "forward"
     for name, region in _current_regions(op, mode) if defects is None else _regions(op, defects):
-        if region.contains(op, attrs, arguments, order, ancestry, arrival=arrival, error=error, pushforward=forward):
+        if region.contains(
+            op, attrs, arguments, order, ancestry, arrival=arrival, error=error, pushforward=mode.pushforward
+        ):
             return name
     return None
 
@@ -152,9 +153,9 @@ def _current_regions(op: str, mode: Mode) -> list[tuple[str, Region]]:
 
 def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Defect] | None = None) -> str | None:
     """The name of the defect that leaves an operation no use at this order in a mode, or None."""
-    wanted, forward = names(op), mode.path == "forward"
+    wanted = names(op)
     for name, region in _current_regions_everywhere(mode) if defects is None else _regions_everywhere(defects, mode):
-        if region.op in wanted and region.concerns(order, pushforward=forward):
+        if region.op in wanted and region.concerns(order, pushforward=mode.pushforward):
             return name
     return None
 

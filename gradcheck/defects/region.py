@@ -80,8 +80,8 @@ class Region(Document, frozen=True, omit_defaults=True):
     depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
     nevertheless, as it does where that is asked for (`drawn`), since most of what lies inside is right. What is found
     there is known. With `error`, what is raised has to contain that text; generation cannot know that either. A
-    `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether that of forward
-    mode, at order 1, is wrong there, too.
+    `pushforward` passes through a gradient function and its derivative: of a region at order 2, whether forward mode is
+    wrong there, too, whatever arrives, at order 1 as well.
     """
 
     op: Text
@@ -162,7 +162,8 @@ class Region(Document, frozen=True, omit_defaults=True):
             return False
         if self.error not in error:
             return False
-        if self.arriving and (arrival is None or not arrival.meets(self.arriving)):
+        passed = self.pushforward and pushforward  # what arrives at the gradient function is its variable then
+        if self.arriving and not passed and (arrival is None or not arrival.meets(self.arriving)):
             return False
         if self.producers and not names(*ancestry.producers) & set(self.producers):
             return False
