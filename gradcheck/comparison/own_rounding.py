@@ -123,9 +123,13 @@ class OwnRounding:
     def moved(self, outside: Array) -> Array:
         """How far the values move when everything moves by one unit in the last place, by few draws if that is little.
 
-        It is little beside what every value that is `outside` of where it should be is off by.
+        It is little beside what every value that is `outside` of where it should be is off by. Where that is infinity
+        for all of them, nothing is drawn.
         """
-        few, off = self._change(self.around.first_ulps), outside > EXCLUSION * self.granted
+        off = outside > EXCLUSION * self.granted
+        if off.any() and np.isinf(outside[off]).all():
+            return np.zeros(off.shape)
+        few = self._change(self.around.first_ulps)
         moved = np.where(few > 0, few, np.max(few, initial=0.0))  # one that stayed might move as far as another
         far = (moved > 0) & (outside > GROSS * EXCLUSION * np.maximum(moved, self.granted))
         enough = self.around.problem.in_float64 is None and (far | ~off).all()
