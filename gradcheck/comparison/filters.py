@@ -34,6 +34,7 @@ from gradcheck.numerics.one_sided import (
     ROUGH,
     Smoothness,
     classify,
+    confirm,
     constant,
     interval,
     subgradient_allows,
@@ -103,13 +104,13 @@ def small_kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     """A kink that only a finer row shows is one: the usual row lies beyond both of |x - 1e10 x**2|, at 0 and 1e-10.
 
     A finer row of what is differenced may show it where that of the function's values loses it in its own rounding, or
-    the usual row does once it is granted the digits that it is seen to have lost; either counts if autodiff's slope is
-    one of those that it allows.
+    the usual row does once it is granted the digits that it is seen to have lost, unless the finer one shows it to be
+    smooth; either counts if autodiff's slope is one of those that it allows.
     """
-    sample, allowed = evidence.samples[0], np.zeros(comparison.verdict.shape, bool)
+    sample, allowed, finer = evidence.samples[0], np.zeros(comparison.verdict.shape, bool), classify(evidence.finer)
     lost = rounding_of(sample).values[-1]
     blurred = replace(sample, floor=np.maximum(lost, lattice(sample, lost, sample.stencil.count)))
-    for sides in map(classify, (evidence.finer, blurred)):
+    for sides in (finer, confirm(classify(blurred), finer)):
         slack = evidence.own.beside(*interval(sides))
         allowed |= (sides.kind == Smoothness.KINK) & subgradient_allows(sides, comparison.autodiff, slack)
     hidden = ((evidence.nearest == Smoothness.KINK) | allowed) & ~np.isin(evidence.sides[0].kind, ROUGH)

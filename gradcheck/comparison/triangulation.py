@@ -31,7 +31,7 @@ def noisy_gaps(entries: Comparison, noisy: Array) -> Array:
 
 
 def narrow_gaps(entries: Comparison, wide: Estimate, gradients: Evidence, values: Evidence) -> Array:
-    """What it may be off by for a part of the function that is narrower than the usual row, unless `values` show it.
+    """The same for a part of the function that is narrower than the usual row, unless `values` contradict it there.
 
     Within 1e-10 of a point a second derivative may be another one than around it. Differences of gradients resolve that
     on finer rows, where second differences of values are nothing but rounding. Where one entry is seen to agree on such
@@ -46,13 +46,13 @@ def narrow_gaps(entries: Comparison, wide: Estimate, gradients: Evidence, values
             agree |= near
             radius = np.where(near, np.maximum(radius, row.radius), radius)
         agree &= gaps > EXCLUSION * wide.bound
-    lines = agree.any(axis=1, keepdims=True)
-    if not lines.any():
+    seen = agree.any(axis=1, keepdims=True)
+    if not seen.any():
         return np.zeros_like(gaps)
     least = np.min(radius, axis=1, where=agree, initial=np.inf)
-    lines &= ~values.refutes(values.own.autodiff, np.minimum(least / values.samples[0].step, 1.0))
+    seen &= ~values.refutes(values.own.autodiff, np.minimum(least / values.samples[0].step, 1.0))
     narrow = agree | (entries.where(Verdict.INCONCLUSIVE) & np.isfinite(gaps))
-    return np.where(lines & narrow, gaps, 0.0)
+    return np.where(seen & narrow, gaps, 0.0)
 
 
 def triangulated(entries: Comparison, diagonal: Comparison, lines: Lines) -> tuple[Comparison, str | None]:

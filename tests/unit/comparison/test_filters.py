@@ -317,12 +317,15 @@ def test_a_kink_of_values_that_have_lost_digits_excuses_what_lies_between(
     side: int, autodiff: float, verdict: Verdict
 ) -> None:
     """Its side of slope 4.64e-8 is in stairs of 1e-13, and both are flat on the finest steps."""
-    flat, kinked = (
-        sample(f, np.zeros(1), np.eye(1))
-        for f in (np.zeros_like, lambda p: 831.0 + 4.64e-8 * np.maximum(side * p, 0.0) - 829.0)
-    )
+
+    def row(*_: Any, shrink: float = 1.0, **__: Any) -> Any:
+        def kinked(p: Any) -> Any:
+            return 831.0 + 4.64e-8 * np.maximum(side * p, 0.0) - 829.0
+
+        return sample(kinked, np.zeros(1), np.eye(1), step=0.4 * shrink * np.ones(1))
+
     own = SimpleNamespace(beside=lambda *_: 0 * ONE)
-    seen = evidence(samples=(kinked, kinked), lines=lines_with(lambda *_, **__: flat), own=own)
+    seen = evidence(samples=(row(), row()), lines=lines_with(row), own=own)
     vars(seen)["nearest"] = np.full((1, 1), Smoothness.SMOOTH)
     assert filters.small_kink(wrong(side * autodiff, 0.0, 1e-9), seen).any(verdict)
 
