@@ -43,7 +43,8 @@ def test_forward_mode_leaves_out_what_a_pushforward_passes_through() -> None:
     gapped: Any = ("segment_mean", {"ids": (0, 2)}, [np.ones(2)], 2)
     assert known.excludes(*gapped) is None
     assert known.excludes(*gapped, mode=Mode("forward over forward")) == "segment_mean-gaps-order2"
-    assert known.excludes(*gapped[:3], 1, mode=Mode("forward")) == "segment_mean-gaps-order2"
+    once: Any = (*gapped[:3], 1)
+    assert known.excludes(*once, mode=Mode("forward")) == "segment_mean-gaps-order2"
     zero = ("reduce_prod", {"axis": -1, "keepdims": False}, [np.array([0.0, 2.0, 3.0])], 1)
     assert known.excludes(*zero, mode=Mode("forward")) is None
     assert known.excludes(*zero[:3], 2) == "reduce_prod-zero-order2"
