@@ -235,17 +235,21 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     """The table without mismatches that the chain rule contradicts.
 
     Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
-    is autodiff's value, the differences of the whole have missed what is small beside its other terms.
+    is autodiff's value, the differences of the whole have missed what is small beside its other terms. Where one
+    element is at a kink, output by output: they may have missed the kink.
     """
     columns = [column for column in table.columns if column is not None]
-    applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
-    if not (applies and table.any(Verdict.MISMATCH) and len(columns) == len(table.columns)):
-        return table
-    gradient = chain_rule_gradient(problem)
-    if gradient is None:
-        return table
-    expected = gradient[columns][:, None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+    one_by_one = problem.nonsmooth_nodes.kinked_elements == 1 and None not in table.rows
+    applies = problem.mode == PLAIN and (problem.smooth or one_by_one) and len(problem.graph.nodes) > 1
+    if not (applies and missed.any() and len(columns) == len(table.columns)):
+        return table
+    expected = np.full(missed.shape, np.nan)
+    outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
+    for row in np.flatnonzero(missed.any(axis=0)):
+        under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
+        if (gradient := chain_rule_gradient(under)) is not None:
+            expected[:, row] = gradient[columns]
     missed &= np.abs(expected - table.autodiff) <= NEARER * np.abs(expected - table.difference)
     return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 

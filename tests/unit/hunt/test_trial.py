@@ -139,6 +139,19 @@ def test_stairs_that_are_narrower_than_what_their_argument_has_lost_are_no_misma
         assert trial.run(known, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+def test_a_kink_that_the_values_cannot_show_is_no_mismatch() -> None:
+    """cosh x - x log(cosh x + 1e-7) of the first row is clipped at 1, but for 0 < x < 1e-7, where it falls by 1e-7."""
+    clipped = graph(
+        [[[0.0, 0.0], [0.0, 2.0], [4.0, 0.0]]],
+        *(Node.of("cosh", 0), Node.of("keras_poisson", 1, 0)),
+        *(Node.of("clip_by_value", 2), Node.of("clip_by_norm", 3, axis=0, bound=0.5)),
+    )
+    first = trial.run(clipped, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    with planted(["RealDiv"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
+        assert trial.run(clipped, (1,)).result.orders[1].verdict == Verdict.MISMATCH
+
+
 def test_the_hessian_of_a_product_at_a_zero() -> None:
     checked = trial.run(graph([[0.0, 2.0, 3.0]], Node.of("reduce_prod", 0, axis=-1, keepdims=False)))
     assert checked.result.orders[1].verdict == Verdict.AGREE
