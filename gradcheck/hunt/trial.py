@@ -20,8 +20,9 @@ from gradcheck.comparison.probes import SMALL, first_order, one_by_one
 from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
-from gradcheck.hunt.blame import alone, blame
+from gradcheck.hunt.blame import blame
 from gradcheck.hunt.catalogue.language import traced_anew
+from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -134,7 +135,8 @@ def check_orders(problem: GraphProblem, orders: Iterable[int]) -> dict[int, Chec
             pass  # each order reports what it raises
         else:
             first = _without_hidden_terms(problem, first)
-            tables = {1: [first], 2: _where_first_decides(problem, second, first)}
+            second = _without_hidden_products(problem, _where_first_decides(problem, second, first))
+            tables = {1: [first], 2: second}
             return {order: _decided(problem, order, tables[order]) for order in orders}
     return {order: check_order(problem, order) for order in orders}
 
@@ -152,7 +154,7 @@ def check_order(problem: GraphProblem, order: int) -> Checked:
     try:
         if order == 2:
             tables = compare_second(problem, problem.direction[None, :], np.ones(1), Tolerance())
-            tables = _where_first_decides(problem, tables)
+            tables = _without_hidden_products(problem, _where_first_decides(problem, tables))
         else:
             # The subgradient test at a kink looks at every output by itself.
             compared = replace(problem, cotangent=None) if nodes.kinks else problem
@@ -248,32 +250,30 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
         under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
-        if (gradient := chain_rule_gradient(under)) is not None:
+        if (gradient := chain_rule_gradient(under, _agrees)) is not None:
             expected[:, row] = gradient[columns]
     missed &= np.abs(expected - table.autodiff) <= NEARER * np.abs(expected - table.difference)
     return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
-def chain_rule_gradient(problem: GraphProblem) -> Array | None:
-    """The gradient (n,) under the problem's cotangent, node by node; None where one of them is in doubt.
+def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:
+    """The same for second derivatives along the problem's direction."""
+    wrong = any(table.any(Verdict.MISMATCH) for table in tables)
+    applies = problem.mode == PLAIN and problem.smooth and problem.point.size <= SMALL and len(problem.graph.nodes) > 1
+    if not (applies and wrong) or (products := chain_rule_products(problem, _agrees)) is None:
+        return tables
+    whole, found = problem.direction @ products, []
+    for table in tables:
+        expected = np.array([whole if column is None else products[column] for column in table.columns])[:, None]
+        missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+        missed &= np.abs(expected - table.autodiff) <= NEARER * np.abs(expected - table.difference)
+        left = table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        found.append(left if left.any(Verdict.MISMATCH) else replace(left, alone=None))
+    return found
 
-    What reaches a node is summed over its uses, as reverse accumulation does it (Griewank and Walther, "Evaluating
-    Derivatives", section 3.2).
-    """
-    graph, values = problem.graph, problem.intermediates
-    counts = [coordinate_count(value.shape, value.dtype) for value in values]
-    reached: dict[int, Any] = {graph.size - 1: problem.cotangent}
-    for position, node in reversed(list(graph.positions())):
-        if position not in reached:
-            continue
-        one = GraphProblem.evaluated(alone(graph, position, values), reached[position])
-        if not np.all(np.isfinite(reached[position])) or check_order(one, 1)[0].verdict != Verdict.AGREE:
-            return None
-        pulled = one.gradients(np.ones((1, 1))).values[0]
-        for parent in dict.fromkeys(node.parents):
-            part, pulled = pulled[: counts[parent]], pulled[counts[parent] :]
-            reached[parent] = reached.get(parent, 0.0) + part
-    return np.concatenate([reached.get(place, np.zeros(counts[place])) for place in range(len(graph.inputs))])
+
+def _agrees(problem: GraphProblem, order: int) -> bool:
+    return check_order(problem, order)[0].verdict == Verdict.AGREE
 
 
 def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Checked]:

@@ -15,6 +15,9 @@ from gradcheck.hunt.opspec import Array, Distances
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 
+MOVED = 16 * float(np.finfo(np.float64).eps)
+"""So much of its norm a matrix is off for which computed eigenvalues are exact."""
+
 
 def at_zero(x: Array, *_: Array, **_attributes: Any) -> Array:
     """The elements of the first argument are to stay away from 0."""
@@ -122,10 +125,16 @@ def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:
 
 
 def gap_of_abscissa(x: Array) -> Array:
-    """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate."""
-    values = np.linalg.eigvals(x)
+    """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate.
+
+    Equal ones are computed as far apart as rounding moves them: by what the matrix is off, times the condition of
+    the eigenvectors (Bauer and Fike 1960, "Norms and exclusion theorems", theorem IIIa).
+    """
+    values, vectors = np.linalg.eig(x)
     order = np.argsort(-values.real, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
     first, others = ordered[..., :1], ordered[..., 1:]
     conjugate = (first.imag != 0) & (first == np.conj(others)) & (not np.iscomplexobj(x))
-    return np.asarray(np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real)))
+    gaps = np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real))
+    moved = MOVED * np.linalg.norm(x, axis=(-2, -1)) * np.linalg.cond(vectors)
+    return np.asarray(np.where(gaps <= moved[..., None], 0.0, gaps))

@@ -105,6 +105,11 @@ def test_shapes_that_are_refused(rule: Rule, shape: Shape) -> None:
         (distances.ties_of_largest, ([3.0],), {}, []),
         (distances.ties_within(distances.ties_of_largest), ([3.0, 1.0, 1.5, 9.0],), {"ids": (0, 1, 0, -1)}, [1.5]),
         (distances.gaps_of_eigenvalues, ([[2.0, 0.0], [0.0, 5.0]],), {}, [3.0]),
+        (distances.gap_of_abscissa, ([[2.0, 1.0], [0.0, 5.0]],), {}, [3.0]),
+        (distances.gap_of_abscissa, ([[0.0, -1.0], [1.0, 2.0]],), {}, [0.0]),
+        (distances.gap_of_abscissa, ([[0.0, -1.0 + 0j], [1.0, 2.0]],), {}, [0.0]),
+        (distances.gap_of_abscissa, ([[1.0, 1.0], [0.0, 1.0 + 1e-6]],), {}, [1e-6]),
+        (distances.gap_of_abscissa, ([[0.0, -1.0], [1.0, 0.0]],), {}, [2.0]),
         (distances.gaps_of_singular_values, ([[-2.0, 0.0], [0.0, 5.0]],), {}, [5.0, 2.0, 3.0]),
     ],
 )

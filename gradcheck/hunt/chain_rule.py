@@ -1,0 +1,101 @@
+"""Derivatives of a graph by the chain rule, from its nodes' own ones where these agree with their estimates.
+
+Differences of a whole graph miss what is small beside its other terms, or narrower than their steps. Those of a single
+node at its own arguments seldom do, and right derivatives of all nodes make the right one of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gradcheck.autodiff.coordinates import coordinate_count
+from gradcheck.hunt.blame import alone
+from gradcheck.hunt.graph_problem import GraphProblem
+
+Array = np.ndarray[Any, Any]
+Agrees = Callable[[GraphProblem, int], bool]
+"""Whether a problem's derivatives of an order agree with their estimates."""
+
+ONE = np.ones(1)
+
+
+def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Array | None:
+    """The gradient (n,) under the problem's cotangent, node by node; None where one of them is in doubt.
+
+    What reaches a node is summed over its uses, as reverse accumulation does it (Griewank and Walther, "Evaluating
+    Derivatives", section 3.2).
+    """
+    graph, values = problem.graph, problem.intermediates
+    (adjoints,) = _adjoints(problem, 1)
+    for position, node in reversed(list(graph.positions())):
+        if position in adjoints:
+            one = GraphProblem.evaluated(alone(graph, position, values), adjoints[position])
+            if not np.all(np.isfinite(adjoints[position])) or not agrees(one, 1):
+                return None
+            _hand_on(adjoints, problem, node.parents, one.gradients(ONE[None, :]).values[0])
+    return _of_inputs(adjoints, problem)
+
+
+def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
+    """The second derivative (n,) under the problem's cotangent, along its direction; None where a node is in doubt.
+
+    Tangents go forward, then cotangents, and their own derivatives along the direction, back (Griewank and Walther,
+    section 5.1). A node is in doubt unless its whole Jacobian agrees, and its second derivative under the cotangent and
+    along the tangents that reach it.
+    """
+    graph, values = problem.graph, problem.intermediates
+    sizes = [coordinate_count(value.shape, value.dtype) for value in values]
+    tangents = np.split(problem.direction, np.cumsum(sizes[: len(graph.inputs)])[:-1])
+    jacobians: dict[int, Array] = {}
+    for position, node in graph.positions():
+        one = replace(GraphProblem.evaluated(alone(graph, position, values)), cotangent=None)
+        if not agrees(one, 1):
+            return None
+        jacobians[position] = one.gradients(np.eye(sizes[position])).values
+        tangents.append(jacobians[position] @ _of_parents(tangents, node.parents))
+    adjoints, moving = _adjoints(problem, 2)
+    for position, node in reversed(list(graph.positions())):
+        if position not in adjoints:
+            continue
+        weights, direction = adjoints[position], _of_parents(tangents, node.parents)
+        if not np.all(np.isfinite([weights, moving[position], tangents[position]])):
+            return None
+        bent = np.zeros(direction.size)
+        if weights.any() and direction.any():
+            one = GraphProblem.evaluated(alone(graph, position, values), weights, direction)
+            if not agrees(one, 2):
+                return None
+            bent = one.products(ONE, direction[None, :]).values[0]
+        _hand_on(adjoints, problem, node.parents, weights @ jacobians[position])
+        _hand_on(moving, problem, node.parents, moving[position] @ jacobians[position] + bent)
+    return _of_inputs(moving, problem)
+
+
+def _adjoints(problem: GraphProblem, count: int) -> list[dict[int, Array]]:
+    """What reaches the output: the cotangent, and its derivatives, which are zero."""
+    last, weights = problem.graph.size - 1, np.asarray(problem.cotangent)
+    return [{last: weights if number == 0 else np.zeros(weights.size)} for number in range(count)]
+
+
+def _of_parents(tangents: list[Array], parents: tuple[int, ...]) -> Array:
+    """The tangents of a node's arguments, each value once, as `alone` has them."""
+    return np.concatenate([tangents[parent] for parent in dict.fromkeys(parents)])
+
+
+def _hand_on(reached: dict[int, Array], problem: GraphProblem, parents: tuple[int, ...], pulled: Array) -> None:
+    """Adds to what has reached each of a node's arguments its part of what was pulled back."""
+    for parent in dict.fromkeys(parents):
+        value = problem.intermediates[parent]
+        count = coordinate_count(value.shape, value.dtype)
+        part, pulled = pulled[:count], pulled[count:]
+        reached[parent] = reached.get(parent, 0.0) + part
+
+
+def _of_inputs(reached: dict[int, Array], problem: GraphProblem) -> Array:
+    """What has reached the inputs, (n,)."""
+    counts = (coordinate_count(literal.shape, literal.dtype) for literal in problem.graph.inputs)
+    return np.concatenate([reached.get(place, np.zeros(count)) for place, count in enumerate(counts)])
