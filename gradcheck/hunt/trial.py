@@ -21,12 +21,14 @@ from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.hunt.blame import blame
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.catalogue.language import traced_anew
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
+from gradcheck.hunt.opspec import OpSpec, unary
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
@@ -239,12 +241,12 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     """The table without mismatches that the chain rule contradicts.
 
     Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
-    is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where one
-    element is at a kink, output by output: they may have missed the kink.
+    is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where the only
+    kink is one in a single number, output by output: they may have missed the kink.
     """
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-    single = problem.nonsmooth_nodes.kinked_elements == 1 and None not in table.rows
+    single = _kinks_in_one_number(problem) and None not in table.rows
     applies = problem.mode == PLAIN and (problem.smooth or single) and len(problem.graph.nodes) > 1
     if not (applies and missed.any() and len(columns) == len(table.columns)):
         return table
@@ -256,6 +258,22 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
             expected[:, row] = gradient[columns]
     missed &= np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
     return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def _kinks_in_one_number(problem: GraphProblem) -> bool:
+    """Whether one element of an elementwise operation is at a kink, where each of its subgradients makes one of all.
+
+    At a tie of several numbers not each combination of partial derivatives is a subgradient.
+    """
+    nodes = problem.nonsmooth_nodes
+    if nodes.kinked_elements != 1 or len(nodes.positions) != 1:
+        return False
+    return kinks_by_element(CATALOGUE[dict(problem.graph.positions())[nodes.kinks[0]].op])
+
+
+def kinks_by_element(spec: OpSpec) -> bool:
+    """Whether an operation is one of real numbers, element by element, that has kinks."""
+    return spec.kinks is not None and spec.arity == 1 and spec.shapes is unary and spec.dtypes == ("float64",)
 
 
 def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:

@@ -127,8 +127,8 @@ def gaps_of_singular_values(x: Array, *_: Array, **_attributes: Any) -> Array:
 def gap_of_abscissa(x: Array) -> Array:
     """How far the eigenvalue with the largest real part is from the others, or, of real matrices, its conjugate.
 
-    Equal ones are computed as far apart as rounding moves them: by what the matrix is off, times the condition of
-    the eigenvectors (Bauer and Fike 1960, "Norms and exclusion theorems", theorem IIIa).
+    Equal ones are computed as far apart as rounding moves them: by what the matrix is off, over the cosine between the
+    right and the left eigenvector (Wilkinson 1965, "The Algebraic Eigenvalue Problem", chapter 2, section 8).
     """
     values, vectors = np.linalg.eig(x)
     order = np.argsort(-values.real, axis=-1)
@@ -136,5 +136,9 @@ def gap_of_abscissa(x: Array) -> Array:
     first, others = ordered[..., :1], ordered[..., 1:]
     conjugate = (first.imag != 0) & (first == np.conj(others)) & (not np.iscomplexobj(x))
     gaps = np.where(conjugate, np.abs(first - others), np.abs(first.real - others.real))
-    moved = MOVED * np.linalg.norm(x, axis=(-2, -1)) * np.linalg.cond(vectors)
-    return np.asarray(np.where(gaps <= moved[..., None], 0.0, gaps))
+    left_values, left = np.linalg.eig(np.conj(np.swapaxes(x, -1, -2)))
+    own = order[..., :1], np.argmin(np.abs(np.conj(left_values) - first), axis=-1, keepdims=True)
+    pair = [np.take_along_axis(v, at[..., None, :], axis=-1) for v, at in zip((vectors, left), own, strict=True)]
+    cosine = np.abs(np.sum(np.conj(pair[1]) * pair[0], axis=-2))
+    moved = MOVED * np.linalg.norm(x, axis=(-2, -1))[..., None]
+    return np.asarray(np.where(gaps * cosine <= moved, 0.0, gaps))
