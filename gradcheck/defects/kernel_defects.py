@@ -60,7 +60,8 @@ def defects_at(kernel: str, inputs: Sequence[Any], attributes: Mapping[str, Any]
 
 def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
     """The known defects that a kernel has at all, at some inputs, in the installed TensorFlow."""
-    return tuple(one for one in _by_kernel().get(kernel, ()) if any(region.concerns(order) for region in one.regions))
+    found = _by_kernel(known.library_folder()).get(kernel, ())
+    return tuple(one for one in found if any(region.concerns(order) for region in one.regions))
 
 
 def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
@@ -107,10 +108,10 @@ def _any(answers: Collection[bool | None]) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-@lru_cache(maxsize=1)
-def _by_kernel() -> Mapping[str, tuple[Defect, ...]]:
+@lru_cache(maxsize=4)
+def _by_kernel(folder: Path) -> Mapping[str, tuple[Defect, ...]]:
     found: dict[str, dict[str, Defect]] = {}
-    for defect in _installed():
+    for defect in _of_folder(folder):
         for form in defect.kernels:
             found.setdefault(form.kernel, {})[defect.name] = defect
     return {kernel: tuple(named.values()) for kernel, named in found.items()}

@@ -156,3 +156,10 @@ def test_attributes_become_protocol_buffers() -> None:
     found = attribute_values("Cumprod", ("exclusive", True, "reverse", False, "T", tf.float32.as_datatype_enum))
     assert (found["exclusive"].b, found["T"].type) == (True, tf.float32.as_datatype_enum)
     assert attribute_values("no such kernel", ("a", 1)) == {}
+
+
+def test_the_records_of_a_folder_are_those_of_that_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that names another folder asks that one, in the same process."""
+    for folder, found in ((tmp_path, False), (COMMITTED, True), (tmp_path, False)):
+        monkeypatch.setenv("GRADCHECK_KNOWN", str(folder))
+        assert bool(defects_of("Cumprod", 1)) == found
