@@ -29,7 +29,7 @@ from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt import catalogue
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS, GROUPS, by_name
 from gradcheck.hunt.catalogue.control_flow import times_the_sine
-from gradcheck.hunt.catalogue.language import traced
+from gradcheck.hunt.catalogue.language import traced, traced_anew
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
 from gradcheck.hunt.graph import Graph, Input, Node
@@ -204,11 +204,12 @@ def test_backward_pass_goes_through_the_declared_gradients(
         monkeypatch.setitem(gradient_registry._registry[name], "type", _counting(name, called))
     for example in sampler.generic(spec, seed=3):
         inputs = [tf.constant(value) for value in example.arguments]
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            value = single(spec)(*inputs, **example.attributes)
-        with suppress(Exception):  # a backward pass that throws is for the hunt to find
-            tape.gradient(value, inputs)
+        with traced_anew():  # what is kept has the gradients that it was traced with
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                value = single(spec)(*inputs, **example.attributes)
+            with suppress(Exception):  # a backward pass that throws is for the hunt to find
+                tape.gradient(value, inputs)
         if set(called) == set(spec.gradients):
             return
     # Before 2.21, tf.nn.gelu was made of other operations.
