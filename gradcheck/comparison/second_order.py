@@ -372,8 +372,9 @@ def _second_closely(
     noisy = (doubtful & ~left) | (confirmed_entries.where(Verdict.INCONCLUSIVE) & drowned(gradients))
     curvatures, aliased = confirmed(*diagonal), wrong & ~doubtful
     if curvatures.any(Verdict.MISMATCH):
-        unclear = noisy | (aliased & ~beside_values.refutes(curvatures.autodiff))
-        gaps = noisy_gaps(compared, unclear), narrow_gaps(compared, slopes_of[0], beside_gradients, beside_values)
+        if aliased.any():
+            noisy |= aliased & ~beside_values.refutes(curvatures.autodiff)
+        gaps = noisy_gaps(compared, noisy), narrow_gaps(compared, slopes_of[0], beside_gradients, beside_values)
         curvatures = beyond_gaps(curvatures, np.maximum(*gaps), lines)
     chosen = filters.VALUE_AGREEMENT if (compared.where(Verdict.MISMATCH) & ~rough).any() else filters.VALUE_DIFFERENCES
     return compared, filtered(curvatures, beside_values, chosen)

@@ -100,8 +100,8 @@ def in_regions(
 
 def defects_of_operation(op: str, order: int) -> tuple[Defect, ...]:
     """The known defects that an operation of the catalogue has at all, in the installed TensorFlow."""
-    wanted = names(op)
-    return tuple(one for one in _installed() if any(each.op in wanted and each.concerns(order) for each in one.regions))
+    wanted, known_here = names(op), _of_folder(known.library_folder())
+    return tuple(one for one in known_here if any(each.op in wanted and each.concerns(order) for each in one.regions))
 
 
 def _any(answers: Collection[bool | None]) -> bool | None:
@@ -115,10 +115,6 @@ def _by_kernel(folder: Path) -> Mapping[str, tuple[Defect, ...]]:
         for form in defect.kernels:
             found.setdefault(form.kernel, {})[defect.name] = defect
     return {kernel: tuple(named.values()) for kernel, named in found.items()}
-
-
-def _installed() -> tuple[Defect, ...]:
-    return _of_folder(known.library_folder())
 
 
 @lru_cache(maxsize=4)

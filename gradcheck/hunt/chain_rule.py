@@ -30,7 +30,7 @@ def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Array | None:
     Derivatives", section 3.2).
     """
     graph, values = problem.graph, problem.intermediates
-    (adjoints,) = _adjoints(problem, 1)
+    adjoints = {graph.size - 1: np.asarray(problem.cotangent)}
     for position, node in reversed(list(graph.positions())):
         if position in adjoints:
             one = GraphProblem.evaluated(alone(graph, position, values), adjoints[position])
@@ -50,35 +50,31 @@ def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
     graph, values = problem.graph, problem.intermediates
     sizes = [coordinate_count(value.shape, value.dtype) for value in values]
     tangents = np.split(problem.direction, np.cumsum(sizes[: len(graph.inputs)])[:-1])
-    jacobians: dict[int, Array] = {}
+    nodes: dict[int, tuple[GraphProblem, Array]] = {}
     for position, node in graph.positions():
         one = replace(GraphProblem.evaluated(alone(graph, position, values)), cotangent=None)
         if not agrees(one, 1):
             return None
-        jacobians[position] = one.gradients(np.eye(sizes[position])).values
-        tangents.append(jacobians[position] @ _of_parents(tangents, node.parents))
-    adjoints, moving = _adjoints(problem, 2)
+        nodes[position] = one, one.gradients(np.eye(sizes[position])).values
+        tangents.append(nodes[position][1] @ _of_parents(tangents, node.parents))
+    adjoints = {graph.size - 1: np.asarray(problem.cotangent)}
+    moving = {graph.size - 1: np.zeros(sizes[-1])}
     for position, node in reversed(list(graph.positions())):
         if position not in adjoints:
             continue
-        weights, direction = adjoints[position], _of_parents(tangents, node.parents)
+        (one, jacobian), weights = nodes[position], adjoints[position]
+        direction = _of_parents(tangents, node.parents)
         if not np.all(np.isfinite([weights, moving[position], tangents[position]])):
             return None
         bent = np.zeros(direction.size)
         if weights.any() and direction.any():
-            one = GraphProblem.evaluated(alone(graph, position, values), weights, direction)
+            one = replace(one, cotangent=weights, direction=direction)
             if not agrees(one, 2):
                 return None
             bent = one.products(ONE, direction[None, :]).values[0]
-        _hand_on(adjoints, problem, node.parents, weights @ jacobians[position])
-        _hand_on(moving, problem, node.parents, moving[position] @ jacobians[position] + bent)
+        _hand_on(adjoints, problem, node.parents, weights @ jacobian)
+        _hand_on(moving, problem, node.parents, moving[position] @ jacobian + bent)
     return _of_inputs(moving, problem)
-
-
-def _adjoints(problem: GraphProblem, count: int) -> list[dict[int, Array]]:
-    """What reaches the output: the cotangent, and its derivatives, which are zero."""
-    last, weights = problem.graph.size - 1, np.asarray(problem.cotangent)
-    return [{last: weights if number == 0 else np.zeros(weights.size)} for number in range(count)]
 
 
 def _of_parents(tangents: list[Array], parents: tuple[int, ...]) -> Array:

@@ -254,10 +254,9 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
         under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
-        if (gradient := chain_rule_gradient(under, _agrees)) is not None:
+        if (gradient := chain_rule_gradient(under, agrees)) is not None:
             expected[:, row] = gradient[columns]
-    missed &= np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
-    return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    return _without_missed(table, expected)
 
 
 def _kinks_in_one_number(problem: GraphProblem) -> bool:
@@ -280,19 +279,25 @@ def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) ->
     """The same for second derivatives along the problem's direction."""
     wrong = any(table.any(Verdict.MISMATCH) for table in tables)
     applies = problem.mode == PLAIN and problem.smooth and problem.point.size <= SMALL and len(problem.graph.nodes) > 1
-    if not (applies and wrong) or (products := chain_rule_products(problem, _agrees)) is None:
+    if not (applies and wrong) or (products := chain_rule_products(problem, agrees)) is None:
         return tables
     whole, found = problem.direction @ products, []
     for table in tables:
         expected = np.array([whole if column is None else products[column] for column in table.columns])[:, None]
-        missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-        missed &= np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
-        left = table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        left = _without_missed(table, expected)
         found.append(left if left.any(Verdict.MISMATCH) else replace(left, alone=None))
     return found
 
 
-def _agrees(problem: GraphProblem, order: int) -> bool:
+def _without_missed(table: Comparison, expected: Array) -> Comparison:
+    """The table without wrong values where the chain rule's, `expected`, misses the estimates, too."""
+    missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+    missed &= np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
+    return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+
+
+def agrees(problem: GraphProblem, order: int) -> bool:
+    """Whether a problem's derivatives of an order agree with their estimates."""
     return check_order(problem, order)[0].verdict == Verdict.AGREE
 
 

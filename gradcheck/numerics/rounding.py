@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
 from typing import Any
@@ -113,13 +113,13 @@ def lattice(sample: Sample, known: Array, near: int) -> Array:
     Values of x - sin(x) near 0 are multiples of the last digit of x; their errors need not scatter along any row. A
     constant has no digits to lose, not even one on the `near` finest steps alone, and a function of few stairs is one.
     """
-    changes = sample.values - sample.values[:, :1]
-    near_by = replace(sample, values=changes)
-    few = np.concatenate([near_by.right[:, -near:], near_by.left[:, -near:]], axis=1)
+    centre = sample.values[:, :1]
+    few = np.concatenate([sample.right[:, -near:], sample.left[:, -near:]], axis=1) - centre
     few /= np.exp2(np.ceil(np.log2(known)))[:, None]
     coarse = (few == np.rint(few)).all(axis=1) & (few != 0).any(axis=1)
     if not coarse.any():
         return np.zeros_like(known)
+    changes = sample.values - centre
     digits, exponents = np.frexp(changes)
     odd = np.where(np.isfinite(digits), digits * 2.0**53, 0.0).astype(np.int64)
     divisor = np.where(odd == 0, np.inf, np.ldexp((odd & -odd).astype(np.float64), exponents - 53)).min(axis=1)
