@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,51 +32,41 @@ def _ties_on_top(groups: Array) -> bool:
     return any(np.count_nonzero(group == np.max(group)) > 1 for group in groups if group.size)
 
 
-def _singular(groups: Array) -> bool:
-    values = np.linalg.svd(_squares(groups), compute_uv=False)
+def _singular(matrices: Array) -> bool:
+    values = _singular_values(matrices)
     return bool(np.any(values[:, -1] <= ZERO * values[:, 0]))
 
 
-def _singular_values(groups: Array) -> list[tuple[bool, Array]]:
-    """Those in any shape that the elements may have, the largest first, and whether that is a square."""
-    count = groups.shape[-1]
-    rows = [size for size in range(2, count // 2 + 1) if count % size == 0]
-    return [
-        (size**2 == count, np.linalg.svd(groups.reshape(-1, size, count // size), compute_uv=False)) for size in rows
-    ]
-
-
-def _equal_singular_values(groups: Array) -> bool:
+def _equal_singular_values(matrices: Array) -> bool:
     """Whether two singular values differ by rounding at most, which are not 0 but for rounding."""
-    values = [v for _, v in _singular_values(groups)]
-    return any(bool(np.any((-np.diff(v) <= 1e-6 * v[:, :1]) & (v[:, 1:] > ZERO * v[:, :1]))) for v in values)
+    values = _singular_values(matrices)
+    return bool(np.any((-np.diff(values) <= 1e-6 * values[:, :1]) & (values[:, 1:] > ZERO * values[:, :1])))
 
 
-def _vanishing_singular_values(groups: Array) -> bool:
+def _vanishing_singular_values(matrices: Array) -> bool:
     """Whether a singular value, of a square two, vanish beside others: by so much that 1e-20 matters beside z**2.
 
     Of a matrix that is not square z is the value itself, of two values it is the difference of their squares.
     """
-    found = []
-    for square, values in _singular_values(groups):
-        gone = (values[:, -2] <= 1e-2) | (not square and values[:, -1] <= 1e-4)
-        found.append(np.any(gone & (values[:, 0] > 1e-2)))
-    return bool(np.any(found))
+    values = _singular_values(matrices)
+    if values.shape[-1] < 2:
+        return False
+    square = matrices.shape[-2] == matrices.shape[-1]
+    gone = (values[:, -2] <= 1e-2) | (not square and values[:, -1] <= 1e-4)
+    return bool(np.any(gone & (values[:, 0] > 1e-2)))
 
 
-def _equal_eigenvalues(groups: Array) -> bool:
+def _equal_eigenvalues(matrices: Array) -> bool:
     """Whether two eigenvalues of a square matrix are so close that 1e-20 matters beside the square of their gap z."""
-    values = np.linalg.eigvals(_squares(groups))
+    values = np.linalg.eigvals(matrices)
     first, second = np.triu_indices(values.shape[-1], 1)
     gaps = np.abs(values[:, first] - values[:, second])
     return bool(np.any(gaps <= 1e-5 * np.maximum(np.max(np.abs(values), axis=-1, keepdims=True), 1.0)))
 
 
-def _squares(groups: Array) -> Array:
-    """The matrices of groups, without those that are not finite."""
-    side = math.isqrt(groups.shape[-1])
-    matrices = groups.reshape(-1, side, side)
-    return matrices[np.isfinite(matrices).all(axis=(-2, -1))]
+def _singular_values(matrices: Array) -> Array:
+    """Those of matrices, the largest first."""
+    return np.asarray(np.linalg.svd(matrices, compute_uv=False))
 
 
 def _monotone(groups: Array) -> bool:
@@ -124,14 +113,9 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "gaps": lambda groups: any(np.setdiff1d(np.arange(np.max(group, initial=0)), group).size for group in groups),
     "uneven": lambda groups: any(np.unique(np.unique(group, return_counts=True)[1]).size > 1 for group in groups),
     "not real": lambda groups: bool(np.any(groups.imag != 0)),
-    "over 4": lambda groups: groups.shape[-1] > 4,
     "over 2, not real": lambda groups: groups.shape[-1] > 2 and bool(np.any(groups.imag != 0)),
     "largest twice": _ties_on_top,
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
-    "singular": _singular,
-    "equal singular values": _equal_singular_values,
-    "vanishing singular values": _vanishing_singular_values,
-    "equal eigenvalues": _equal_eigenvalues,
     "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "over 5000": lambda groups: bool(np.any(np.abs(groups) > 5000)),
@@ -140,6 +124,21 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "minute": lambda groups: _below(groups, 1e-4),
 }
 """Whether one of some groups, an array (groups, members), meets a condition; reports/README.md has an example each."""
+
+MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
+    "over 2 rows and columns": lambda matrices: min(matrices.shape[-2:]) > 2,
+    "singular": _singular,
+    "equal singular values": _equal_singular_values,
+    "vanishing singular values": _vanishing_singular_values,
+    "equal eigenvalues": _equal_eigenvalues,
+}
+"""Whether one of some finite matrices, an array (matrices, rows, columns) that has elements, meets a condition."""
+
+PLACES: dict[str, Callable[[Array], Array]] = {
+    "positive": lambda array: np.asarray(np.real(array) > 0),
+    "not zero": lambda array: np.asarray(array != 0),
+}
+"""Which elements of an argument are such; those beside them count."""
 
 SPECIAL = {
     "empty": "no element",

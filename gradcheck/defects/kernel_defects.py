@@ -243,5 +243,4 @@ def _needs(region: Region, attrs: Mapping[str, Any], arguments: Sequence[Array |
         return True
     if region.condition == "always" and not (region.ranks or region.sides):
         return False
-    places = {place for place in (region.argument, region.minus, region.plus, region.pixels) if place is not None}
-    return any(arguments[place] is None for place in places if place < len(arguments))
+    return any(arguments[place] is None for place in region.read if place < len(arguments))

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from gradcheck.defects.conditions import CONDITIONS, ELEMENTS, Array, around_pixels, special
+from gradcheck.defects.conditions import (
+    CONDITIONS,
+    ELEMENTS,
+    MATRIX_CONDITIONS,
+    PLACES,
+    Array,
+    around_pixels,
+    special,
+)
 from gradcheck.documents import Count, Description, Document, DocumentError, Order, Text
 
 ANY = "*"
@@ -44,6 +52,10 @@ class Ancestry:
 
 ALONE = Ancestry()
 ARRIVING = ("zero", "varying", "varying zero")
+MATRIX = (-2, -1)
+"""What a condition of matrices is about."""
+WHERE = {"propertyNames": {"pattern": "^[0-9]$"}, "additionalProperties": {"enum": list(PLACES)}}
+"""Numbers of arguments, and what is said of their elements."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +81,13 @@ class Region(Document, frozen=True, omit_defaults=True):
     (an axis, several, or the name of the attribute that holds them; None: the whole argument is one group), in all
     `windows` of these sizes along it (with `padding` "SAME", beyond its ends, too, where nothing counts), or those that
     the attribute `segments` makes of its first dimension; or else the values of `indices`, names of attributes, are the
-    one group. Of each group the `elements` count; the `condition` holds if it holds for any group ("singular": of the
-    elements of a square matrix). With `minus` or `plus`, the number of another argument, the elements are those of the
-    difference or the sum, so that "zero" finds equal or opposite ones. With `pixels`, the number of an image, the
-    elements are edges of boxes, as fractions of its sides, and the groups are what the image is one pixel before, at
-    and behind each corner, along an edge that lies on a pixel. With `producers`, one of these operations has to stand
-    somewhere before the arguments, with `neighbours` right before; with `apart`, no value may be two of the arguments.
+    one group. Of each group the `elements` count; the `condition` holds if it holds for any group, one of matrices
+    ("singular") for any of those along the last two axes. With `minus` or `plus`, the number of another argument, the
+    elements are those of the difference or the sum, so that "zero" finds equal or opposite ones. With `where`, only
+    those count beside which the arguments of these numbers are what it says of them. With `pixels`, the number of an
+    image, the elements are edges of boxes, as fractions of its sides, and the groups are what the image is one pixel
+    before, at and behind each corner, along an edge that lies on a pixel. With `producers`, one of these operations has
+    to stand somewhere before the arguments, with `neighbours` right before; with `apart`, no value may be two of them.
 
     With `arriving`, an element of the gradient that arrives at the result has to be zero, or that gradient has to
     depend on the inputs ("varying"), or both ("varying zero"). Generation cannot know that, and draws there
@@ -85,7 +98,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     """
 
     op: Text
-    condition: Annotated[str, Meta(extra_json_schema={"enum": list(CONDITIONS)})]
+    condition: Annotated[str, Meta(extra_json_schema={"enum": [*CONDITIONS, *MATRIX_CONDITIONS]})]
     orders: Annotated[tuple[Order, ...], Meta(min_length=1, max_length=2)]
     attrs: dict[str, Any] = {}  # noqa: RUF012  (msgspec copies it)
     argument: Count = 0
@@ -105,12 +118,20 @@ class Region(Document, frozen=True, omit_defaults=True):
     pushforward: bool = False
     minus: Count | None = None
     plus: Count | None = None
+    where: Annotated[dict[str, str], Meta(extra_json_schema=WHERE)] = {}  # noqa: RUF012
     pixels: Count | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("condition", CONDITIONS), ("elements", ELEMENTS), ("arriving", ("", *ARRIVING))):
+        conditions = (*CONDITIONS, *MATRIX_CONDITIONS)
+        for name, choices in (("condition", conditions), ("elements", ELEMENTS), ("arriving", ("", *ARRIVING))):
             if getattr(self, name) not in choices:
                 raise DocumentError(f"$.{name}", getattr(self, name), f"one of {', '.join(filter(None, choices))}")
+        if self.condition in MATRIX_CONDITIONS and self.along != MATRIX:
+            raise DocumentError("$.along", self.along, f"{list(MATRIX)}, for {self.condition}")
+        if not all(number.isdigit() and place in PLACES for number, place in self.where.items()):
+            raise DocumentError("$.where", self.where, f"numbers of arguments, each with one of {', '.join(PLACES)}")
+        if self.where and self.along is not None:
+            raise DocumentError("$.along", self.along, "none, beside where")
         if self.op == ANY and self.everywhere:
             given = Description("every operation, always")
             raise DocumentError("$", given, "a condition, attrs, ranks, producers, neighbours or error")
@@ -134,6 +155,12 @@ class Region(Document, frozen=True, omit_defaults=True):
         """Whether generation draws nothing there; what arrives and what is raised it cannot know."""
         return not (self.drawn or self.arriving or self.error)
 
+    @property
+    def read(self) -> set[int]:
+        """The numbers of the arguments that are read, the first one of any."""
+        others = (number for number in (self.minus, self.plus, self.pixels) if number is not None)
+        return {self.argument, *others, *map(int, self.where)}
+
     def concerns(self, order: int, *, pushforward: bool = False) -> bool:
         """Whether the region is about derivatives of this order, or about forward mode's, a pushforward."""
         return order in self.orders or (pushforward and self.pushforward)
@@ -155,8 +182,7 @@ class Region(Document, frozen=True, omit_defaults=True):
         `ancestry` is what stands before the arguments, `arrival` what comes from behind and `error` what is raised, as
         far as is known; `pushforward`: the derivative is one.
         """
-        places = (self.argument, self.minus or 0, self.plus or 0, self.pixels or 0)
-        if self.op not in {ANY, *names(op)} or max(places) >= len(arguments):
+        if self.op not in {ANY, *names(op)} or max(self.read) >= len(arguments):
             return False
         if not self.concerns(order, pushforward=pushforward):
             return False
@@ -173,6 +199,21 @@ class Region(Document, frozen=True, omit_defaults=True):
             return False
         if any(name not in attrs or _listed(attrs[name]) != _listed(value) for name, value in self.attrs.items()):
             return False
+        array = self._array(arguments)
+        if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
+            return False
+        if self.condition in MATRIX_CONDITIONS:
+            matrices = _matrices(array)
+            return matrices.size > 0 and MATRIX_CONDITIONS[self.condition](matrices)
+        if self.where:
+            counting = (PLACES[place](np.asarray(arguments[int(number)])) for number, place in self.where.items())
+            array, *masks = np.broadcast_arrays(array, *counting)
+            array = array[np.logical_and.reduce(masks)]
+        holds = CONDITIONS[self.condition]
+        return any(holds(ELEMENTS[self.elements](groups)) for groups in self._groups(array, attrs))
+
+    def _array(self, arguments: Sequence[Any]) -> Array:
+        """What the condition is about, before it is grouped."""
         array = np.asarray(arguments[self.argument])
         if self.minus is not None:
             array = np.asarray(array - arguments[self.minus])
@@ -180,10 +221,7 @@ class Region(Document, frozen=True, omit_defaults=True):
             array = np.asarray(array + arguments[self.plus])
         if self.pixels is not None:
             array = around_pixels(np.asarray(arguments[self.pixels]), array)
-        if (self.ranks and array.ndim not in self.ranks) or min(array.shape, default=self.sides) < self.sides:
-            return False
-        holds = CONDITIONS[self.condition]
-        return any(holds(ELEMENTS[self.elements](groups)) for groups in self._groups(array, attrs))
+        return array
 
     def _groups(self, array: Array, attrs: Mapping[str, Any]) -> list[Array]:
         """Arrays (groups, members), each with groups of one length."""
@@ -210,6 +248,14 @@ class Region(Document, frozen=True, omit_defaults=True):
         last = np.moveaxis(array, axes, range(-len(axes), 0))
         groups = last.shape[: array.ndim - len(axes)]
         return [last.reshape(math.prod(groups), math.prod(last.shape[len(groups) :]))]
+
+
+def _matrices(array: Array) -> Array:
+    """The finite matrices along the last two axes, (matrices, rows, columns); none of fewer axes, or of no elements."""
+    if array.ndim < 2 or array.size == 0:
+        return np.empty((0, 0, 0))
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[np.isfinite(matrices).all(axis=MATRIX)]
 
 
 def _listed(value: Any) -> Any:

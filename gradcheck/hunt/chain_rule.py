@@ -22,6 +22,9 @@ Agrees = Callable[[GraphProblem, int], bool]
 
 ONE = np.ones(1)
 
+LARGEST = 512
+"""Of nodes with up to so many coordinates the whole Jacobian is taken."""
+
 
 def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Array | None:
     """The gradient (n,) under the problem's cotangent, node by node; None where one of them is in doubt.
@@ -45,10 +48,12 @@ def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
 
     Tangents go forward, then cotangents, and their own derivatives along the direction, back (Griewank and Walther,
     section 5.1). A node is in doubt unless its whole Jacobian agrees, and its second derivative under the cotangent and
-    along the tangents that reach it.
+    along the tangents that reach it; so is one with more than `LARGEST` coordinates.
     """
     graph, values = problem.graph, problem.intermediates
     sizes = [coordinate_count(value.shape, value.dtype) for value in values]
+    if max(sizes) > LARGEST:
+        return None
     tangents = np.split(problem.direction, np.cumsum(sizes[: len(graph.inputs)])[:-1])
     nodes: dict[int, tuple[GraphProblem, Array]] = {}
     for position, node in graph.positions():

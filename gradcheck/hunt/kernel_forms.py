@@ -217,8 +217,7 @@ def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample])
 def _read_by(region: Region) -> Iterator[int]:
     """The arguments that decide whether a call lies in a region."""
     if region.condition != "always" or region.ranks or region.sides:
-        numbers = (region.argument, region.minus, region.plus, region.pixels)
-        yield from (number for number in numbers if number is not None)
+        yield from region.read
 
 
 def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> bool:

@@ -278,7 +278,7 @@ def kinks_by_element(spec: OpSpec) -> bool:
 def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:
     """The same for second derivatives along the problem's direction."""
     wrong = any(table.any(Verdict.MISMATCH) for table in tables)
-    applies = problem.mode == PLAIN and problem.smooth and problem.point.size <= SMALL and len(problem.graph.nodes) > 1
+    applies = problem.mode == PLAIN and problem.smooth and len(problem.graph.nodes) > 1
     if not (applies and wrong) or (products := chain_rule_products(problem, agrees)) is None:
         return tables
     whole, found = problem.direction @ products, []

@@ -48,6 +48,13 @@ PLAIN_COMPANY = ("add", "mul", "square", "sin", "exp", "abs", "reduce_sum", "res
 """What may stand around an operation whose region asks for certain ones before it."""
 CARRIERS = ("mul", "add", "subtract")
 NODES, NODES_IN_XLA = 4, 2
+SMALLER = "the derivative is itself below the rounding that is granted there, where it is as wrong (by a hundredth)"
+EXPLAINED = {
+    "eigenvalues-small-order2": SMALLER,
+    "spectral_abscissa-small-order2": SMALLER,
+    "xla-other-random-numbers-order1": "other numbers may happen to have the same derivative",
+}
+"""Records with regions that are right although fewer of their graphs are wrong than agree, and why."""
 
 
 @dataclass(frozen=True)
@@ -256,8 +263,9 @@ def main() -> None:
         counts = Counter(row["verdicts"])
         wrong, agree = counts[str(Verdict.MISMATCH)], counts[str(Verdict.AGREE)]
         odd = wrong > 0 if options.outside else wrong < agree and not row["drawn"]
-        loose += odd
-        mark = "  <- wrong outside" if odd and options.outside else "  <- too wide" if odd else ""
+        reason = None if options.outside else EXPLAINED.get(row["case"].split("[")[0])
+        loose += odd and reason is None
+        mark = "  <- wrong outside" if odd and options.outside else f"  <- {reason or 'too wide'}" if odd else ""
         mark += "  (drawn nevertheless)" if row["drawn"] else ""
         print(f"{row['case']:78s} {wrong:6d} {agree:6d} {counts[str(Verdict.INCONCLUSIVE)]:13d}{mark}", flush=True)
     print(f"{loose} are not as they should be")

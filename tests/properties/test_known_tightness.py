@@ -52,6 +52,10 @@ def test_variations_of_the_example_are_wrong(tightness: Any, defect: Defect) -> 
     assert decided.count(Verdict.MISMATCH) >= len(decided) / 2
 
 
+def test_what_is_explained_are_records(tightness: Any) -> None:
+    assert set(tightness.EXPLAINED) <= {one.name for one in load(ROOT / "reports" / "known")}
+
+
 def one(op: str, *values: Any, **attrs: Any) -> Graph:
     return Graph(tuple(map(literal, values)), (Node.of(op, *range(len(values)), **attrs),))
 

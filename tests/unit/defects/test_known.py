@@ -13,11 +13,11 @@ from msgspec import structs
 
 from gradcheck import runtime
 from gradcheck.autodiff.mode import Mode
-from gradcheck.defects.conditions import CONDITIONS, SPECIAL, special
+from gradcheck.defects.conditions import CONDITIONS, MATRIX_CONDITIONS, SPECIAL, special
 from gradcheck.defects.known import KnownDefectError, everywhere, excludes, find, from_json, load, records
 from gradcheck.defects.records import Defect, Releases
 from gradcheck.defects.region import Ancestry, Arrival, Region
-from gradcheck.documents import plain
+from gradcheck.documents import DocumentError, plain
 from gradcheck.hunt import known_graphs, trial
 from gradcheck.hunt.evidence import finding_of
 from gradcheck.hunt.finding import GraphFinding
@@ -360,26 +360,31 @@ def test_a_region_may_ask_for_arguments_that_are_different_values() -> None:
     assert not apart.everywhere
 
 
-def conditions() -> list[tuple[str, Any, Any]]:
-    """The rows of the table in reports/README.md: a condition, a group for which it holds, and one for which not."""
+ABOUT_GROUPS, ABOUT_MATRICES = "A condition holds if it holds for one group:", "Five conditions are about matrices"
+
+
+def conditions(beginning: str) -> list[tuple[str, Any, Any]]:
+    """The rows of a table in reports/README.md: a condition, what it holds for, and what not."""
     readme = (COMMITTED.parent / "README.md").read_text(encoding="utf-8")
-    table = readme.split("A condition holds if it holds for one group:")[1].split("\n\n")[1]
+    table = readme.split(beginning)[1].split("\n\n")[1]
     rows = [re.findall("`([^`]*)`", row) for row in table.splitlines() if row.startswith("| `")]
     return [(name, *([ast.literal_eval(group) for group in groups] + [None])[:2]) for name, *groups in rows]
 
 
-@pytest.mark.parametrize(("condition", "inside", "outside"), conditions())
+@pytest.mark.parametrize(("condition", "inside", "outside"), [*conditions(ABOUT_GROUPS), *conditions(ABOUT_MATRICES)])
 def test_the_readme_s_examples_of_every_condition(condition: str, inside: Any, outside: Any) -> None:
-    region = Region("sin", condition, (1,))
+    region = Region("sin", condition, (1,), along=(-2, -1) if condition in MATRIX_CONDITIONS else None)
     assert region.contains("sin", {}, [np.array(inside)], 1)
     assert outside is None or not region.contains("sin", {}, [np.array(outside)], 1)
 
 
 def test_the_readme_has_all_conditions_and_files_use_them_or_findings_show_them() -> None:
     used = {region.condition for defect in load(COMMITTED) for region in defect.regions}
-    assert [name for name, *_ in conditions()] == list(CONDITIONS)
-    assert used | set(SPECIAL) == set(CONDITIONS)
-    assert {name for name, group, _ in conditions() if special([np.array(group)]) == (name, 0)} == set(SPECIAL)
+    assert [name for name, *_ in conditions(ABOUT_GROUPS)] == list(CONDITIONS)
+    assert [name for name, *_ in conditions(ABOUT_MATRICES)] == list(MATRIX_CONDITIONS)
+    assert used | set(SPECIAL) == {*CONDITIONS, *MATRIX_CONDITIONS}
+    groups = {name: np.array(group) for name, group, _ in conditions(ABOUT_GROUPS)}
+    assert {name for name, group in groups.items() if special([group]) == (name, 0)} == set(SPECIAL)
 
 
 def test_groups_lie_along_one_axis_or_several() -> None:
@@ -396,6 +401,30 @@ def test_a_condition_may_be_about_a_difference_or_a_sum(one: Any, other: Any, ex
     assert equal.contains("keras_hypot", {}, [np.array(one), np.array(other)], 1) is expected
     assert opposite.contains("keras_hypot", {}, [np.array(one), -np.array(other)], 1) is expected
     assert not equal.contains("keras_hypot", {}, [np.array(one)], 1)
+
+
+def test_a_matrix_is_looked_at_in_its_own_shape() -> None:
+    region = Region("pinv", "vanishing singular values", (2,), along=(-2, -1))
+    two_by_three = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]])
+    assert region.contains("pinv", {}, [two_by_three.reshape(3, 2)], 2)
+    assert not region.contains("pinv", {}, [two_by_three], 2)
+    assert not region.contains("pinv", {}, [two_by_three[0]], 2)
+    assert not region.contains("pinv", {}, [two_by_three[:0]], 2)
+    with pytest.raises(DocumentError, match="along"):
+        Region("pinv", "vanishing singular values", (2,))
+
+
+def test_only_elements_may_count_beside_which_another_argument_is_positive_or_not_zero() -> None:
+    prelu = Region("keras_prelu", "zero", (1,), where={"1": "positive"})
+    for x, alpha, expected in (([0.0, 1.0], [0.5, -1.0], True), ([0.0, 1.0], [-1.0, 0.5], False), ([0.0], 0.5, True)):
+        assert prelu.contains("keras_prelu", {}, [np.array(x), np.array(alpha)], 1) is expected
+    assert not prelu.contains("keras_prelu", {}, [np.array([0.0])], 1)
+    hypot = Region("keras_hypot", "zero", (1,), minus=1, where={"0": "not zero"})
+    for x, y, expected in ((2.0, 2.0, True), (0.0, 0.0, False), ([0.0, -2.0], [0.0, -2.0], True)):
+        assert hypot.contains("keras_hypot", {}, [np.array(x), np.array(y)], 1) is expected
+    for wrong in ({"where": {"1": "large"}}, {"where": {"x": "positive"}}, {"where": {"1": "positive"}, "along": 0}):
+        with pytest.raises(DocumentError, match=r"where|along"):
+            Region("keras_prelu", "zero", (1,), **wrong)  # type: ignore[arg-type]
 
 
 def found_at(point: list[float]) -> GraphFinding:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.comparison import second_order
 from gradcheck.comparison.tables import Comparison, combined
-from gradcheck.hunt import trial
+from gradcheck.hunt import chain_rule, trial
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
 from gradcheck.hunt.evaluation import single
@@ -23,6 +23,7 @@ from tests.planting import planted
 
 LINE, PLANE = Input((2,), (0.5, -2.0)), Input((2, 2), (1.0, 0.3, -0.7, 2.0))
 USED_TWICE = Graph((LINE,), (Node.of("sin", 0), Node.of("mul", 1, 0), Node.of("mul", 2, 2), Node.of("exp", 3)))
+MANY = Graph((Input((30,), tuple(np.linspace(-2.0, 0.5, 30).tolist())),), USED_TWICE.nodes)
 GRAPHS = {
     "values used twice": USED_TWICE,
     "matrices": Graph((PLANE, PLANE), (Node.of("batch_matmul", 0, 1, adjoint="a"), Node.of("determinant", 2))),
@@ -58,11 +59,12 @@ def test_a_node_that_does_not_agree_leaves_them_open(order: int) -> None:
     assert (chain_rule_gradient(problem, doubted) is None) == (order == 1)
 
 
+@pytest.mark.parametrize("graph", [USED_TWICE, MANY], ids=["two coordinates", "thirty"])
 @pytest.mark.parametrize(
     ("factor", "verdict"), [(1.0, Verdict.INCONCLUSIVE), (1.001, Verdict.INCONCLUSIVE), (1.02, Verdict.MISMATCH)]
 )
 def test_differences_that_contradict_the_chain_rule_accuse_nobody(
-    factor: float, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, factor: float, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the whole graph they are made to miss a part of 1e-3, along the axes and along the direction twice.
 
@@ -81,8 +83,14 @@ def test_differences_that_contradict_the_chain_rule_accuse_nobody(
         return [table, replace(combined(lambda part: part[:1], table), columns=(None,), **sums)]
 
     monkeypatch.setattr(trial, "compare_second", missing)
-    found = trial.run(USED_TWICE, (2,)).result.orders[2]
+    found = trial.run(graph, (2,)).result.orders[2]
     assert found.verdict == verdict
+
+
+def test_of_large_nodes_no_jacobian_is_taken() -> None:
+    count = chain_rule.LARGEST + 1
+    graph = Graph((Input((count,), (0.5,) * count),), (Node.of("sin", 0), Node.of("square", 1)))
+    assert chain_rule_products(GraphProblem.evaluated(graph), trial.agrees) is None
 
 
 def test_right_nodes_with_a_wrong_derivative_between_them_stay_a_mismatch() -> None:
