@@ -51,6 +51,9 @@ VALUES = 1e-4
 ROUNDINGS = 32.0
 """In less than float64, values that differ by more roundings than so many."""
 
+ROUNDED = {Reason.ILL_CONDITIONED, Reason.STAIRCASE}
+"""Why derivatives are inconclusive where values have lost digits."""
+
 KEPT = (Kind.RAISES, Kind.SHAPE)
 """Kinds that are kept: they are more than a disagreement of modes."""
 
@@ -241,20 +244,21 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     """The table without mismatches that the chain rule contradicts.
 
     Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
-    is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where the only
-    kink is one in a single number, output by output: they may have missed the kink.
+    is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where that of
+    a node cannot be told for its rounding, they cannot tell it behind others, either. Where the only kink is one in a
+    single number, output by output: they may have missed the kink.
     """
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
     single = _kinks_in_one_number(problem) and None not in table.rows
     applies = problem.mode == PLAIN and (problem.smooth or single) and len(problem.graph.nodes) > 1
-    if not (applies and missed.any() and len(columns) == len(table.columns)):
+    if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
         return table
     expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
         under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
-        if (gradient := chain_rule_gradient(under, agrees)) is not None:
+        if (gradient := chain_rule_gradient(under, agrees_or_rounds)) is not None:
             expected[:, row] = gradient[columns]
     return _without_missed(table, expected)
 
@@ -299,6 +303,13 @@ def _without_missed(table: Comparison, expected: Array) -> Comparison:
 def agrees(problem: GraphProblem, order: int) -> bool:
     """Whether a problem's derivatives of an order agree with their estimates."""
     return check_order(problem, order)[0].verdict == Verdict.AGREE
+
+
+def agrees_or_rounds(problem: GraphProblem, order: int) -> bool:
+    """Whether they do but for entries that cannot be told for the rounding of the values."""
+    result, tables = check_order(problem, order)
+    lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)
+    return lost or result.verdict == Verdict.AGREE
 
 
 def check_in_mode(problem: GraphProblem, order: int) -> tuple[GraphProblem, Checked]:

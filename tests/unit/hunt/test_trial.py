@@ -111,6 +111,15 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
 
 
+def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> None:
+    """TensorFlow's fresnel_sin is 1/2 beyond 36974: its right derivative does not show in the values."""
+    stuck = graph([[3.3, -0.97, 1e5]], Node.of("rgb_to_yuv", 0), Node.of("fresnel_sin", 1), Node.of("square", 2))
+    first = trial.run(stuck, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
+        assert trial.run(stuck, (1,)).result.orders[1].verdict == Verdict.MISMATCH
+
+
 def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
     """A softmax of equal numbers is constant; at 1e5 autodiff of autodiff leaves 0 or 3.6e-12 of terms of 1e4."""
     residue = graph(
