@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -245,20 +246,22 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
 
     Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
     is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where that of
-    a node cannot be told for its rounding, they cannot tell it behind others, either. Where the only kink is one in a
-    single number, output by output: they may have missed the kink.
+    a node cannot be told for its rounding, they cannot tell it behind others, either. Beside a kink, output by output:
+    they may have missed it, if it is one in a single number; at a tie right nodes decide nothing.
     """
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-    single = _kinks_in_one_number(problem) and None not in table.rows
-    applies = problem.mode == PLAIN and (problem.smooth or single) and len(problem.graph.nodes) > 1
+    decides = problem.smooth or _kinks_in_one_number(problem)
+    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and (problem.smooth or None not in table.rows)
     if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
         return table
     expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
         under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
-        if (gradient := chain_rule_gradient(under, agrees_or_rounds)) is not None:
+        verdicts: list[Verdict] = []
+        gradient = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
+        if gradient is not None and (decides or Verdict.INCONCLUSIVE in verdicts):
             expected[:, row] = gradient[columns]
     return _without_missed(table, expected)
 
@@ -305,9 +308,10 @@ def agrees(problem: GraphProblem, order: int) -> bool:
     return check_order(problem, order)[0].verdict == Verdict.AGREE
 
 
-def agrees_or_rounds(problem: GraphProblem, order: int) -> bool:
-    """Whether they do but for entries that cannot be told for the rounding of the values."""
+def _agrees_or_rounds(problem: GraphProblem, order: int, *, verdicts: list[Verdict]) -> bool:
+    """Whether they do, but for entries that cannot be told for the rounding of the values; notes the verdict."""
     result, tables = check_order(problem, order)
+    verdicts.append(result.verdict)
     lost = result.verdict == Verdict.INCONCLUSIVE and set(result.reasons) <= ROUNDED and bool(tables)
     return lost or result.verdict == Verdict.AGREE
 

@@ -10,15 +10,10 @@ import pytest
 
 from gradcheck.autodiff.mode import Mode
 from gradcheck.hunt import trial
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.result import Kind, Reason, Verdict
 from tests.planting import planted
-
-
-def literal(values: Any) -> Input:
-    array = np.asarray(values, dtype=np.float64)
-    return Input(array.shape, tuple(array.reshape(-1).tolist()))
 
 
 def graph(inputs: list[Any], *nodes: Node) -> Graph:
@@ -118,6 +113,26 @@ def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> Non
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
     with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
         assert trial.run(stuck, (1,)).result.orders[1].verdict == Verdict.MISMATCH
+
+
+def test_nor_is_it_one_at_a_kink() -> None:
+    """The smaller singular value is the rounding of the larger one, 1e10, and so is what becomes of its reciprocal."""
+    rounded = graph(
+        [
+            [-7 - 31j, -2.5e9 - 3.1e-4j, -3.1e-4 - 3.1e-4j],
+            [-3 + 0j, 0.5 + 0j],
+            [[0j, 1j, 1 + 0j], [1 + 0j, 0j, 0.5 + 0j]],
+        ],
+        Node.of("complex_scatter_nd_non_aliasing_add", 0, 1, indices=(1, 0)),
+        *(Node.of("complex_multiply", 3, 2), Node.of("complex_matrix_set_diag", 4, 1)),
+        Node.of("complex_scatter_nd_non_aliasing_add", 5, 5, indices=(1, 0)),
+        *(Node.of("complex_singular_values", 6), Node.of("bessel_k1", 7)),
+    )
+    assert not GraphProblem.evaluated(rounded).smooth
+    first = trial.run(rounded, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+    with planted(["Mul"], lambda right: lambda op, upstream: [2 * part for part in right(op, upstream)]):
+        assert trial.run(rounded, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
 def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
