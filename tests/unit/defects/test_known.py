@@ -420,8 +420,8 @@ def test_only_elements_may_count_beside_which_another_argument_is_positive_or_no
         assert prelu.contains("keras_prelu", {}, [np.array(x), np.array(alpha)], 1) is expected
     assert not prelu.contains("keras_prelu", {}, [np.array([0.0])], 1)
     hypot = Region("keras_hypot", "zero", (1,), minus=1, where={"0": "not zero"})
-    for x, y, expected in ((2.0, 2.0, True), (0.0, 0.0, False), ([0.0, -2.0], [0.0, -2.0], True)):
-        assert hypot.contains("keras_hypot", {}, [np.array(x), np.array(y)], 1) is expected
+    for same, expected in (([2.0], True), ([0.0], False), ([0.0, -2.0], True)):
+        assert hypot.contains("keras_hypot", {}, [np.array(same), np.array(same)], 1) is expected
     for wrong in ({"where": {"1": "large"}}, {"where": {"x": "positive"}}, {"where": {"1": "positive"}, "along": 0}):
         with pytest.raises(DocumentError, match=r"where|along"):
             Region("keras_prelu", "zero", (1,), **wrong)  # type: ignore[arg-type]
