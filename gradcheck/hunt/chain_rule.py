@@ -6,8 +6,8 @@ node at its own arguments seldom do, and right derivatives of all nodes make the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,16 @@ LARGEST = 512
 """Of nodes with up to so many coordinates the whole Jacobian is taken."""
 
 
-def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Array | None:
-    """The gradient (n,) under the problem's cotangent, node by node; None where one of them is in doubt.
+@dataclass(frozen=True)
+class Pulled:
+    """The `gradient` (n,) of a graph node by node, and the `cotangents` that reach its nodes, by their positions."""
+
+    gradient: Array
+    cotangents: Mapping[int, Array]
+
+
+def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Pulled | None:
+    """The gradient under the problem's cotangent, node by node; None where one of them is in doubt.
 
     What reaches a node is summed over its uses, as reverse accumulation does it (Griewank and Walther, "Evaluating
     Derivatives", section 3.2).
@@ -40,7 +48,13 @@ def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Array | None:
             if not np.all(np.isfinite(adjoints[position])) or not agrees(one, 1):
                 return None
             _hand_on(adjoints, problem, node.parents, one.gradients(ONE[None, :]).values[0])
-    return _of_inputs(adjoints, problem)
+    return Pulled(_of_inputs(adjoints, problem), adjoints)
+
+
+def chain_rule_tangents(problem: GraphProblem, position: int, agrees: Agrees) -> Array | None:
+    """How far each coordinate moves the arguments of the node at a position, (n, k); None where a node is in doubt."""
+    pushed = _pushed(problem, np.eye(problem.point.size), agrees)
+    return None if pushed is None else _of_parents(pushed[0], dict(problem.graph.positions())[position].parents)
 
 
 def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
@@ -50,41 +64,52 @@ def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:
     section 5.1). A node is in doubt unless its whole Jacobian agrees, and its second derivative under the cotangent and
     along the tangents that reach it; so is one with more than `LARGEST` coordinates.
     """
+    pushed = _pushed(problem, problem.direction[None, :], agrees)
+    if pushed is None:
+        return None
+    tangents, nodes = pushed
+    last = problem.graph.size - 1
+    adjoints, moving = {last: np.asarray(problem.cotangent)}, {last: np.zeros(tangents[last].size)}
+    for position, node in reversed(list(problem.graph.positions())):
+        if position not in adjoints:
+            continue
+        (one, jacobian), weights = nodes[position], adjoints[position]
+        direction = _of_parents(tangents, node.parents)
+        if not np.all(np.isfinite([weights, moving[position], tangents[position][0]])):
+            return None
+        bent = np.zeros(direction.size)
+        if weights.any() and direction.any():
+            one = replace(one, cotangent=weights, direction=direction[0])
+            if not agrees(one, 2):
+                return None
+            bent = one.products(ONE, direction).values[0]
+        _hand_on(adjoints, problem, node.parents, weights @ jacobian)
+        _hand_on(moving, problem, node.parents, moving[position] @ jacobian + bent)
+    return _of_inputs(moving, problem)
+
+
+def _pushed(
+    problem: GraphProblem, directions: Array, agrees: Agrees
+) -> tuple[list[Array], dict[int, tuple[GraphProblem, Array]]] | None:
+    """The tangents of all values along directions (k, n), the nodes and their Jacobians; None where one is in doubt."""
     graph, values = problem.graph, problem.intermediates
     sizes = [coordinate_count(value.shape, value.dtype) for value in values]
     if max(sizes) > LARGEST:
         return None
-    tangents = np.split(problem.direction, np.cumsum(sizes[: len(graph.inputs)])[:-1])
+    tangents = np.split(directions, np.cumsum(sizes[: len(graph.inputs)])[:-1], axis=1)
     nodes: dict[int, tuple[GraphProblem, Array]] = {}
     for position, node in graph.positions():
         one = replace(GraphProblem.evaluated(alone(graph, position, values)), cotangent=None)
         if not agrees(one, 1):
             return None
         nodes[position] = one, one.gradients(np.eye(sizes[position])).values
-        tangents.append(nodes[position][1] @ _of_parents(tangents, node.parents))
-    adjoints = {graph.size - 1: np.asarray(problem.cotangent)}
-    moving = {graph.size - 1: np.zeros(sizes[-1])}
-    for position, node in reversed(list(graph.positions())):
-        if position not in adjoints:
-            continue
-        (one, jacobian), weights = nodes[position], adjoints[position]
-        direction = _of_parents(tangents, node.parents)
-        if not np.all(np.isfinite([weights, moving[position], tangents[position]])):
-            return None
-        bent = np.zeros(direction.size)
-        if weights.any() and direction.any():
-            one = replace(one, cotangent=weights, direction=direction)
-            if not agrees(one, 2):
-                return None
-            bent = one.products(ONE, direction[None, :]).values[0]
-        _hand_on(adjoints, problem, node.parents, weights @ jacobian)
-        _hand_on(moving, problem, node.parents, moving[position] @ jacobian + bent)
-    return _of_inputs(moving, problem)
+        tangents.append(_of_parents(tangents, node.parents) @ nodes[position][1].T)
+    return tangents, nodes
 
 
 def _of_parents(tangents: list[Array], parents: tuple[int, ...]) -> Array:
-    """The tangents of a node's arguments, each value once, as `alone` has them."""
-    return np.concatenate([tangents[parent] for parent in dict.fromkeys(parents)])
+    """The tangents (k, ...) of a node's arguments, each value once, as `alone` has them."""
+    return np.concatenate([tangents[parent] for parent in dict.fromkeys(parents)], axis=1)
 
 
 def _hand_on(reached: dict[int, Array], problem: GraphProblem, parents: tuple[int, ...], pulled: Array) -> None:

@@ -14,22 +14,20 @@ from gradcheck.autodiff.execution import ModeUnavailableError
 from gradcheck.autodiff.execution import values as values_in_mode
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
-from gradcheck.comparison.first_order import compare_gradients
+from gradcheck.comparison.first_order import compare_first, compare_gradients
 from gradcheck.comparison.lines import Lines, ulp_rounding
 from gradcheck.comparison.own_rounding import OwnRounding, Surroundings
 from gradcheck.comparison.probes import SMALL, first_order, one_by_one
 from gradcheck.comparison.second_order import compare_products, compare_second
 from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
-from gradcheck.hunt.blame import blame
-from gradcheck.hunt.catalogue import CATALOGUE
+from gradcheck.hunt.blame import alone, blame
 from gradcheck.hunt.catalogue.language import traced_anew
-from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
+from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, chain_rule_tangents
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
 from gradcheck.hunt.known_graphs import tells_of
-from gradcheck.hunt.opspec import OpSpec, unary
 from gradcheck.numerics.difference import first_difference, second_difference
 from gradcheck.numerics.rounding import rounding_of
 from gradcheck.numerics.sampling import joined
@@ -245,13 +243,11 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     """The table without mismatches that the chain rule contradicts.
 
     Where every node's own derivative agrees with its estimate, under the cotangent that reaches it, and their product
-    is no nearer to the differences of the whole, these have missed what is small beside its other terms. Where that of
-    a node cannot be told for its rounding, they cannot tell it behind others, either. Beside a kink, output by output:
-    they may have missed it, if it is one in a single number; at a tie right nodes decide nothing.
+    is no nearer to the differences of the whole, these have missed what is small beside its other terms, or a kink.
+    Where a node's cannot be told for its rounding, they cannot tell it behind others, either.
     """
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-    decides = problem.smooth or _kinks_in_one_number(problem)
     applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and (problem.smooth or None not in table.rows)
     if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
         return table
@@ -260,26 +256,31 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     for row in np.flatnonzero(missed.any(axis=0)):
         under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
         verdicts: list[Verdict] = []
-        gradient = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
-        if gradient is not None and (decides or Verdict.INCONCLUSIVE in verdicts):
-            expected[:, row] = gradient[columns]
+        pulled = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
+        if pulled is not None:
+            decides = problem.smooth or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, columns)
+            expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
     return _without_missed(table, expected)
 
 
-def _kinks_in_one_number(problem: GraphProblem) -> bool:
-    """Whether one element of an elementwise operation is at a kink, where each of its subgradients makes one of all.
+def _between_slopes(problem: GraphProblem, pulled: Pulled, columns: list[int]) -> Array:
+    """Where the only node at a kink has a derivative between its one-sided slopes, along what a coordinate moves it.
 
-    At a tie of several numbers not each combination of partial derivatives is a subgradient.
+    At a tie each partial derivative may be possible and all together not.
     """
     nodes = problem.nonsmooth_nodes
-    if nodes.kinked_elements != 1 or len(nodes.positions) != 1:
-        return False
-    return kinks_by_element(CATALOGUE[dict(problem.graph.positions())[nodes.kinks[0]].op])
-
-
-def kinks_by_element(spec: OpSpec) -> bool:
-    """Whether an operation is one of real numbers, element by element, that has kinks."""
-    return spec.kinks is not None and spec.arity == 1 and spec.shapes is unary and spec.dtypes == ("float64",)
+    if len(nodes.positions) != 1 or nodes.positions != nodes.kinks:
+        return np.zeros(len(columns), bool)
+    (kink,) = nodes.kinks
+    moved = chain_rule_tangents(problem, kink, agrees)
+    if moved is None or kink not in pulled.cotangents:
+        return np.zeros(len(columns), bool)
+    moved, one = moved[columns], GraphProblem.evaluated(alone(problem.graph, kink, problem.intermediates))
+    found, one = ~moved.any(axis=1), replace(one, cotangent=pulled.cotangents[kink])
+    if not found.all():
+        slopes = compare_first(one, moved[~found], np.ones((1, 1)), Tolerance())
+        found[~found] = slopes.where(Verdict.AGREE)[:, 0]
+    return found
 
 
 def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) -> list[Comparison]:

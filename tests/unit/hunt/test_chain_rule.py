@@ -12,12 +12,9 @@ import tensorflow as tf
 from gradcheck.comparison import second_order
 from gradcheck.comparison.tables import Comparison, combined
 from gradcheck.hunt import chain_rule, trial
-from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.chain_rule import chain_rule_gradient, chain_rule_products
-from gradcheck.hunt.evaluation import single
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_problem import GraphProblem
-from gradcheck.hunt.opspec import Choice
 from gradcheck.result import Kind, Verdict
 from tests.planting import planted
 
@@ -45,7 +42,8 @@ def test_both_are_those_of_nested_tapes(name: str) -> None:
     gradient, products = problem.derivatives(np.ones(1), problem.direction[None, :])
     for trusted in (always, trial.agrees):
         found = chain_rule_gradient(problem, trusted), chain_rule_products(problem, trusted)
-        assert found[0] == pytest.approx(gradient.values[0], rel=1e-12)
+        assert found[0] is not None
+        assert found[0].gradient == pytest.approx(gradient.values[0], rel=1e-12)
         assert found[1] == pytest.approx(products.values[0], rel=1e-12)
 
 
@@ -101,17 +99,3 @@ def test_right_nodes_with_a_wrong_derivative_between_them_stay_a_mismatch() -> N
         found = trial.run(graph, (2,)).result.orders[2]
         assert found.verdict == Verdict.MISMATCH
         assert trial.run(Graph((LINE, LINE), graph.nodes[:1]), (2,)).result.verdict == Verdict.AGREE
-
-
-@pytest.mark.parametrize("name", [name for name, spec in CATALOGUE.items() if trial.kinks_by_element(spec)])
-def test_an_operation_with_kinks_element_by_element_is_one(name: str) -> None:
-    """Each element of its value depends on that of the argument in its place alone."""
-    spec, rng = CATALOGUE[name], np.random.default_rng(0)
-    attributes = spec.attributes((2, 2)).items()
-    given = {attribute: choice.values[0] for attribute, choice in attributes if isinstance(choice, Choice)}
-    before, other = rng.uniform(-7, 7, (2, 2, 2))
-    for place in np.ndindex(2, 2):
-        mixed = other.copy()
-        mixed[place] = before[place]
-        one, two = (single(spec)(tf.constant(x), **given).numpy() for x in (before, mixed))
-        assert one[place] == two[place]

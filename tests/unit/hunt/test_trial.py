@@ -135,6 +135,24 @@ def test_nor_is_it_one_at_a_kink() -> None:
         assert trial.run(rounded, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
+def test_at_a_tie_a_derivative_between_the_slopes_of_the_node_alone_is_no_mismatch() -> None:
+    """Of 7.3e6 and 1e7 quantization makes the same: moves of -0.5 and of 0, which are added, are below their digits."""
+    x = [[[0.0, 12.5], [13.0, 7.3e6]], [[-3.1e-6, 700.0], [1e7, 1.0]]]
+    tied = graph(
+        [x, [-0.5, 0.0]],
+        *(
+            Node.of("norm_frobenius", 0, keepdims=False, power="fro"),
+            Node.of("tensor_scatter_nd_add", 2, 1, indices=(0, 0)),
+        ),
+        Node.of("quantize_and_dequantize_v2", 3, narrow=False, rounding="HALF_TO_EVEN", signed=True),
+        Node.of("nth_element", 4, n=0, reverse=False),
+    )
+    assert GraphProblem.evaluated(tied).nonsmooth_nodes.kinks == (5,)
+    assert trial.run(tied, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
+    with planted(["ScatterNdAdd", "TensorScatterAdd"], lambda right: lambda *g: [-part for part in right(*g)]):
+        assert trial.run(tied, (1,)).result.orders[1].verdict == Verdict.MISMATCH
+
+
 def test_a_residue_that_jumps_between_two_roundings_is_no_mismatch() -> None:
     """A softmax of equal numbers is constant; at 1e5 autodiff of autodiff leaves 0 or 3.6e-12 of terms of 1e4."""
     residue = graph(
