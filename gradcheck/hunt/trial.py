@@ -276,7 +276,8 @@ def _between_slopes(problem: GraphProblem, pulled: Pulled, columns: list[int]) -
     if moved is None or kink not in pulled.cotangents:
         return np.zeros(len(columns), bool)
     moved, one = moved[columns], GraphProblem.evaluated(alone(problem.graph, kink, problem.intermediates))
-    found, one = ~moved.any(axis=1), replace(one, cotangent=pulled.cotangents[kink])
+    found: Array = np.asarray(~moved.any(axis=1))
+    one = replace(one, cotangent=pulled.cotangents[kink])
     if not found.all():
         slopes = compare_first(one, moved[~found], np.ones((1, 1)), Tolerance())
         found[~found] = slopes.where(Verdict.AGREE)[:, 0]
