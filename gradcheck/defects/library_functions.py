@@ -204,12 +204,6 @@ def _bounded_relu(x: Any, negative_slope: float, max_value: Any, threshold: floa
     return _is(x, slope=0.25, threshold=0.0) if bounded else None
 
 
-def _prelu(self: Any, inputs: Any) -> OperationCall | None:
-    """Where alpha is 0, so is one of the slopes."""
-    x, alpha = value(inputs), value(self.alpha)
-    return None if x is None or alpha is None else _is(np.where(alpha > 0, x, 1.0))
-
-
 def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCall | None:
     labels = _numbers(y_true)
     if ref_labels is not None or not labels:
@@ -310,7 +304,7 @@ FORMS = (
         _bounded_relu,
         ("x",),
     ),
-    LibraryForm("keras_prelu", "keras.layers.PReLU.call", _prelu, ("inputs",)),
+    LibraryForm("keras_prelu", "keras.layers.PReLU.call", lambda self, inputs: _is(inputs, self.alpha), ("inputs",)),
     LibraryForm("keras_mel_spectrogram", "keras.layers.MelSpectrogram.call", lambda inputs: _is(inputs)),
     LibraryForm(
         "weighted_cross_entropy",
