@@ -54,8 +54,8 @@ ALONE = Ancestry()
 ARRIVING = ("zero", "varying", "varying zero")
 MATRIX = (-2, -1)
 """What a condition of matrices is about."""
-WHERE = {"propertyNames": {"pattern": "^[0-9]$"}, "additionalProperties": {"enum": list(PLACES)}}
-"""Numbers of arguments, and what is said of their elements."""
+Place = Annotated[str, Meta(extra_json_schema={"enum": list(PLACES)})]
+"""What is said of the elements of an argument."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Region(Document, frozen=True, omit_defaults=True):
     pushforward: bool = False
     minus: Count | None = None
     plus: Count | None = None
-    where: Annotated[dict[str, str], Meta(extra_json_schema=WHERE)] = {}  # noqa: RUF012
+    where: Annotated[dict[str, Place], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]$"}})] = {}  # noqa: RUF012
     pixels: Count | None = None
 
     def __post_init__(self) -> None:

@@ -51,10 +51,16 @@ def chain_rule_gradient(problem: GraphProblem, agrees: Agrees) -> Pulled | None:
     return Pulled(_of_inputs(adjoints, problem), adjoints)
 
 
-def chain_rule_tangents(problem: GraphProblem, position: int, agrees: Agrees) -> Array | None:
-    """How far each coordinate moves the arguments of the node at a position, (n, k); None where a node is in doubt."""
+def tangents_at_kink(problem: GraphProblem, agrees: Agrees) -> Array | None:
+    """How far each coordinate moves the arguments of the only node at a kink, (n, k); None where a node is in doubt.
+
+    None, too, where no node is at a kink, or another one is not smooth, either.
+    """
+    nodes = problem.nonsmooth_nodes
+    if len(nodes.positions) != 1 or nodes.positions != nodes.kinks:
+        return None
     pushed = _pushed(problem, np.eye(problem.point.size), agrees)
-    return None if pushed is None else _of_parents(pushed[0], dict(problem.graph.positions())[position].parents)
+    return None if pushed is None else _of_parents(pushed[0], dict(problem.graph.positions())[nodes.kinks[0]].parents)
 
 
 def chain_rule_products(problem: GraphProblem, agrees: Agrees) -> Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from gradcheck.comparison.summary import broken, summarise, undecided
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.hunt.blame import alone, blame
 from gradcheck.hunt.catalogue.language import traced_anew
-from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, chain_rule_tangents
+from gradcheck.hunt.chain_rule import Pulled, chain_rule_gradient, chain_rule_products, tangents_at_kink
 from gradcheck.hunt.evaluation import values_of
 from gradcheck.hunt.graph import Graph
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -251,6 +251,12 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and (problem.smooth or None not in table.rows)
     if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
         return table
+
+    @cache
+    def moved() -> Array | None:  # alike for all outputs
+        tangents = tangents_at_kink(problem, agrees)
+        return None if tangents is None else tangents[columns]
+
     expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
@@ -258,26 +264,20 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
         verdicts: list[Verdict] = []
         pulled = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
         if pulled is not None:
-            decides = problem.smooth or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, columns)
+            decides = problem.smooth or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
             expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
     return _without_missed(table, expected)
 
 
-def _between_slopes(problem: GraphProblem, pulled: Pulled, columns: list[int]) -> Array:
+def _between_slopes(problem: GraphProblem, pulled: Pulled, moved: Array | None) -> Array | bool:
     """Where the only node at a kink has a derivative between its one-sided slopes, along what a coordinate moves it.
 
     At a tie each partial derivative may be possible and all together not.
     """
-    nodes = problem.nonsmooth_nodes
-    if len(nodes.positions) != 1 or nodes.positions != nodes.kinks:
-        return np.zeros(len(columns), bool)
-    (kink,) = nodes.kinks
-    moved = chain_rule_tangents(problem, kink, agrees)
-    if moved is None or kink not in pulled.cotangents:
-        return np.zeros(len(columns), bool)
-    moved, one = moved[columns], GraphProblem.evaluated(alone(problem.graph, kink, problem.intermediates))
+    if moved is None or (kink := problem.nonsmooth_nodes.kinks[0]) not in pulled.cotangents:
+        return False
+    one = GraphProblem.evaluated(alone(problem.graph, kink, problem.intermediates), pulled.cotangents[kink])
     found: Array = np.asarray(~moved.any(axis=1))
-    one = replace(one, cotangent=pulled.cotangents[kink])
     if not found.all():
         slopes = compare_first(one, moved[~found], np.ones((1, 1)), Tolerance())
         found[~found] = slopes.where(Verdict.AGREE)[:, 0]

@@ -265,9 +265,10 @@ def main() -> None:
         counts = Counter(row["verdicts"])
         wrong, agree = counts[str(Verdict.MISMATCH)], counts[str(Verdict.AGREE)]
         odd = wrong > 0 if options.outside else wrong < agree and not row["drawn"]
-        reason = None if options.outside else EXPLAINED.get(row["case"].split("[")[0])
-        loose += odd and reason is None
-        mark = "  <- wrong outside" if odd and options.outside else f"  <- {reason or 'too wide'}" if odd else ""
+        name = row["case"].split("[")[0]
+        reason = "wrong outside" if options.outside else EXPLAINED.get(name, "too wide")
+        loose += odd and (options.outside or name not in EXPLAINED)
+        mark = f"  <- {reason}" if odd else ""
         mark += "  (drawn nevertheless)" if row["drawn"] else ""
         print(f"{row['case']:78s} {wrong:6d} {agree:6d} {counts[str(Verdict.INCONCLUSIVE)]:13d}{mark}", flush=True)
     print(f"{loose} are not as they should be")
