@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.reverse import Gradients, seen
-from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ class Problem(ABC):
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
     def directions(self, rng: np.random.Generator, count: int) -> Array:
-        """Random directions (count, n) of each coordinate's own magnitude, as `probe_directions` draws them.
+        """Random directions (count, n) of each coordinate's own magnitude, as `directions_at` draws them.
 
         The same array where a generator in the same state drew the first ones: second order begins with those of first.
         """
@@ -68,7 +68,7 @@ class Problem(ABC):
         if before in self._drawn:
             drawn, rng.bit_generator.state = self._drawn[before]
             return drawn
-        drawn = probe_directions(rng, count, magnitudes(self.point))
+        drawn = directions_at(rng, count, self.point)
         if not self._drawn:
             self._drawn[before] = drawn, rng.bit_generator.state
         return drawn

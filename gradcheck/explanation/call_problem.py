@@ -21,7 +21,7 @@ from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.tables import Comparison, Tolerance, compare
 from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import replayed, target_value
-from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import LinePoints
 from gradcheck.result import Verdict
 
@@ -155,7 +155,7 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> C
     gradients = problem.gradients(cotangents).values
     if not np.isfinite(gradients).all():
         return None
-    directions = probe_directions(np.random.default_rng(0), count, magnitudes(problem.point))
+    directions = directions_at(np.random.default_rng(0), count, problem.point)
     estimate = slope_estimate(Lines(problem, directions, cotangents, tolerance).sample())
     autodiff = along(directions, gradients)
     table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)

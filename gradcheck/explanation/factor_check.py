@@ -24,7 +24,7 @@ from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.chain import Factor
 from gradcheck.explanation.rerun import widened
-from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.probing import directions_at
 from gradcheck.numerics.sampling import EPS64, QUICK, LinePoints, largest_steps
 from gradcheck.result import OrderResult, Reason, Verdict
 
@@ -158,7 +158,7 @@ def suspicious(problem: FactorProblem) -> bool:
     gradient = problem.gradients(ONE).values[0]
     if not np.isfinite(gradient).all():
         return True
-    directions = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
+    directions = directions_at(np.random.default_rng(0), 1, problem.point)
     products = gradient * directions[0]
     if _right_at_a_glance(problem, directions, products):
         return False

@@ -22,7 +22,7 @@ from gradcheck.explanation.float64_replay import first_order_in_float64
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CallSource
-from gradcheck.numerics.probing import magnitudes, probe_directions
+from gradcheck.numerics.probing import directions_at
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict
 
 Array = np.ndarray[Any, Any]
@@ -142,7 +142,7 @@ def _one_line_each(problem: CallProblem, gradient: Array) -> Array:
     """
     counts = [source.count for source in problem.sources]
     belongs = np.repeat(np.arange(len(counts)), counts) == np.arange(len(counts))[:, None]
-    drawn = probe_directions(np.random.default_rng(0), 1, magnitudes(problem.point))
+    drawn = directions_at(np.random.default_rng(0), 1, problem.point)
     gradient = np.nan_to_num(gradient)
     return np.asarray(np.where(gradient == 0, drawn, np.copysign(drawn, gradient)) * belongs)
 

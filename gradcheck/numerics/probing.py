@@ -51,9 +51,28 @@ def probe_directions(rng: np.random.Generator, count: int, scale: Array) -> Arra
     array([[ True,  True],
            [ True,  True]])
     """
-    scale = np.asarray(scale, dtype=np.float64)
-    shape = (count, *scale.shape)
-    return np.asarray(rng.choice([-1.0, 1.0], size=shape) * rng.uniform(0.5, 1.0, size=shape) * scale)
+    drawn = _signed(rng, (count, np.size(scale)))
+    drawn *= scale
+    return drawn
+
+
+def directions_at(rng: np.random.Generator, count: int, x: Array) -> Array:
+    """The `probe_directions` (count, n) times the `magnitudes` of x (n,)."""
+    drawn, usual = _signed(rng, (count, x.size)), typical_magnitude(x)
+    for part in slices(x.size, MANY):
+        drawn[:, part] *= magnitudes(x[part], usual)
+    return drawn
+
+
+def _signed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Random signs times magnitudes in [1/2, 1]; in parts: to touch new memory takes longer than to draw numbers."""
+    drawn = np.empty(shape)
+    parts = [drawn.reshape(-1)[part] for part in slices(drawn.size, MANY)]
+    for part in parts:
+        part[:] = rng.choice([-1.0, 1.0], size=part.size)
+    for part in parts:
+        part *= rng.uniform(0.5, 1.0, size=part.size)
+    return drawn
 
 
 def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
@@ -66,12 +85,15 @@ def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
     return probe_directions(rng, count, 1.0 / np.where(scale == 0.0, 1.0, scale))
 
 
-def magnitudes(x: Array) -> Array:
-    """Each coordinate's own magnitude, in the shape of x, float64; zeros get the `typical_magnitude` of the others."""
+def magnitudes(x: Array, typical: float | None = None) -> Array:
+    """Each coordinate's own magnitude, in the shape of x, float64; zeros get `typical`, that of the others by default.
+
+    That is their `typical_magnitude`.
+    """
     size = np.abs(np.asarray(x, dtype=np.float64))
     zero = size == 0.0
     if zero.any():
-        size[zero] = typical_magnitude(size)
+        size[zero] = typical_magnitude(size) if typical is None else typical
     return size
 
 

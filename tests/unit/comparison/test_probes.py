@@ -11,7 +11,7 @@ import tensorflow as tf
 from gradcheck import Kind, Reason, check
 from gradcheck.autodiff.function import Function
 from gradcheck.comparison.second_order import WIDE
-from gradcheck.numerics.probing import probe_directions
+from gradcheck.numerics.probing import directions_at
 
 
 def nearly_identity(size: int, output: int, coordinate: int, error: float) -> Any:
@@ -235,10 +235,10 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
 
     def drawn(*arguments: Any) -> Any:
         draws.append(arguments)
-        return probe_directions(*arguments)
+        return directions_at(*arguments)
 
     monkeypatch.setattr(Function, "gradients", counted)
-    monkeypatch.setattr("gradcheck.autodiff.problem.probe_directions", drawn)
+    monkeypatch.setattr("gradcheck.autodiff.problem.directions_at", drawn)
     x = np.random.default_rng(0).uniform(0.5, 2.0, WIDE + 1)
 
     def f(x: Any) -> Any:

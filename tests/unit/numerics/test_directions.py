@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradcheck.numerics.probing import cotangents, magnitudes, probe_directions
+from gradcheck.numerics.probing import cotangents, directions_at, magnitudes, probe_directions
+from gradcheck.numerics.sampling import MANY
 
 
 def test_components_are_a_sign_times_a_magnitude_between_a_half_and_one() -> None:
@@ -26,6 +27,17 @@ def test_equal_and_opposite_errors_hardly_ever_cancel() -> None:
 def test_same_seed_same_directions() -> None:
     first, second = (probe_directions(np.random.default_rng(7), 3, np.ones(5)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_directions_at_a_point_have_its_magnitudes_in_every_part() -> None:
+    x = np.random.default_rng(3).normal(size=MANY + 3)
+    x[::5] = 0.0
+    drawn, beside = (np.random.default_rng(4) for _ in range(2))
+    directions = directions_at(drawn, 2, x)
+    np.testing.assert_array_equal(directions, probe_directions(beside, 2, magnitudes(x)))
+    assert drawn.bit_generator.state == beside.bit_generator.state
+    shares = np.abs(directions) / magnitudes(x)
+    assert 0.5 * (1 - 1e-15) <= shares.min() < shares.max() <= 1.0 + 1e-15
 
 
 def test_cotangents_make_outputs_weigh_the_same() -> None:
