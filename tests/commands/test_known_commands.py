@@ -290,18 +290,23 @@ def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
     assert call("known", "check").code == 0
 
 
-def test_there_has_to_be_a_folder_to_write_into_and_to_check(call: Any) -> None:
-    for command in (("check",), ("fixed", CUMPROD), ("kernels",)):
+def test_there_has_to_be_a_folder_to_write_into(call: Any) -> None:
+    for command in (("fixed", CUMPROD), ("kernels",)):
         said = call("known", *command)
         assert said.code == 2
         assert "no folder reports/known here or above; name one with --folder DIR" in said.err
 
 
-def test_what_came_with_the_package_is_listed_and_shown_anywhere(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_came_with_the_package_is_listed_shown_and_checked_anywhere(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "0 known defects" in call("known", "list").out
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
     assert f"  {CUMPROD}  " in call("known", "list").out
     assert call("known", "show", CUMPROD).out.startswith(f"{CUMPROD}\n")
+    checked = call("known", "check", CUMPROD)
+    assert (checked.code, checked.next) == (0, "python -m gradcheck known page")
+    assert f"still wrong  {CUMPROD}  " in checked.out
 
 
 def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:

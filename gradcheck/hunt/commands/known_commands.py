@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import documents, files
+from gradcheck.defects import known
 from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
 from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list, known_show, page_of_known
@@ -69,8 +70,7 @@ def add(commands: Any) -> None:
 
 def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     """Checks the defects that are named."""
-    folder = cli.known_folder(options.folder)
-    records = known_list.named(cli.known_records(folder), options.names)
+    records = known_list.named(cli.known_records(options.folder), options.names)
     installed = cli.tensorflow()
     from gradcheck.hunt.recheck import of_known
 
@@ -84,7 +84,7 @@ def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     odd = [(state, name) for state, name, _ in rows if state not in (State.STILL, GONE)]
     total = f"{len(rows) - len(odd)} of {len(rows)} as recorded, TensorFlow {installed}"
     code = 2 if State.CANNOT_TELL in states else 1 if odd else 0
-    return cli.CommandOutput("known check", (*cli.table(rows), total), data, _next(odd, folder), code)
+    return cli.CommandOutput("known check", (*cli.table(rows), total), data, _next(odd, options.folder or known.home()), code)
 
 
 def _state(one: Known, seen: Recheck, installed: str) -> str:
@@ -97,11 +97,16 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
     return EARLIER if version_of(installed) < version_of(one.releases.since) else BACK
 
 
-def _next(odd: Sequence[tuple[str, str]], folder: Path) -> str:
-    """What to do about the first that is fixed, or else about the first that is not as recorded."""
+def _next(odd: Sequence[tuple[str, str]], folder: Path | None) -> str:
+    """What to do about the first that is fixed, or else about the first that is not as recorded.
+
+    What came with the package, where there is no folder, can only be read.
+    """
     if not odd:
-        return "python -m pytest tests/properties"
+        return "python -m gradcheck known page" if folder is None else "python -m pytest tests/properties"
     state, name = min(odd, key=lambda one: one[0] != State.FIXED)
+    if folder is None:
+        return f"python -m gradcheck known show {name}"
     if state == State.FIXED:
         return f"python -m gradcheck known fixed {name}"
     return f"look at {folder / name}.json and correct it ({state})"
