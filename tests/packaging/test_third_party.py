@@ -90,8 +90,9 @@ def _replayed(project: Path, environment: Environment) -> None:
 def test_the_readme_s_operation_is_found_wrong(
     distributions: Distributions, environment: Environment, tmp_path: Path
 ) -> None:
-    section = (ROOT / "README.md").read_text().split("\n### Your own operations in random graphs\n")[1]
-    (module,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    section = (ROOT / "README.md").read_text().split("\n## Your own operations in random graphs\n")[1]
+    section = section.split("\n## ")[0]
+    (module,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     command, replay = re.findall(r"(?<=    )pytest .*$|(?<=`python )-m gradcheck replay [^`]*", section, re.MULTILINE)
     environment.install(distributions.wheel)
     (tmp_path / "activations.py").write_text(module)
