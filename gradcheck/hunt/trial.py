@@ -248,7 +248,8 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     """
     columns = [column for column in table.columns if column is not None]
     missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and (problem.smooth or None not in table.rows)
+    kinked = bool(problem.nonsmooth_nodes.kinks)
+    applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.rows)
     if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
         return table
 
@@ -260,11 +261,11 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     expected = np.full(missed.shape, np.nan)
     outputs = np.eye(coordinate_count(problem.output.shape, problem.output.dtype))
     for row in np.flatnonzero(missed.any(axis=0)):
-        under = problem if problem.smooth else replace(problem, cotangent=outputs[table.rows[row]])
+        under = replace(problem, cotangent=outputs[table.rows[row]]) if kinked else problem
         verdicts: list[Verdict] = []
         pulled = chain_rule_gradient(under, partial(_agrees_or_rounds, verdicts=verdicts))
         if pulled is not None:
-            decides = problem.smooth or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
+            decides = not kinked or Verdict.INCONCLUSIVE in verdicts or _between_slopes(problem, pulled, moved())
             expected[:, row] = np.where(decides, pulled.gradient[columns], np.nan)
     return _without_missed(table, expected)
 

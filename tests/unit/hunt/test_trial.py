@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gradcheck.autodiff.mode import Mode
+from gradcheck.comparison.probes import first_order
+from gradcheck.comparison.tables import Comparison
 from gradcheck.hunt import trial
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem
@@ -104,6 +107,25 @@ def test_what_hides_beside_larger_terms_is_no_mismatch() -> None:
     assert problem.gradients(np.ones((1, 1))).values[0, 2] == pytest.approx(slope * problem.cotangent[2])
     first = trial.run(hidden, (1,)).result.orders[1]
     assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
+
+
+def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """elu has a first derivative at 0 and no second one; the differences of the whole graph are off by a hundredth."""
+
+    def off(problem: Any, *more: Any) -> list[Comparison]:
+        tables = first_order(problem, *more)
+        if len(problem.graph.nodes) == 1:
+            return tables
+        (table,) = tables
+        everywhere = np.ones(table.difference.shape, bool)
+        return [replace(table, difference=1.01 * table.difference).marked(everywhere, Verdict.MISMATCH, Kind.WRONG_VALUE)]
+
+    monkeypatch.setattr(trial, "first_order", off)
+    bent = graph([[0.0, 0.5, -0.5]], Node.of("elu", 0), Node.of("square", 1))
+    assert GraphProblem.evaluated(bent).nonsmooth_nodes.curvature_jumps == (1,)
+    assert trial.run(bent, (1,)).result.orders[1].verdict == Verdict.INCONCLUSIVE
+    with planted(["Square"], lambda right: lambda op, upstream: 2 * right(op, upstream)):
+        assert trial.run(bent, (1,)).result.orders[1].verdict == Verdict.MISMATCH
 
 
 def test_what_a_node_hides_whose_values_have_lost_digits_is_no_mismatch() -> None:
