@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -238,9 +238,6 @@ def _differ(one: Array | None, other: Array | None) -> bool:
 
 def _needs(region: Region, attrs: Mapping[str, Any], arguments: Sequence[Array | None]) -> bool:
     """Whether a region asks for attributes or values that are not known."""
-    asked: Iterable[Any] = (*region.attrs, region.along, region.segments, *region.indices)
-    if any(isinstance(name, str) and name not in attrs for name in asked):
+    if any(name not in attrs for name in region.asked):
         return True
-    if region.condition == "always" and not (region.ranks or region.sides):
-        return False
-    return any(arguments[place] is None for place in region.read if place < len(arguments))
+    return any(arguments[place] is None for place in region.deciding if place < len(arguments))

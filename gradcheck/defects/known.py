@@ -25,14 +25,28 @@ class KnownDefectError(ValueError):
 def records(folder: Path | str | None = None, check: Check | None = None) -> tuple[Known, ...]:
     """All that is known in a folder, by file name; `check` sees each.
 
-    Without a folder: the one that GRADCHECK_KNOWN names, or that of pytest's root folder, or the nearest from here up,
-    or else the one that is installed. Raises KnownDefectError for a file that is broken or is something else, and for a
-    folder named but missing.
+    Without a folder: a project's own (of pytest's root folder, or the nearest from here up), and what came with the
+    package; a file of the project takes the place of one of its name. The folder that GRADCHECK_KNOWN names stands
+    alone. Raises KnownDefectError for a file that is broken or is something else, and for a folder named but missing.
     """
-    place = Path(folder) if folder is not None else home() or installed()
+    if folder is not None:
+        return _of_folder(Path(folder), check)
+    place, packaged = home() or installed(), installed()
+    own = _of_folder(place, check)
+    if runtime.named_known() is not None or place.resolve() == packaged.resolve():
+        return own
+    names = {one.name for one in own}
+    return (*own, *(one for one in _of_folder(packaged, check) if one.name not in names))
+
+
+def _of_folder(place: Path, check: Check | None) -> tuple[Known, ...]:
     if not place.is_dir():
         raise KnownDefectError(f"{place}: no such folder; name the folder of the known defects, such as reports/known")
-    return tuple(read(path, check) for path in sorted(place.glob("*.json")))
+    found = {path: read(path, check) for path in sorted(place.glob("*.json"))}
+    for path, one in found.items():
+        if one.name != path.stem:
+            raise KnownDefectError(f"{path}: holds the record {one.name}; the file has to be called {one.name}.json")
+    return tuple(found.values())
 
 
 def load(folder: Path | str | None = None, check: Check | None = None) -> tuple[Defect, ...]:
@@ -88,18 +102,6 @@ def from_json(data: Any) -> Known:
     return found
 
 
-def in_force() -> tuple[Defect, ...]:
-    """The wrong derivatives that a hunt has to know: a project's own, and those that came with the package.
-
-    A file of the project takes the place of one of its name; the folder that GRADCHECK_KNOWN names stands alone.
-    """
-    own, place = load(), home()
-    if runtime.named_known() is not None or place is None or place.resolve() == installed().resolve():
-        return own
-    names = {one.name for one in own}
-    return (*own, *(one for one in load(installed()) if one.name not in names))
-
-
 @lru_cache(maxsize=64)
 def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
     """The defects that the installed TensorFlow has, loaded once a process: the plain ones and those of a mode."""
@@ -110,7 +112,7 @@ def current(mode: Mode = PLAIN) -> tuple[Defect, ...]:
 def _of_this_release() -> tuple[Defect, ...]:
     import tensorflow as tf
 
-    return tuple(one for one in in_force() if one.covers(tf.__version__))
+    return tuple(one for one in load() if one.covers(tf.__version__))
 
 
 def excludes(

@@ -161,6 +161,17 @@ class Region(Document, frozen=True, omit_defaults=True):
         others = (number for number in (self.minus, self.plus, self.pixels) if number is not None)
         return {self.argument, *others, *map(int, self.where)}
 
+    @property
+    def deciding(self) -> set[int]:
+        """The numbers of the arguments whose values or shapes decide, none where all of them lie in the region."""
+        return self.read if self.condition != "always" or self.ranks or self.sides else set()
+
+    @property
+    def asked(self) -> set[str]:
+        """The names of the attributes that decide, or hold what the elements are grouped by."""
+        names = (*self.attrs, self.along, self.segments, *self.indices)
+        return {name for name in names if isinstance(name, str)}
+
     def concerns(self, order: int, *, pushforward: bool = False) -> bool:
         """Whether the region is about derivatives of this order, or about forward mode's, a pushforward."""
         return order in self.orders or (pushforward and self.pushforward)

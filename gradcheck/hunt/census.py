@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from gradcheck.defects.kernel_use import gradients_registered
+
 
 class Judgement(str, Enum):
     """What is expected of a registered gradient."""
@@ -59,9 +61,7 @@ def rows_of(name: str) -> Iterator[list[str]]:
 
 def gradient_functions() -> dict[str, Any]:
     """The gradient functions of the installed TensorFlow by operation; None for those without a gradient by decree."""
-    # Gradients of some operations are registered when the module that makes them is first used.
     from tensorflow.python.framework import ops
-    from tensorflow.python.ops import map_ops  # noqa: F401
-    from tensorflow.python.ops.linalg.sparse import sparse_csr_matrix_grad  # noqa: F401
 
+    gradients_registered()
     return {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()}

@@ -192,12 +192,11 @@ def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample])
     first = samples[0]
     if not first.kernel.name or len({(one.kernel.name, tuple(one.places), one.rows) for one in samples}) > 1:
         return None
-    if any(first.places[argument] is None for one in regions for argument in _read_by(one)):
+    if any(first.places[argument] is None for one in regions for argument in one.deciding):
         return None
     if any(one.reshaped for one in samples) and any(_minds_shape(region) for region in regions):
         return None
-    asked = {name for one in regions for name in (*one.attrs, one.along, one.segments, *one.indices)}
-    needed = {name for name in asked if isinstance(name, str)}
+    needed = {name for one in regions for name in one.asked}
     keys = {name: _key_of(name, samples) for name in first.attributes}
     if any(keys.get(name) is None for name in needed):
         return None
@@ -212,12 +211,6 @@ def form_of(op: str, regions: Sequence[Region], samples: Sequence[KernelSample])
                 return None
     attrs = {name: int(key) if key.isdigit() else key for name, key in mapped.items() if name in needed}
     return KernelForm(op, first.kernel.name, tuple(first.places), attrs, fixed, first.output, first.rows)
-
-
-def _read_by(region: Region) -> Iterator[int]:
-    """The arguments that decide whether a call lies in a region."""
-    if region.condition != "always" or region.ranks or region.sides:
-        yield from region.read
 
 
 def _follows(key: str, samples: Sequence[KernelSample], needed: set[str]) -> bool:

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from gradcheck.autodiff.mode import PLAIN, Mode
 from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known, TapeDefect
-from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, names
+from gradcheck.defects.region import ANY, COMPLEX, Ancestry, Arrival, Region, names
 from gradcheck.documents import DocumentError
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import check_operation, from_document, to_input
+from gradcheck.hunt.opspec import attribute_names
 from gradcheck.hunt.tapes import program_forms
 from gradcheck.result import Kind
 
@@ -94,9 +95,23 @@ def check(record: Known) -> None:
         if real != region.op and replace(region, op=real) in record.regions:
             expected = f"no region but that of {real!r}, which holds for its complex form"
             raise DocumentError(f"{place}.op", region.op, expected)
-        last = max(spec.arity for name, spec in CATALOGUE.items() if region.op in (ANY, name)) - 1
-        if region.argument > last:
-            raise DocumentError(f"{place}.argument", region.argument, f"an integer from 0 to {last}")
+        _check_names(region, place)
+
+
+def _check_names(region: Region, place: str) -> None:
+    """Raises DocumentError for an argument or an attribute that no operation of a region has."""
+    specs = [spec for name, spec in CATALOGUE.items() if region.op in (ANY, *names(name))]
+    last = max(spec.arity for spec in specs) - 1
+    if max(region.read) > last:
+        field = "argument" if region.argument > last else "minus, plus, pixels or where"
+        raise DocumentError(f"{place}.{field}", max(region.read), f"an integer from 0 to {last}")
+    there = {name for spec in specs for name in attribute_names(spec.source)}
+    if unknown := sorted(region.asked - there):
+        expected = f"an attribute of {region.op}: {', '.join(sorted(there)) or 'it has none'}"
+        raise DocumentError(f"{place} (attrs, along, segments, indices)", unknown[0], expected)
+    axes = len(region.along) if isinstance(region.along, tuple) else 1
+    if region.windows and not isinstance(region.along, str) and len(region.windows) != axes:
+        raise DocumentError(f"{place}.windows", region.windows, f"one size for each of the {axes} axes of along")
 
 
 def example_of(defect: Defect) -> Example:

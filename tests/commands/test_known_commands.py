@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
     assert said.code == 2
     assert f"{folder}: cannot be written to" in said.err
     assert "Read-only file system" in said.err
-    said = call("known", "fixed", "xlogy-zero-order1", "--release", "99.1")
+    said = call("known", "fixed", "xlogy-zero-order1")
     assert said.code == 2
     assert f"{one}: cannot be written" in said.err
     assert [entry.read_bytes() for entry in folder.iterdir()] == [before]
@@ -288,6 +288,27 @@ def test_fixed_asks_the_installed_release(call: Any, folder: Path) -> None:
     assert call("known", "fixed", CUMPROD).code == 0
     assert known.load(folder)[0].releases.until == RELEASE
     assert call("known", "check").code == 0
+
+
+def test_a_release_after_one_that_is_right_is_refused(call: Any, folder: Path) -> None:
+    path = copied(folder, "xlogy-zero-order1", right=[[0.0], [0.0]], given=[[1.0], [0.0]])
+    before = path.read_bytes()
+    said = call("known", "fixed", "xlogy-zero-order1", "--release", "99.1")
+    assert said.code == 2
+    assert f"is right on TensorFlow {tf.__version__} already; name that release" in said.err
+    assert path.read_bytes() == before
+
+
+def test_the_next_step_is_about_the_folder_that_was_named(call: Any, tmp_path: Path) -> None:
+    place = tmp_path / "else where"
+    place.mkdir()
+    copied_record(place, CUMPROD)
+    for command, expected in (
+        (("list",), "known show NAME"),
+        (("show", CUMPROD), f"known check {CUMPROD}"),
+    ):
+        said = call("known", *command, "--folder", place)
+        assert said.next == f"python -m gradcheck {expected} --folder '{place}'"
 
 
 def test_there_has_to_be_a_folder_to_write_into(call: Any) -> None:

@@ -128,7 +128,7 @@ def _ties_of_dilation(x: Array, filters: Array, count: int, **windows: Any) -> A
     return np.concatenate([window_ties(factor * x, added=filters, **windows) for factor in range(1, count + 1)])
 
 
-def _filters(shape: Shape) -> Shapes:
+def filters_of_two(shape: Shape) -> Shapes:
     return [((2,) * (len(shape) - 1) + (shape[-1], channels),) for channels in (1, 2)]
 
 
@@ -188,7 +188,7 @@ CONVOLUTIONS = (
         "Conv2D",
         batched=lambda x, filters: filtered(patches(x, 1, "SAME", rate=2), filters),
         shapes=at_least(2, 2, 1),
-        others=_filters,
+        others=filters_of_two,
         starts=((3, 3, 1), (3, 4, 2)),
     ),
     _nn(
@@ -209,7 +209,7 @@ CONVOLUTIONS = (
         "around({padding})), {count})[0]",
         "DepthwiseConv2dNative",
         batched=depthwise_points,
-        others=_filters,
+        others=filters_of_two,
         padding=(*PADDINGS, ((1, 0), (0, 2))),
         count=COUNTS,
     ),
@@ -312,7 +312,7 @@ CONVOLUTIONS = (
         "DepthwiseConv2dNative",
         batched=lambda x, filters, padding: depthwise_points(x, filters, stride=1, padding=padding, rate=2),
         shapes=at_least(3, 3, 1),
-        others=_filters,
+        others=filters_of_two,
         starts=((3, 3, 1), (3, 4, 2)),
         padding=PADDINGS,
     ),

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.convolution import dilation_points, transposed_points
+from gradcheck.hunt.catalogue.convolution import dilation_points, filters_of_two, transposed_points
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
 from gradcheck.hunt.catalogue.pooling import PADDINGS, STRIDES, margins, on_images, window_ties
 from gradcheck.hunt.catalogue.shapes import at_least
@@ -24,10 +24,6 @@ _sequence = partial(_nn, shapes=at_least(2, 1), starts=SEQUENCES, stride=STRIDES
 _convolved = partial(_sequence, batched="over_windows({0}, {1}, {stride}, {padding})")
 _on_images = partial(on_images, batched="over_windows({0}, {1}, {stride}, {padding})")
 _dilated = partial(_nn, shapes=at_least(3, 3, 1), starts=LARGE, padding=PADDINGS)
-
-
-def _filters(shape: Shape) -> Shapes:
-    return [((2,) * (len(shape) - 1) + (shape[-1], channels),) for channels in (1, 2)]
 
 
 def _filters_back(shape: Shape) -> Shapes:
@@ -78,25 +74,25 @@ def _ties_of_pairs(x: Array, stride: int, padding: str) -> Array:
 
 
 CONVOLUTION_FORMS = (
-    _convolved("conv1d", "tf.nn.conv1d({0}[tf.newaxis], {1}, {stride}, {padding})[0]", "Conv2D", others=_filters),
+    _convolved("conv1d", "tf.nn.conv1d({0}[tf.newaxis], {1}, {stride}, {padding})[0]", "Conv2D", others=filters_of_two),
     _convolved(
         "convolution_of_sequence",
         "tf.nn.convolution({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
         "Conv2D",
-        others=_filters,
+        others=filters_of_two,
     ),
     _on_images(
         "convolution_of_image",
         "tf.nn.convolution({0}[tf.newaxis], {1}, {stride}, {padding})[0]",
         "Conv2D",
-        others=_filters,
+        others=filters_of_two,
     ),
     _dilated(
         "convolution_dilated",
         "tf.nn.convolution({0}[tf.newaxis], {1}, padding={padding}, dilations={rate})[0]",
         "Conv2D",
         batched="over_windows({0}, {1}, 1, {padding}, {rate})",
-        others=_filters,
+        others=filters_of_two,
         rate=((2, 1), (1, 2), (2, 2)),
     ),
     _dilated(
@@ -104,7 +100,7 @@ CONVOLUTION_FORMS = (
         "tf.nn.atrous_conv2d({0}[tf.newaxis], {1}, {rate}, {padding})[0]",
         "Conv2D",
         batched="over_windows({0}, {1}, 1, {padding}, ({rate}, {rate}))",
-        others=_filters,
+        others=filters_of_two,
         rate=(2, 1),
     ),
     _dilated(

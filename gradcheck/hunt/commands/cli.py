@@ -14,9 +14,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gradcheck import documents, runtime
+from gradcheck import documents, files, runtime
 from gradcheck.defects import known
 from gradcheck.defects.records import Known
+from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import known_graphs
 
 
@@ -151,8 +152,23 @@ def known_folder(named: Path | None) -> Path:
     return folder
 
 
+def elsewhere(folder: Path | None) -> str:
+    """The option that names the same folder of known defects in the next step, if one was given."""
+    return "" if folder is None else f" --folder {shlex.quote(str(folder))}"
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the JSON object in the file of a known defect; raises CommandError where that cannot be done."""
+    try:
+        data = documents.parse(files.read(path, MAX_TEXT))
+        change(data)
+        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+
+
 def known_records(folder: Path | None = None) -> tuple[Known, ...]:
-    """All that is known in a folder, or in the nearest, or the one that is installed.
+    """All that is known in a folder; without one, a project's own and what came with the package.
 
     Raises CommandError where a file cannot be read.
     """

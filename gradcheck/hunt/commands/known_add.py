@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,8 +95,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         f"given: {data['given'] or 'nothing'}",
         f"kernels: {', '.join(sorted({form.kernel for form in made.kernels})) or 'none by itself'}",
     )
-    elsewhere = "" if options.folder is None else f" --folder {shlex.quote(str(options.folder))}"
-    step = f"python -m gradcheck known check {name}{elsewhere}"
+    step = f"python -m gradcheck known check {name}{cli.elsewhere(options.folder)}"
     return cli.CommandOutput("known add", lines, {"file": str(path), "defect": data}, step)
 
 

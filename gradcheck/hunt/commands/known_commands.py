@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck import documents, files
 from gradcheck.defects import known
 from gradcheck.defects.records import RELEASE, Known, TapeDefect, version_of
-from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.commands import cli, known_add, known_kernels, known_list, known_show, page_of_known
 from gradcheck.hunt.events import State
 
@@ -70,7 +67,8 @@ def add(commands: Any) -> None:
 
 def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     """Checks the defects that are named."""
-    records = known_list.named(cli.known_records(options.folder), options.names)
+    folder = options.folder or known.home()
+    records = known_list.named(cli.known_records(options.folder if options.names else folder), options.names)
     installed = cli.tensorflow()
     from gradcheck.hunt.recheck import of_known
 
@@ -84,7 +82,8 @@ def run_check(options: argparse.Namespace) -> cli.CommandOutput:
     odd = [(state, name) for state, name, _ in rows if state not in (State.STILL, GONE)]
     total = f"{len(rows) - len(odd)} of {len(rows)} as recorded, TensorFlow {installed}"
     code = 2 if State.CANNOT_TELL in states else 1 if odd else 0
-    return cli.CommandOutput("known check", (*cli.table(rows), total), data, _next(odd, options.folder or known.home()), code)
+    step = _next(odd, folder, cli.elsewhere(options.folder))
+    return cli.CommandOutput("known check", (*cli.table(rows), total), data, step, code)
 
 
 def _state(one: Known, seen: Recheck, installed: str) -> str:
@@ -97,7 +96,7 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
     return EARLIER if version_of(installed) < version_of(one.releases.since) else BACK
 
 
-def _next(odd: Sequence[tuple[str, str]], folder: Path | None) -> str:
+def _next(odd: Sequence[tuple[str, str]], folder: Path | None, elsewhere: str) -> str:
     """What to do about the first that is fixed, or else about the first that is not as recorded.
 
     What came with the package, where there is no folder, can only be read.
@@ -108,8 +107,27 @@ def _next(odd: Sequence[tuple[str, str]], folder: Path | None) -> str:
     if folder is None:
         return f"python -m gradcheck known show {name}"
     if state == State.FIXED:
-        return f"python -m gradcheck known fixed {name}"
+        return f"python -m gradcheck known fixed {name}{elsewhere}"
     return f"look at {folder / name}.json and correct it ({state})"
+
+
+def _refuse_contradicted(found: Known, until: str, installed: str) -> None:
+    """Raises CommandError where the installed TensorFlow shows that `until` is not the first release without it."""
+    from gradcheck.hunt.recheck import of_known
+
+    if version_of(installed) < version_of(found.releases.since):
+        return
+    later, seen = version_of(installed) >= version_of(until), of_known(found)
+    if later and seen.state is not State.FIXED:
+        state = "is still wrong" if seen.state is State.STILL else "cannot be checked"
+        raise cli.CommandError(
+            f"{found.name} {state} on TensorFlow {installed} ({seen.message}); name a later release with --release"
+        )
+    if not later and seen.state is State.FIXED:
+        raise cli.CommandError(
+            f"{found.name} is right on TensorFlow {installed} already; name that release, or an earlier one, with "
+            "--release"
+        )
 
 
 def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
@@ -124,22 +142,9 @@ def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
         raise cli.CommandError(
             f"release {until} is not after {found.releases.since}, from which {found.name} is recorded"
         )
-    if version_of(installed) >= version_of(until):
-        from gradcheck.hunt.recheck import of_known
-
-        seen = of_known(found)
-        if seen.state is not State.FIXED:
-            state = "is still wrong" if seen.state is State.STILL else "cannot be checked"
-            raise cli.CommandError(
-                f"{found.name} {state} on TensorFlow {installed} ({seen.message}); name a later release with --release"
-            )
+    _refuse_contradicted(found, until, installed)
     path = folder / f"{found.name}.json"
-    try:
-        data = documents.parse(files.read(path, MAX_TEXT))
-        data["releases"]["until"] = until
-        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise cli.CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None
+    cli.rewrite(path, lambda data: data["releases"].update(until=until))
     lines = (f"{found.name}: fixed in {until}, from {found.releases.since} before", f"written: {path}")
     data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from gradcheck import documents, files
+from gradcheck import documents
 from gradcheck.defects.records import Defect
-from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt.commands import cli, known_list
 
 KERNELS = """find the kernels of TensorFlow that known defects are about, and write them into their files
@@ -42,7 +40,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     before = {one.name: documents.plain(one) for one in records}
     changed = [one for one in found if documents.plain(one) != before[one.name]]
     for one in changed:
-        _write(folder / f"{one.name}.json", one)
+        cli.rewrite(folder / f"{one.name}.json", partial(_put_kernels, defect=one))
     rows = [
         (one.name, ", ".join(sorted({form.kernel for form in one.kernels})) or "no kernel by itself") for one in found
     ]
@@ -53,12 +51,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     return cli.CommandOutput("known kernels", (*cli.table(rows), total), data, step)
 
 
-def _write(path: Path, defect: Defect) -> None:
-    data = documents.parse(files.read(path, MAX_TEXT))
+def _put_kernels(data: dict[str, Any], *, defect: Defect) -> None:
     data.pop("kernels", None)
     if defect.kernels:
         data["kernels"] = documents.plain(defect.kernels)
-    try:
-        files.replace(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise cli.CommandError(f"{path}: cannot be written ({error}); is the folder read-only?") from None

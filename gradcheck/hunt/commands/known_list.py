@@ -17,8 +17,8 @@ LIST = """list the known defects by root cause, and whether the installed Tensor
 Nothing is computed; `here` is what the files have of the installed release. Defects come before documented limitations,
 derivatives that are not implemented and conventions, and of each the causes with the worst records first: plain
 derivatives before those of a mode; silently wrong before None, before what is not finite, before what raises.
-Away from a project with a folder of its own, they are those that came with gradcheck. `known show NAME` has all of one,
-`known page` all of them on one page.
+They are those that came with gradcheck, and those of a project with a folder reports/known of its own; with --folder,
+those of one folder. `known show NAME` has all of one, `known page` all of them on one page.
 
 exit codes: 0, or 2 if a file cannot be read or has another name.
 
@@ -48,9 +48,8 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     rows = cli.table([row(one, installed) for group in causes for one in group])
     place = iter(rows)
     lines = [line for head, group in zip(lines, causes, strict=True) for line in (head, *(next(place) for _ in group))]
-    return cli.CommandOutput(
-        "known list", (*lines, *_totals(records, installed)), data, "python -m gradcheck known show NAME"
-    )
+    step = f"python -m gradcheck known show NAME{cli.elsewhere(options.folder)}"
+    return cli.CommandOutput("known list", (*lines, *_totals(records, installed)), data, step)
 
 
 def by_cause(records: Sequence[Known]) -> list[list[Known]]:

@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         "tape_defects": [_fields(one, installed) for one in shown if isinstance(one, TapeDefect)],
     }
     lines = [line for one in shown for line in _lines(one, installed)]
-    return cli.CommandOutput("known show", tuple(lines), data, f"python -m gradcheck known check {shown[0].name}")
+    step = f"python -m gradcheck known check {shown[0].name}{cli.elsewhere(options.folder)}"
+    return cli.CommandOutput("known show", tuple(lines), data, step)
 
 
 def _fields(one: Known, installed: str) -> dict[str, Any]:

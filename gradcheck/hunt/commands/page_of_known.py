@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck import files
+from gradcheck.defects import known
 from gradcheck.hunt.commands import cli
 
 PAGE = """write all known defects into one HTML page
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
     records = cli.known_records(options.folder)
     if not records:
-        raise cli.CommandError(f"{options.folder}: holds no known defects; name their folder with --folder DIR")
+        place = options.folder or known.home() or known.installed()
+        raise cli.CommandError(f"{place}: holds no known defects; name their folder with --folder DIR")
     page = known_page(records, cli.release())
     try:
         options.into.parent.mkdir(parents=True, exist_ok=True)

@@ -168,7 +168,8 @@ def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
         "missing_shards": found.missing_shards,
         "remarks": found.remarks,
     }
-    step = hunt(one.operation for one in [*never, *hardly]) if weak else "python -m gradcheck replay"
+    places = " ".join(shlex.quote(str(folder)) for folder in options.folders)
+    step = hunt(one.operation for one in [*never, *hardly]) if weak else f"python -m gradcheck replay {places}"
     return cli.CommandOutput("coverage report", tuple(lines), data, step)
 
 

@@ -82,14 +82,20 @@ def test_a_folder_of_nothing_has_none_and_a_missing_one_is_named(tmp_path: Path)
         load(tmp_path / "missing")
 
 
-def test_it_is_found_in_the_nearest_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_s_own_are_found_in_the_nearest_folder_above_and_stand_before_those_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "reports" / "known").mkdir(parents=True)
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert find(tmp_path / "a" / "b") == tmp_path / "reports" / "known"
     monkeypatch.chdir(tmp_path / "a")
     monkeypatch.delenv("GRADCHECK_KNOWN", raising=False)
     monkeypatch.setattr(runtime, "_known", [])
-    assert load() == ()
+    assert load() == load(COMMITTED)
+    (tmp_path / "reports" / "known" / f"{DOCUMENT['name']}.json").write_text(forged("title", value="ours"))
+    assert load()[0].title == "ours"
+    assert {one.name for one in load()} == {one.name for one in load(COMMITTED)}
+    assert len(load()) == len(load(COMMITTED))
     runtime.set_known(COMMITTED)
     assert load() == load(COMMITTED)
     runtime.set_known(tmp_path)
@@ -138,6 +144,20 @@ def forged(*path: Any, value: Any) -> str:
         (forged("regions", 0, "condition", value="lambda x: True"), "$.regions[0].condition:", "one of always"),
         (forged("regions", 0, "elements", value="some"), "$.regions[0].elements:", "one of all"),
         (forged("regions", 0, "argument", value=1), "$.regions[0].argument:", "from 0 to 0"),
+        (forged("regions", 0, "minus", value=1), "$.regions[0].minus, plus, pixels or where:", "from 0 to 0"),
+        (
+            forged("regions", 0, "attrs", value={"exclusiv": True}),
+            "'exclusiv'",
+            "an attribute of cumprod: exclusive, reverse",
+        ),
+        (forged("regions", 0, "along", value="axsi"), "'axsi'", "an attribute of cumprod: exclusive, reverse"),
+        (forged("regions", 0, "segments", value="ids"), "'ids'", "an attribute of cumprod"),
+        (forged("regions", 0, "indices", value=["ids"]), "'ids'", "an attribute of cumprod"),
+        (
+            forged("regions", 0, value={**DOCUMENT["regions"][0], "along": [-2, -1], "windows": [2]}),
+            "$.regions[0].windows:",
+            "one size for each of the 2 axes",
+        ),
         (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "one of 1, 2"),
         (forged("regions", 0, "along", value=True), "$.regions[0].along:", "an integer or a text or a list or null"),
         (forged("regions", 0, "along", value=[-1, "axis"]), "$.regions[0].along[1]:", "an integer"),
@@ -169,9 +189,16 @@ def test_a_broken_or_foreign_file_is_named_with_the_place_and_the_fix(
     with pytest.raises(KnownDefectError) as caught:
         known_graphs.load(tmp_path)
     message = str(caught.value)
-    assert message.startswith(f"{path}: not a known defect of this format: {place}")
+    assert message.startswith(f"{path}: not a known defect of this format: ")
+    assert place in message
     assert expected in message
     assert "Correct the file or take it out" in message
+
+
+def test_a_file_is_called_as_its_record(tmp_path: Path) -> None:
+    (tmp_path / "another.json").write_text(json.dumps(DOCUMENT))
+    with pytest.raises(KnownDefectError, match=rf"another\.json: holds the record {DOCUMENT['name']}; the file has to"):
+        load(tmp_path)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -182,7 +209,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 def test_a_region_may_hold_arguments_of_any_operation(tmp_path: Path) -> None:
     region = {"op": "*", "condition": "empty", "orders": [2], "argument": 1, "producers": ["sin"]}
-    (tmp_path / "one.json").write_text(forged("regions", value=[region]))
+    (tmp_path / f"{DOCUMENT['name']}.json").write_text(forged("regions", value=[region]))
     defects = load(tmp_path)
     for op, arguments, order, producers, expected in (
         ("add", [[1.0], []], 2, ["sin"], "cumprod-zero-order1"),
@@ -202,7 +229,7 @@ def test_what_tensorflow_gives_may_be_none_or_not_finite_or_nothing(tmp_path: Pa
         (forged("given", value=[["inf", "-inf", 0.0]]), ((float("inf"), float("-inf"), 0.0),)),
         (forged("given", value=[]), ()),
     ):
-        (tmp_path / "one.json").write_text(text)
+        (tmp_path / f"{DOCUMENT['name']}.json").write_text(text)
         assert load(tmp_path)[0].wrong == expected
 
 
