@@ -83,7 +83,7 @@ class Cause(Word):
     KNOWN_DEFECT = "known defect of TensorFlow"
     OPERATION = "wrong gradient of an operation"
     NOT_COMPARED = "an operation that could not be compared by itself"
-    COMPOSITION = "right operations put together wrongly"
+    COMPOSITION = "no operation wrong by itself"
     NOT_FINITE = "finite numbers turned into NaN or infinity"
     CHANGED_AFTERWARDS = "changed after it was taken"
 

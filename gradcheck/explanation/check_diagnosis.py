@@ -34,6 +34,14 @@ Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 
 
+UNSEEN = "; f does what no tape sees, or varies as no difference sees: within less than a step, or below its own rounding"
+LOOK = (
+    "look for what f does besides its operations; if that is nothing, autodiff is right here, and rtol= says which "
+    "errors matter"
+)
+"""About a tape of ours, which changes nothing between operations that are right by themselves."""
+
+
 @dataclass(frozen=True)
 class CheckDiagnosis:
     """Diagnoses the findings of a check of somebody's function at one order.
@@ -64,6 +72,8 @@ class CheckDiagnosis:
             diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
         if diagnosis is None or diagnosis.cause is Cause.COMPOSITION:
             diagnosis = self._of_first_order() or diagnosis
+        if diagnosis is not None and diagnosis.cause is Cause.COMPOSITION and self.gradient is None:
+            diagnosis = replace(diagnosis, evidence=diagnosis.evidence.partition(":")[0] + UNSEEN, remedy=LOOK)
         if given and diagnosis is None and coordinate is not None:
             return replace(finding, reason=finding.reason + self._right_gradient(finding, coordinate))
         return diagnosed(finding, diagnosis)

@@ -199,3 +199,13 @@ def test_nothing_is_left_changed() -> None:
 
     check(f, variables=[x])
     assert float(x) == 1.5
+
+
+def test_where_all_operations_are_right_it_does_not_accuse_their_composition() -> None:
+    """A pole 3e-7 beside the point, whose part of the slope lies below the rounding of 1e6 a step away."""
+    (finding,) = check(lambda x: 1e6 + x - 1.27e-15 / ((x - 1000.0) + 2.88e-7), 1000.0).findings
+    diagnosis = finding.diagnosis
+    assert diagnosis is not None
+    assert diagnosis.cause == Cause.COMPOSITION
+    assert diagnosis.evidence.endswith("none is wrong by itself" + check_diagnosis.UNSEEN)
+    assert "autodiff is right here" in diagnosis.remedy
