@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,8 @@ import numpy as np
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function, open_function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
-from gradcheck.autodiff.observed_call import observed_call
+from gradcheck.autodiff.observed_call import ObservedCall, observed_call
+from gradcheck.autodiff.results import specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import (
     UNCHANGED,
@@ -104,21 +105,23 @@ def _result(
         moved = [source.variable for source in function.sources if source.variable is not None]
         stack.enter_context(variables_restored(moved))
         if function.point.size == 0 or function.outputs == 0:
-            return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
+            return _nothing_to_compare(orders)
         used = tuple(generator for generator in before if generator.used)
         changed = ChangedState(snapshot.changed(), used)
         function = replace(function, held=changed.besides(moved))
-        unconnected = _unconnected(function, gradient)
         observed = observed_call(function)
-        apart = function.opened is not None and _difference(function, function.opened, observed.value)
-        if apart and (apart := _apart(function)):
+        if _is_random(function, observed):
             stack.enter_context(seeded())
-            function = replace(function, held=replace(function.held, generators=(*used, generators()[-1])))
-            apart = _apart(function)
-        if apart:
-            why = hidden_state(partial(function.value, function.point))
-            note = f"two calls at the same inputs differ by {apart:.3g}; {why}"
-            return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
+            held = replace(function.held, generators=(*function.held.generators, generators()[-1]))
+            function = replace(function, held=held)
+            if apart := _apart(function):
+                note = f"two calls at the same inputs {apart}; {hidden_state(partial(function.value, function.point))}"
+                return Result({number: undecided(number, Reason.NOT_DETERMINISTIC, note) for number in orders})
+            # What is drawn from now on may be of another shape than what the first call drew.
+            function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
+            if function.outputs == 0:
+                return _nothing_to_compare(orders)
+        unconnected = _unconnected(function, gradient)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient))
@@ -133,14 +136,27 @@ def _result(
         return Result(found)
 
 
-def _apart(function: Function) -> float:
-    """How far two calls at the same inputs differ, if that is more than rounding; else 0."""
+def _nothing_to_compare(orders: Sequence[int]) -> Result:
+    return Result({number: OrderResult(number, Verdict.AGREE, notes=(EMPTY,)) for number in orders})
+
+
+def _is_random(function: Function, observed: ObservedCall) -> bool:
+    """Whether two calls at the same inputs differ, or may: what is drawn and multiplied by zero shows in no value."""
+    first = function.opened
+    differs = first is not None and bool(_difference(function, first, observed.value))
+    return observed.draws or (differs and bool(_apart(function)))
+
+
+def _apart(function: Function) -> str:
+    """How two calls at the same inputs differ, if that is more than rounding; else nothing."""
     return _difference(function, *(function.value(function.point) for _ in range(2)))
 
 
-def _difference(function: Function, first: Array, second: Array) -> float:
+def _difference(function: Function, first: Array, second: Array) -> str:
+    if first.shape != second.shape:
+        return f"return {first.size} and {second.size} numbers"
     slack = 1e3 * function.precision * np.maximum(np.abs(first), np.abs(second))
-    return 0.0 if np.all(np.abs(first - second) <= slack) else float(np.max(np.abs(first - second)))
+    return "" if np.all(np.abs(first - second) <= slack) else f"differ by {np.max(np.abs(first - second)):.3g}"
 
 
 def _checked(
@@ -166,7 +182,7 @@ def _checked(
 def _unconnected(function: Function, gradient: Any) -> list[str]:
     """The sources for which TensorFlow says None, where that matters.
 
-    Raises ValueError for a variable that was listed and has nothing to do with `f`: a mistake in the call.
+    Raises ValueError for a variable that was listed and with which `f` does not change: a mistake in the call.
     """
     listed = function.arguments.listed()
     if gradient is not None and not any(listed):
@@ -183,12 +199,22 @@ def _unconnected(function: Function, gradient: Any) -> list[str]:
         names.append(source.name)
         moved = function.point.copy()
         moved[part] = moved[part] * 1.25 + 0.125
-        if named and np.array_equal(function.value(moved), function.value(function.point), equal_nan=True):
+        if named and not _changes(function, moved):
             raise ValueError(
-                f"{source.name} is not used by f: its gradient is None, and f does not change with it; "
-                "leave it out of variables=, or use it inside f"
+                f"{source.name} has no gradient (None), and f is the same at another value of it: it is not used, or "
+                "f does not change with it there, as with an index; leave it out of variables=, or use it inside f so "
+                "that the result changes with it"
             )
     return names
+
+
+def _changes(function: Function, point: Array) -> bool:
+    """Whether the function is another one at a point, or throws there."""
+    try:
+        value = function.value(point)
+    except Exception:  # whatever it is: at the inputs given, it was not thrown
+        return True
+    return not np.array_equal(value, function.value(function.point), equal_nan=True)
 
 
 def assert_close(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import tensorflow as tf
 
-from gradcheck.autodiff.sources import as_tensors, parameter_names, paths, variable_of
+from gradcheck.autodiff.constraints import Constrained
+from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
 from gradcheck.check import name_of, tolerance_from
 from gradcheck.explanation.blame_time import BlameTime
@@ -38,7 +40,7 @@ def explain(
     step, such as a Keras model's train_step. If it takes no derivative it has to return a tensor (or a nested structure
     of them); then the gradient of the sum of what it returns is explained, with respect to the floating inputs and
     `variables`, or, where it takes no floating inputs, to the trainable variables that it reads. Inputs, `rtol`, `atol`
-    and `probes` are those of `check`.
+    and `probes` are those of `check`, which alone takes constrained inputs, such as those of `gradcheck.symmetric`.
 
     `f` is run many times; variables that it assigns, and the generators of Python, NumPy and TensorFlow, are left as
     they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
@@ -63,6 +65,7 @@ def explain(
             "the derivatives that it takes"
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
+    _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
     listed, time = _listed(variables), BlameTime()
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f)))
@@ -100,11 +103,23 @@ def _recorded(
     return (record, None) if record.derivatives else _differentiated(record, variables, parameters)
 
 
+def _refuse_constrained(named: Iterable[tuple[str, Any]]) -> None:
+    """Raise TypeError for what has a constraint: the elements of a source are moved one by one, out of its set."""
+    for name, given in named:
+        if isinstance(given, Constrained):
+            raise TypeError(
+                f"{name} has a constraint ({type(given.constraint).__name__}), which explain does not keep; a plain "
+                "tensor or variable was expected: give its value alone, or use gradcheck.check, which moves it inside "
+                "its set and tells the causes as well"
+            )
+
+
 def _listed(variables: Any) -> list[Any]:
     """The variables that were listed, flat. Raises TypeError for anything else."""
     if variables is None:
         return []
     given = [variables] if variable_of(variables) is not None else tf.nest.flatten(variables)
+    _refuse_constrained((f"variables[{position}]", item) for position, item in enumerate(given))
     for position, item in enumerate(given):
         if variable_of(item) is None:
             raise TypeError(
@@ -122,9 +137,7 @@ def _differentiated(
     Raises ValueError where there is nothing to differentiate with respect to, TypeError where there is no tensor to
     differentiate.
     """
-    leaves = []
-    for position, value in enumerate(record.inputs):
-        leaves += paths(parameters[position] if position < len(parameters) else f"inputs[{position}]", value)
+    leaves = list(chain.from_iterable(named_leaves(record.inputs, parameters)))
     floating = [position for position, (_, leaf) in enumerate(leaves) if tf.is_tensor(leaf) and differentiable(leaf)]
     held = list(variables)
     if not floating and not held:

@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
-from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.sources import paths, variable_of
 from gradcheck.autodiff.state import ChangedState, state_restored
 from gradcheck.comparison.failure import FAILURES, GradientNonFinite, MismatchWarning
 from gradcheck.explain import explain
 from gradcheck.result import Result, Verdict
-from gradcheck.spot_check import MovedVariables, SpotCheck, SpotWalk, refuse_directions
+from gradcheck.spot_check import SpotCheck, SpotWalk, refuse_directions
+from gradcheck.training.moved_variables import MovedVariables, not_finite
 from gradcheck.training.step_recorder import StepRecorder, TapeGradient
 
 Array = np.ndarray[Any, Any]
@@ -41,11 +42,12 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     What disagrees along a direction is looked at by `gradcheck.explain`, which takes longer. A gradient that it calls
     wrong, or that is not finite, raises the GradientMismatch of its kind (`action="raise"`) or warns with a
-    MismatchWarning (`"warn"`), once; the message names the operation and the line. Dropout and seeds are held fixed for
-    a check; weights, moving averages, seeds, metrics and the order of the data are left as they were.
+    MismatchWarning (`"warn"`), once; the message names the operation and the line, or says that NaN or infinity stands
+    in the batch or in the weights. Dropout and seeds are held fixed for a check; weights, moving averages, seeds,
+    metrics and the order of the data are left as they were.
 
     Raises ValueError for arguments that make no sense, and, as the training begins, for a model that is trained on more
-    than one replica or that takes no gradient of a loss with a tape.
+    than one replica or that takes no gradient of a loss with a tape; TypeError for complex weights.
 
     >>> import keras
     >>> import numpy as np
@@ -125,25 +127,61 @@ class GradientMonitor(keras.callbacks.Callback):  # type: ignore[misc]
                 with suppress(TBNotInstalledError):
                     tf.summary.scalar(ERROR, found.error, step=position)
                     tf.summary.scalar(RESOLUTION, found.resolution, step=position)
-            if found.verdict == Verdict.MISMATCH and not self._told:
+            suspected = found.verdict == Verdict.MISMATCH or not found.finite
+            if suspected and not self._told:
                 explained = explain(self.model.train_step, data)
-                endless = any(source.origin is not None for source in explained.sources)
-                if explained.verdict == Verdict.MISMATCH or endless:
-                    self._tell(position, found, explained)
+                known = any(source.origin is not None for source in explained.sources)
+                if explained.verdict == Verdict.MISMATCH or known or not found.finite:
+                    weights = [*self.model.weights, *walk.variables]
+                    told = [_difference(found)] if found.finite else _without_end(data, weights, known)
+                    self._tell(position, told, explained)
 
-    def _tell(self, position: int, found: SpotCheck, explained: Result) -> None:
+    def _tell(self, position: int, told: Sequence[str], explained: Result) -> None:
         self._told = True
-        message = (
-            f"at batch {position} of the training the gradient differs from the loss by {found.error:.1e}, where an "
-            f"error of {found.resolution:.1e} would have been noticed\n{explained}"
-        )
-        if not np.isfinite(found.error):
-            message = f"at batch {position} of the training the gradient is not finite\n{explained}"
+        message = "\n".join([f"at batch {position} of the training the gradient {told[0]}", *told[1:], str(explained)])
         if self.action == "raise":
             kinds = [source.finding.kind for source in explained.sources if source.finding is not None]
             failure = FAILURES[kinds[0]] if kinds else GradientNonFinite
             raise failure(message, explained)
         warnings.warn(message, MismatchWarning, stacklevel=2)
+
+
+def _difference(found: SpotCheck) -> str:
+    size, noticed = f"{found.error:.1e}", f"{found.resolution:.1e}"
+    return f"differs from the loss by {size}, where an error of {noticed} would have been noticed"
+
+
+def _without_end(data: Any, weights: Sequence[Any], known: bool) -> list[str]:
+    """That a gradient is not finite, and where that comes from; `known` is an operation that makes it so."""
+    lines = ["is not finite"]
+    if numbers := _endless_numbers(data):
+        lines.append(
+            f"NaN or infinity stands in the batch that train_step is given: {', '.join(numbers)}; leave such rows out "
+            "of the data, or replace these numbers"
+        )
+    if spoilt := not_finite(weights):
+        lines.append(
+            f"{spoilt}, from an earlier update, or as they were loaded: begin again from finite weights, with "
+            "GradientMonitor(every=1), which tells the first batch whose gradient is not finite"
+        )
+    if not (known or numbers or spoilt):
+        lines.append(
+            "the batch and the weights are finite, and no single operation is known to make NaN or infinity of finite "
+            "numbers: look for a constant that is not finite in the model or its loss"
+        )
+    return lines
+
+
+def _endless_numbers(data: Any) -> list[str]:
+    """Where NaN or infinity stands in the data of a batch, such as "data[0] (1 of 64 numbers)"."""
+    found = []
+    for name, leaf in paths("data", data):
+        parts = [part for part in tf.nest.flatten(leaf, expand_composites=True) if tf.is_tensor(part)]
+        floating = [part for part in parts if part.dtype.is_floating]
+        count = sum(int(tf.math.count_nonzero(~tf.math.is_finite(part))) for part in floating)
+        if count:
+            found.append(f"{name} ({count} of {sum(int(tf.size(part)) for part in floating)} numbers)")
+    return found
 
 
 class _StepGraphs:

@@ -20,6 +20,7 @@ from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.numerics.probing import magnitudes
 from gradcheck.numerics.sampling import EPS64, MANTISSA, QUICK, Sample
 from gradcheck.result import OrderResult, Reason, Result, Verdict
+from gradcheck.training.moved_variables import MovedVariables, not_finite
 
 Array = np.ndarray[Any, Any]
 
@@ -45,12 +46,14 @@ class SpotCheck:
 
     `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
     over the sum of the sizes of gradient times move; NaN where nothing could be compared. `result` is the verdict, that
-    of a whole `check` where the few directions left a suspicion.
+    of a whole `check` where the few directions left a suspicion. `finite` is False where the gradient, or a variable,
+    was seen to hold NaN or infinity.
     """
 
     error: float
     resolution: float
     result: Result
+    finite: bool = True
 
     @property
     def verdict(self) -> Verdict:
@@ -75,7 +78,8 @@ def spot_check(
     looks at with all the care and time that this takes, so that a mismatch is one, and comes with its cause.
 
     The variables, whatever else the loss changes, and all generators are left as they were; randomness is held fixed.
-    Raises TypeError and ValueError, naming the argument, for what cannot be compared.
+    The verdict is inconclusive where the loss or a variable is not finite. Raises TypeError and ValueError, naming the
+    argument, for what cannot be compared at any point, such as complex variables.
 
     >>> import tensorflow as tf
     >>> weights = tf.Variable([0.5, -1.0])
@@ -83,18 +87,36 @@ def spot_check(
     agree
     """
     refuse_directions(directions)
-    walk = SpotWalk.of(loss, variables, gradient)
-    found = walk.along(directions)
+    _refuse_uncallable(loss, gradient)
+    listed = tf.nest.flatten(variables)
+    if endless := not_finite(listed):
+        note = f"{endless}, so that there is nothing to compare; begin again from finite values"
+        return _nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
+    found = SpotWalk.of(loss, variables, gradient).along(directions)
     if found.verdict != Verdict.MISMATCH:
         return found
-    whole = check(loss, variables=list(walk.variables), gradient=gradient)
-    return SpotCheck(found.error, found.resolution, whole)
+    return replace(found, result=check(loss, variables=variables, gradient=gradient))
 
 
 def refuse_directions(directions: Any) -> None:
     """Raise ValueError for what is no number of directions."""
     if not isinstance(directions, int) or isinstance(directions, bool) or directions < 1:
         raise ValueError(f"directions was {directions!r}; an integer of at least 1 was expected")
+
+
+def _refuse_uncallable(loss: Any, gradient: Any) -> None:
+    for name, given in (("loss", loss), ("gradient", gradient)):
+        if not callable(given) and (name == "loss" or given is not None):
+            raise TypeError(
+                f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
+                f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
+            )
+
+
+def _nothing_compared(reason: Reason, note: str, variables: Sequence[Any], *, finite: bool = True) -> SpotCheck:
+    unique = {id(held): held.shape.num_elements() for held in map(variable_of, variables) if held is not None}
+    order = replace(undecided(1, reason, note), inconclusive=sum(unique.values()))
+    return SpotCheck(float("nan"), float("nan"), Result({1: order}), finite)
 
 
 @dataclass(frozen=True)
@@ -108,16 +130,9 @@ class SpotWalk:
 
     @staticmethod
     def of(loss: Any, variables: Any, gradient: Any = None) -> SpotWalk:
-        """The same of what was given. Raises TypeError and ValueError, naming the argument."""
-        for name, given in (("loss", loss), ("gradient", gradient)):
-            if not callable(given) and (name == "loss" or given is not None):
-                raise TypeError(
-                    f"{name} is of type {type(given).__name__}; a function without arguments was expected: "
-                    f"spot_check(lambda: loss_of(batch), variables, lambda: gradients_of(batch))"
-                )
-        listed = [variables] if variable_of(variables) is not None else list(variables)
-        names = tuple(source.name for source in parse_arguments((), listed).sources)
-        held = tuple(map(variable_of, listed))
+        """The same of what was given. Raises TypeError and ValueError, naming the variable."""
+        arguments = parse_arguments((), variables)
+        held = tuple(source.variable for source in arguments.sources)
 
         def own() -> Any:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -125,16 +140,33 @@ class SpotWalk:
                 value = loss()
             return tape.gradient(value, held)
 
-        return SpotWalk(loss, held, names, gradient or own)
+        def given() -> Any:
+            taken = tf.nest.flatten(gradient())
+            whole = len(taken) == arguments.total  # a variable may be listed twice
+            return [taken[position] for position in arguments.positions] if whole else taken
+
+        names = tuple(source.name for source in arguments.sources)
+        return SpotWalk(loss, held, names, own if gradient is None else given)
+
+    def __post_init__(self) -> None:
+        for name, variable in zip(self.names, self.variables, strict=True):
+            if variable.dtype.is_complex:
+                raise TypeError(
+                    f"{name} has the dtype {variable.dtype.name}; real variables were expected, which move along a few "
+                    "lines: use gradcheck.check(loss, variables=[...]), which takes complex ones, too"
+                )
 
     def along(self, directions: int = 2) -> SpotCheck:
         """The comparison along the directions alone, whose mismatch is a suspicion so far."""
         with ExitStack() as stack:
             snapshot = stack.enter_context(state_restored())
             before = generators()
-            self._scalar()
+            loss = self._scalar()
             used = tuple(generator for generator in before if generator.used)
             held = ChangedState(snapshot.changed(), used).besides(self.variables)
+            if not np.isfinite(loss):
+                held.put_back()
+                return self._at_no_number(loss, self._flat())
             losses = _Losses.around(self, held)
             if losses is None:
                 stack.enter_context(seeded())
@@ -142,8 +174,8 @@ class SpotWalk:
                 losses = _Losses.around(self, held)
             if losses is None:
                 why = hidden_state(self._scalar)
-                order = undecided(1, Reason.NOT_DETERMINISTIC, f"two losses at the same weights differ; {why}")
-                return SpotCheck(float("nan"), float("nan"), Result({1: order}))
+                note = f"two losses at the same weights differ; {why}"
+                return _nothing_compared(Reason.NOT_DETERMINISTIC, note, self.variables)
             held.put_back()
             return self._compared(losses, self._flat(), directions)
 
@@ -160,8 +192,7 @@ class SpotWalk:
 
     def _flat(self) -> Array:
         """The gradients in a row, zeros for None, (n,) in float64."""
-        taken = self.gradient()
-        given = [taken] if tf.is_tensor(taken) or taken is None else list(taken)
+        given = self.gradient()
         if len(given) != len(self.variables):
             raise ValueError(
                 f"gradient returned {len(given)} for {len(self.variables)} variables; one for each was expected, "
@@ -187,6 +218,18 @@ class SpotWalk:
             )
         return float(value)
 
+    def _at_no_number(self, loss: float, gradient: Array) -> SpotCheck:
+        """What is to be said where the loss is NaN or infinite."""
+        bad = int(np.sum(~np.isfinite(gradient)))
+        where = not_finite(self.variables) or (
+            "look for NaN in the batch; gradcheck.explain(loss, variables=variables) names an operation that makes it"
+        )
+        note = (
+            f"the loss is {loss}, and {bad or 'none'} of the {gradient.size} entries of its gradient are not finite, "
+            f"so that there is nothing to compare; {where}"
+        )
+        return _nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not bad)
+
     def _compared(self, losses: _Losses, gradient: Array, directions: int) -> SpotCheck:
         rng = np.random.default_rng(0)
         looks: list[_Look] = []
@@ -198,7 +241,8 @@ class SpotWalk:
             looks.append(_Look.of(line, gradient, finer_first=finer_first))
         seen = [look for look in looks if look.conclusive]
         verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
-        if any(look.wrong for look in seen) or not np.isfinite(gradient).all():
+        finite = bool(np.isfinite(gradient).all())
+        if any(look.wrong for look in seen) or not finite:
             verdict = Verdict.MISMATCH
         order = OrderResult(
             order=1,
@@ -210,36 +254,10 @@ class SpotWalk:
             resolution=max((look.allowed for look in seen), default=float("nan")),
             relative_resolution=max((look.allowed / look.size for look in seen), default=float("nan")),
             compared=gradient.size if seen else 0,
-            inconclusive=directions - len(seen),
+            inconclusive=0 if seen else gradient.size,
         )
         error = max((look.error / look.size for look in seen), default=float("nan"))
-        return SpotCheck(error, order.relative_resolution, Result({1: order}))
-
-
-@dataclass(frozen=True)
-class MovedVariables:
-    """Variables with the values that they had, and how far each moves by the offset 1; for a graph, too."""
-
-    variables: Sequence[Any]
-    start: Sequence[Any]
-    moves: Sequence[Any]
-
-    @staticmethod
-    def of(variables: Sequence[Any], line: Any) -> MovedVariables:
-        """The same for the line that all of their coordinates move on, (n,)."""
-        parts = tf.split(line, [variable.shape.num_elements() for variable in variables])
-        moves = [tf.reshape(tf.cast(part, one.dtype), one.shape) for part, one in zip(parts, variables, strict=True)]
-        return MovedVariables(variables, [variable.read_value() for variable in variables], moves)
-
-    def move(self, offset: Any) -> None:
-        """Give the variables their values plus the offset times the moves."""
-        for variable, value, move in zip(self.variables, self.start, self.moves, strict=True):
-            variable.assign(value + tf.cast(offset, move.dtype) * move)
-
-    def leave(self) -> None:
-        """Give the variables the values that they had."""
-        for variable, value in zip(self.variables, self.start, strict=True):
-            variable.assign(value)
+        return SpotCheck(error, order.relative_resolution, Result({1: order}), finite)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, taking_derivative
-from gradcheck.autodiff.sources import Source, paths
+from gradcheck.autodiff.sources import Arguments, Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
@@ -89,21 +89,19 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
     """The gradients in the order of the sources.
 
     They may come in the structure of the inputs, or as one list for all sources (or for all inputs, None standing for
-    those without a derivative), followed by those of `variables`. Raises ValueError.
+    those without a derivative), followed by those of `variables`. A list of numbers is one tensor where that fits, as
+    it is among the inputs. Raises ValueError.
     """
     arguments, sources = function.arguments, function.sources
-    items = tf.nest.flatten(gradient)
-    if len(items) == arguments.total:
-        items = [items[position] for position in arguments.positions]
-    elif len(items) == len(sources):
-        places = sorted(arguments.positions)
-        items = [items[places.index(position)] for position in arguments.positions]
-    else:
+    readings = [ordered for items in _readings(gradient) if (ordered := _ordered(items, arguments)) is not None]
+    if not readings:
+        count = len(tf.nest.flatten(gradient))
         listing = ", ".join(f"{source.name} (shape {source.shape})" for source in sources)
         raise ValueError(
-            f"gradient holds {len(items)} {'tensor' if len(items) == 1 else 'tensors'}, {len(sources)} expected, one "
+            f"gradient holds {count} {'tensor' if count == 1 else 'tensors'}, {len(sources)} expected, one "
             f"for each of {listing}; give None where there is none"
         )
+    items = next((items for items in readings if len(readings) == 1 or _fits(items, sources)), readings[0])
     keys, expected = _keys(gradient), _keys(arguments.structure)
     if keys and keys != expected:
         raise ValueError(
@@ -111,6 +109,34 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
             f"{', '.join(sorted(expected)) or 'none'}; give the gradients in the structure of the inputs"
         )
     return [_tensor(item, source) for item, source in zip(items, sources, strict=True)]
+
+
+def _readings(gradient: Any) -> Iterator[Tensors]:
+    """The gradients that may be meant: those of all leaves, those of a list of numbers each, or that of one list."""
+    yield tf.nest.flatten(gradient)
+    if isinstance(gradient, (list, tuple)):
+        arrays = [listed_numbers(one) for one in gradient]
+        if any(array is not None for array in arrays):
+            pairs = zip(arrays, gradient, strict=True)
+            yield tf.nest.flatten([one if array is None else array for array, one in pairs])
+    if (whole := listed_numbers(gradient)) is not None:
+        yield [whole]
+
+
+def _ordered(items: Tensors, arguments: Arguments) -> Tensors | None:
+    """Gradients of all inputs, or of all sources, in the order of the sources; None where their number is neither."""
+    if len(items) == arguments.total:
+        return [items[position] for position in arguments.positions]
+    if len(items) == len(arguments.sources):
+        places = sorted(arguments.positions)
+        return [items[places.index(position)] for position in arguments.positions]
+    return None
+
+
+def _fits(items: Tensors, sources: Sequence[Source]) -> bool:
+    """Whether the gradients have the shapes of the sources."""
+    pairs = zip(items, sources, strict=True)
+    return all(item is None or tuple(getattr(item, "shape", ())) == source.shape for item, source in pairs)
 
 
 def _keys(structure: Any) -> set[str]:

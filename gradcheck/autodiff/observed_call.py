@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import as_array
 from gradcheck.autodiff.reverse import Tensors
-from gradcheck.autodiff.state import nodes_of, observe_operations
+from gradcheck.autodiff.state import draws_at_random, nodes_of, observe_operations
 
 Array = np.ndarray[Any, Any]
 
@@ -28,11 +29,15 @@ BESIDE = 2.0**-6
 @dataclass(frozen=True)
 class ObservedCall:
     """A call of a function at its point: the coordinates `value` (m,) of the results, the processor time in seconds,
-    and the unit roundoff of the coarsest arithmetic that what depends on the sources runs through, relevant or not."""
+    and the unit roundoff of the coarsest arithmetic that what depends on the sources runs through, relevant or not.
+
+    `draws`: an operation, not one inside of a function, drew random numbers from a state of its own, while TensorFlow
+    had no global seed."""
 
     value: Array
     seconds: float
     roundoff: float
+    draws: bool = False
 
 
 def observed_call(function: Function) -> ObservedCall:
@@ -45,7 +50,7 @@ def observed_call(function: Function) -> ObservedCall:
     roundoff = call.roundoff
     if call.apart and not _same_beside(function, call.apart):
         roundoff = max(roundoff, *(ROUNDOFF[tensor.dtype.name] for tensor in call.apart))
-    return ObservedCall(call.value, call.seconds, roundoff)
+    return ObservedCall(call.value, call.seconds, roundoff, call.draws)
 
 
 def _same_beside(function: Function, tensors: Sequence[Any]) -> bool:
@@ -70,6 +75,7 @@ class _Observation:
     roundoff: float = 0.0
     seconds: float = 0.0
     value: Array = field(default_factory=lambda: np.zeros(0))
+    draws: bool = False
 
     @staticmethod
     def of(function: Function, point: Array) -> _Observation:
@@ -88,6 +94,7 @@ class _Observation:
         if not all(isinstance(tensor, ops.EagerTensor) for tensor in (*inputs, *outputs)):
             return  # a function is traced: its call follows
         began = time.process_time()
+        self.draws = self.draws or (context.global_seed() is None and draws_at_random(name))
         coarse = [tensor for tensor in (*inputs, *outputs) if ROUNDOFF.get(tensor.dtype.name, 0.0) > FLOAT64]
         if any(tensor._id in self.moved for tensor in inputs):
             written = (tensor for tensor in inputs if tensor.dtype == tf.resource)

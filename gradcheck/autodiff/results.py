@@ -10,6 +10,12 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
+DENSE = (
+    (tf.SparseTensor, "return tf.sparse.to_dense(y)"),
+    (tf.RaggedTensor, "return y.to_tensor(), or y.flat_values"),
+    (tf.IndexedSlices, "return tf.convert_to_tensor(y)"),
+)
+"""What is a tensor to TensorFlow, but has no array of its own, and how it gets one."""
 
 
 def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
@@ -26,6 +32,9 @@ def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
                 f"{name} of f is of type {type(value).__name__}, not a tensor; {WANTED} "
                 "(NumPy and Python numbers cut the gradient)"
             )
+        for kind, remedy in DENSE:
+            if isinstance(value, kind):
+                raise TypeError(f"{name} of f is of type {kind.__name__}, not a dense tensor; {WANTED} ({remedy})")
         if value.dtype.name not in ROUNDOFF:
             raise TypeError(
                 f"{name} of f has dtype {value.dtype.name}; {WANTED} (cast it, or return the part that has a gradient)"

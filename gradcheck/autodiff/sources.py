@@ -144,7 +144,7 @@ def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str
     inputs = tuple(_numbers(value) for value in inputs)
     given = [
         (name, _tensor(name, leaf), constraint)
-        for name, wrapped in chain.from_iterable(_named_leaves(inputs, names))
+        for name, wrapped in chain.from_iterable(named_leaves(inputs, names))
         for leaf, constraint in [_unwrapped(wrapped)]
     ]
     listed = _listed(variables)
@@ -181,14 +181,15 @@ def as_tensors(inputs: tuple[Any, ...], names: Sequence[str] = ()) -> tuple[Any,
     """The inputs with every leaf a tensor, a variable or None, as in `parse_arguments`. Raises TypeError."""
     inputs = tuple(_numbers(value) for value in inputs)
     found = []
-    for value, named in zip(inputs, _named_leaves(inputs, names), strict=True):
-        leaves = [leaf if variable_of(leaf) is not None else _tensor(name, _unwrapped(leaf)[0]) for name, leaf in named]
+    for value, named in zip(inputs, named_leaves(inputs, names), strict=True):
+        bare = [(name, _unwrapped(leaf)[0]) for name, leaf in named]
+        leaves = [leaf if variable_of(leaf) is not None else _tensor(name, leaf) for name, leaf in bare]
         found.append(tf.nest.pack_sequence_as(value, leaves) if isinstance(value, (dict, list, tuple)) else leaves[0])
     return tuple(found)
 
 
-def _named_leaves(inputs: Sequence[Any], names: Sequence[str]) -> list[list[tuple[str, Any]]]:
-    """The leaves of each input with their names."""
+def named_leaves(inputs: Sequence[Any], names: Sequence[str]) -> list[list[tuple[str, Any]]]:
+    """The leaves of each input with their names: those of its parameter, or inputs[0], …, and of their places in it."""
     names = [*names[: len(inputs)], *(f"inputs[{position}]" for position in range(len(names), len(inputs)))]
     return [paths(name, value) for name, value in zip(names, inputs, strict=True)]
 
@@ -208,16 +209,19 @@ def _unwrapped(leaf: Any) -> tuple[Any, Constraint]:
 
 def _numbers(value: Any) -> Any:
     """A (nested) list of numbers, not all of them integers, as an array; anything else as it is."""
-    if not isinstance(value, list):
-        return value
-    leaves = [leaf for _, leaf in paths("", value)]
-    numbers = all(isinstance(leaf, (int, float, complex)) and not isinstance(leaf, bool) for leaf in leaves)
-    if not numbers or all(isinstance(leaf, int) for leaf in leaves):
-        return value
+    array = listed_numbers(value)
+    return value if array is None or array.dtype.kind not in "fc" else array
+
+
+def listed_numbers(value: Any) -> Array | None:
+    """A (nested) list of nothing but numbers as an array; None for anything else."""
+    leaves = [leaf for _, leaf in paths("", value)] if isinstance(value, list) else []
+    if not leaves or not all(isinstance(one, (int, float, complex)) and not isinstance(one, bool) for one in leaves):
+        return None
     try:
         return np.array(value)
     except ValueError:
-        return value  # ragged: a structure of scalars
+        return None  # ragged: a structure of scalars
 
 
 def _tensor(name: str, leaf: Any) -> Any:
@@ -247,8 +251,13 @@ def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:
                 f"variables[{position}] is of type {type(item).__name__}; a tf.Variable was expected "
                 "(tensors go in as inputs: gradcheck.check(f, tensor))"
             )
-        label = getattr(item, "path", None) or item.name
-        found.append((f"variables[{position}] ({label})", variable, constraint))
+        name = f"variables[{position}] ({getattr(item, 'path', None) or item.name})"
+        if not _has_derivatives(variable):
+            raise TypeError(
+                f"{name} has dtype {variable.dtype.name}; only floating and complex variables have derivatives: "
+                "leave it out of variables=, f may use it all the same"
+            )
+        found.append((name, variable, constraint))
     return found
 
 
@@ -260,16 +269,18 @@ def variable_of(item: Any) -> Any:
     return inner if isinstance(inner, tf.Variable) else None
 
 
+def _has_derivatives(leaf: Any) -> bool:
+    return bool(leaf.dtype.is_floating or leaf.dtype.is_complex)
+
+
 def _source(name: str, leaf: Any, constraint: Constraint) -> Source | None:
     """The source that a tensor or a variable is; None where it has no derivatives."""
-    variable = leaf if isinstance(leaf, tf.Variable) else None
-    if leaf is None or not (leaf.dtype.is_floating or leaf.dtype.is_complex):
-        kind = "None" if leaf is None else leaf.dtype.name
-        if variable is not None:
-            raise TypeError(f"{name} has dtype {kind}; only floating and complex variables have derivatives")
+    if leaf is None or not _has_derivatives(leaf):
         if constraint is not UNCONSTRAINED:
+            kind = "None" if leaf is None else leaf.dtype.name
             raise TypeError(f"{name} holds {kind}; a constrained input has to be floating or complex (2.0, not 2)")
         return None
+    variable = leaf if isinstance(leaf, tf.Variable) else None
     value = leaf.numpy()
     bad = ~np.isfinite(to_coordinates(value))
     if bad.any():

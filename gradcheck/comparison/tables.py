@@ -150,9 +150,9 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
         close = error <= np.maximum(factor * uncertain, wanted)
         inconclusive = ~estimate.conclusive
         if tolerance.given:
-            # An estimate that is zero within its bound asks for no relative resolution.
-            zero = np.abs(estimate.value) <= estimate.bound
-            inconclusive = inconclusive | (close & (noticed > wanted) & ~zero)
+            # An estimate that is zero within its bound asks for no relative resolution, but for an absolute one.
+            waived = (np.abs(estimate.value) <= estimate.bound) & (not tolerance.atol)
+            inconclusive = inconclusive | (close & (noticed > wanted) & ~waived)
             noticed = np.maximum(noticed, wanted)
     comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed)
     comparison = comparison.marked(~close, Verdict.MISMATCH, Kind.WRONG_VALUE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import ROUNDOFF, coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import ROUNDOFF, from_coordinates, to_coordinates
 from gradcheck.autodiff.mapped import Mapped, Points, as_array
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients, WrongShapeError, along, dense
@@ -61,7 +62,7 @@ class CallProblem(Problem):
     def outputs(self) -> int:
         if self.call.method == "gradient":
             return 1
-        return int(sum(coordinate_count(t.shape, t.dtype.as_numpy_dtype) for t in self.call.targets))
+        return sum(math.prod(target.shape) for target in self.call.targets)
 
     @property
     def roundoff(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.coordinates import coordinate_count, from_coordinates, to_coordinates
+from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
@@ -163,8 +164,8 @@ def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:
     if call.method == "gradient" or row is None:
         return None if call.weights is None else list(call.weights)
     (target,) = call.targets
-    unit = np.eye(1, coordinate_count(target.shape, target.dtype.as_numpy_dtype), row)[0]
-    return [tf.constant(from_coordinates(unit, target.shape, target.dtype.as_numpy_dtype))]
+    unit = np.eye(1, math.prod(target.shape), row).reshape(target.shape)
+    return [tf.constant(unit.astype(target.dtype.as_numpy_dtype))]
 
 
 def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:

@@ -92,7 +92,7 @@ def known_composition(operations: Sequence[RecordedOperation], sources: Sequence
     """
     if all(one.call is None for one in operations):
         return None
-    with suppress(Exception):  # as above
+    with suppress(Exception):  # a diagnosis must not be lost because the records cannot be read
         used = {id(tensor) for one in operations for tensor in one.inputs} | {id(one) for one in operations[-1].outputs}
         uses, orders = library_uses(operations, used, dependent_on(sources, operations)), orders_of(operations)
         found = [(defect, one) for one in uses for defect, order, inside in one.defects() if inside and order in orders]
@@ -111,7 +111,7 @@ def orders_of(operations: Iterable[RecordedOperation]) -> Sequence[int]:
 
 def recognised(diagnosis: Diagnosis, operation: RecordedOperation, orders: Sequence[int]) -> Diagnosis:
     """The diagnosis of a wrong operation as that of a known defect, where it is one."""
-    with suppress(Exception):  # a diagnosis must not be lost because the records cannot be read
+    with suppress(Exception):  # as above
         for known in known_defects(operation, orders)[:1]:
             evidence, remedy = f"{_about(known)}; {diagnosis.evidence}", _remedy(known) or diagnosis.remedy
             return replace(diagnosis, cause=Cause.KNOWN_DEFECT, evidence=evidence, remedy=remedy)

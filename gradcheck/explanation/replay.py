@@ -147,10 +147,13 @@ class Replay(CodeRecorder):
 
 
 def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:
-    """The coordinates of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,)."""
+    """The elements of the targets, (m,), or for a gradient their sum, weighted by its output_gradients, (1,).
+
+    Of complex elements the real parts, which are all that `jacobian` and `batch_jacobian` differentiate.
+    """
     values = [np.asarray(tf.convert_to_tensor(target).numpy()) for target in targets]
     if call.method != "gradient":
-        return np.concatenate([to_coordinates(value) for value in values])
+        return np.concatenate([to_coordinates(np.real(value)) for value in values])
     total = 0.0
     for position, value in enumerate(values):
         weight = None if call.weights is None else call.weights[position]

@@ -1,4 +1,4 @@
-"""First derivatives along lines, with error bounds, from central differences."""
+"""First and second derivatives along lines, with error bounds, from central differences."""
 
 from __future__ import annotations
 

@@ -100,6 +100,9 @@ def magnitudes(x: Array, typical: float | None = None) -> Array:
 Difference = Callable[[Array], tuple[Array, Array]]
 Pullback = Callable[[Array], Array]
 
+ATTEMPTS = 4
+"""So many times the bisection is begun with other halves."""
+
 CERTAIN = 10.0
 ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 
@@ -149,7 +152,7 @@ def _sizes(ones: Array, others: Array) -> tuple[Array, Array]:
     return sums, largest
 
 
-def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator, attempts: int = 4) -> int | None:
+def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator) -> int | None:
     """Find one wrong coordinate of n by bisection, in about log2(n) + 2 tests.
 
     `score(mask)` tests the coordinates of a boolean mask (n,) together: |score| > 1 says that something among them is
@@ -164,7 +167,7 @@ def locate(score: Callable[[Array], float], n: int, *, rng: np.random.Generator,
 
     if not wrong(order):
         return None
-    for _ in range(attempts):
+    for _ in range(ATTEMPTS):
         among = order
         while len(among) > 1:
             first, second = among[: len(among) // 2], among[len(among) // 2 :]

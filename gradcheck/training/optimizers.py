@@ -45,8 +45,9 @@ class OptimizerCall:
     def own_changes(self) -> list[str]:
         """Notes on what the optimizer itself does to the gradients: clipping, averaging over steps."""
         arrays = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in self.gradients if gradient is not None]
-        norms = [float(np.linalg.norm(array.astype(np.float64))) for array in arrays]
-        largest = max((float(np.max(np.abs(array), initial=0.0)) for array in arrays), default=0.0)
+        # It divides by the scale before it clips.
+        norms = [float(np.linalg.norm(array.astype(np.float64))) / self.scale for array in arrays]
+        largest = max((float(np.max(np.abs(array), initial=0.0)) / self.scale for array in arrays), default=0.0)
         notes = []
         for attribute, size, how in (
             ("clipvalue", largest, "by value to"),

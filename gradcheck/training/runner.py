@@ -75,6 +75,7 @@ class StepRunner:
     def __init__(self, step: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self.step, self.inputs = step, inputs
         self.variables: tuple[Any, ...] = ()
+        self._listed: tuple[Any, ...] = ()
         self._recorder, self._guard = StepRecorder(), SideEffectGuard()
         self._changed: ChangedState | None = None
         self._python: PythonState | None = None
@@ -96,6 +97,11 @@ class StepRunner:
         self.variables = tuple(map(variable_of, found))
         return found
 
+    def keep(self, positions: Sequence[int]) -> None:
+        """Check the variables at these positions alone; the step still returns gradients for all of them."""
+        self._listed = self.variables
+        self.variables = tuple(self.variables[position] for position in positions)
+
     def run(self, *, restore_python: bool = True) -> StepRun:
         """Run the step and restore what it changed; of Python's state, the generators alone if asked for.
 
@@ -114,7 +120,7 @@ class StepRunner:
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, before, after)
+        return StepRun(returned, self.variables, recording, before, after, self._listed)
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
@@ -258,7 +264,7 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
 def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list[Any]:
     """The variables without those that have no gradient and do not change the loss."""
     kept = []
-    for variable, gradient in zip(found, run.gradients, strict=True):
+    for position, (variable, gradient) in enumerate(zip(found, run.gradients, strict=True)):
         inner = variable_of(variable)
         before = inner.numpy()
         if gradient is None:
@@ -268,6 +274,6 @@ def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list
                     continue
             finally:
                 inner.assign(before)
-        kept.append(variable)
-    runner.variables = tuple(map(variable_of, kept))
-    return kept
+        kept.append(position)
+    runner.keep(kept)
+    return [found[position] for position in kept]

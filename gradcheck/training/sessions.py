@@ -185,6 +185,11 @@ class SessionRunner(StepRunner):
         self._copies = {self._known[place].op.name: copy for place, copy in zip(self._places, copies, strict=True)}
         return copies
 
+    def keep(self, positions: Sequence[int]) -> None:
+        """Check the copies at these positions alone; the others' variables get their initial values for every run."""
+        super().keep(positions)
+        self._places = [self._places[position] for position in positions]
+
     def apply_again(self, calls: Sequence[OptimizerCall]) -> tuple[Array, ...]:
         """The values of the variables after the graph's own operations applied the same gradients."""
         self._load([variable.numpy() for variable in self.variables])

@@ -19,13 +19,17 @@ WANTED = "return (loss, gradients), one gradient a variable in the order of vari
 
 @dataclass(frozen=True)
 class StepRun:
-    """What a step returned and did; `before` and `after` are the values of `variables`."""
+    """What a step returned and did; `before` and `after` are the values of `variables`.
+
+    `listed` are the variables that it returns gradients for, where these are more than those that are checked.
+    """
 
     returned: Any
     variables: tuple[Any, ...]
     recording: StepRecording
     before: tuple[Array, ...]
     after: tuple[Array, ...]
+    listed: tuple[Any, ...] = ()
 
     @cached_property
     def loss(self) -> Any:
@@ -61,18 +65,20 @@ class StepRun:
 
     @cached_property
     def returned_gradients(self) -> tuple[Any, ...] | None:
-        """The gradients that the step returned beside the loss, one for each variable; None where it returned none.
+        """The gradients of `variables` among those that the step returned beside the loss; None where it returned none.
 
         A step with an optimizer may return a metric beside the loss: then only a nested structure counts as gradients.
         """
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
             return None
+        listed = self.listed or self.variables
         for part in (self.returned[1], *([] if len(self.returned) == 2 else [self.returned[1:]])):
             flat = tf.nest.flatten(part)
             if self.recording.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
                 continue
-            if len(flat) == len(self.variables) and all(map(_fits, flat, self.variables)):
-                return tuple(flat)
+            if len(flat) == len(listed) and all(map(_fits, flat, listed)):
+                found = {id(variable): gradient for variable, gradient in zip(listed, flat, strict=True)}
+                return tuple(found[id(variable)] for variable in self.variables)
         return None
 
     @cached_property

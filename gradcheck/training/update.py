@@ -80,11 +80,11 @@ def check_manual_update(
     learning_rate: float | None,
     clip_functions: Sequence[str],
 ) -> UpdateCheck:
-    """Compare moves with -rate * gradient; without a `learning_rate` the rate is estimated from the moves."""
-    if not any(np.any(move.change) for move in moves):
+    """Compare moves with -rate * gradient; without a `learning_rate` the rate is estimated from the moves, if any."""
+    if learning_rate is None and not any(np.any(move.change) for move in moves):
         return [], []
     pairs = [
-        (move, np.zeros(move.before.size) if gradient is None else to_coordinates(gradient))
+        (move, np.zeros(move.change.size) if gradient is None else to_coordinates(gradient))
         for move, gradient in zip(moves, gradients, strict=True)
     ]
     if learning_rate is not None:
@@ -113,13 +113,13 @@ def check_manual_update(
 
 def _at_rate(pairs: Sequence[tuple[VariableMove, Array]], rate: float, clip_functions: Sequence[str]) -> UpdateCheck:
     requirement = f"-learning_rate times its gradient is {{expected}} (learning_rate={rate:g})"
-    findings = [
-        move.finding(-rate * gradient, requirement)
-        for move, gradient in pairs
-        if not move.is_change(-rate * gradient, UNITS, RATE_ROUNDING)
-    ]
-    if not findings:
+    wrong = [pair for pair in pairs if not pair[0].is_change(-rate * pair[1], UNITS, RATE_ROUNDING)]
+    if not wrong:
         return [], [f"each variable moves by -{rate:g} times its gradient"]
+    findings = [move.finding(-rate * gradient, requirement) for move, gradient in wrong]
+    stays = [not np.any(move.change) for move, _ in wrong]
+    if all(stays) or (any(stays) and not clip_functions):  # a move that was forgotten looks clipped at 0
+        return findings, []
     error = [move.slack(UNITS, rate * gradient).max(initial=0.0) / rate for move, gradient in pairs]
     used = [-move.change / rate for move, _ in pairs]
     change = GradientChange.between([gradient for _, gradient in pairs], used, error)

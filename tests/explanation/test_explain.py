@@ -15,6 +15,7 @@ from tensorflow.python.eager import execute, record
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops
 
+import gradcheck
 from gradcheck import Cause, Kind, Reason, explain
 from gradcheck.explanation.recorder import recorded
 
@@ -118,6 +119,32 @@ def test_a_batch_jacobian_of_rows_that_depend_on_one_another() -> None:
 
     (finding,) = explain(code).findings
     assert finding.reason.endswith("where that is not so, use jacobian")
+
+
+@pytest.mark.parametrize("method", ["jacobian", "batch_jacobian"])
+def test_of_a_complex_target_the_real_part_is_differentiated(method: str) -> None:
+    z = np.array([[1.0 + 2.0j], [3.0 - 1.0j]])
+
+    def whole(z: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            y = z**2
+        return getattr(tape, method)(y, z)
+
+    def part(z: Any) -> Any:
+        square = z**2 * [[0.0], [1.0]]
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            y = square + z
+        return getattr(tape, method)(y, z)
+
+    (one,) = explain(whole, z).sources
+    assert one.right
+    (one,) = explain(part, z).sources
+    assert one.diagnosis is not None
+    assert (one.right, one.diagnosis.cause) == (False, Cause.OUTSIDE_TAPE)
+    assert "6 of 7 is lost" in one.diagnosis.evidence
+    assert "a tape around the whole computation gives 7" in one.diagnosis.evidence
 
 
 @pytest.mark.parametrize("values", [[2.0, 3.0, 4.0], [2.0]], ids=len)
@@ -237,6 +264,12 @@ def test_the_line_is_that_of_the_one_who_wrote_it() -> None:
         ((lambda a: None, 3.0), TypeError, "returned NoneType, no floating tensor"),
         ((lambda a: a.nothing, 3.0), RuntimeError, "f raised AttributeError: .* it has to run before"),
         ((lambda a: a, object()), TypeError, "a is of type object, which is no tensor"),
+        (
+            (lambda a: a["k"][0], {"k": [gradcheck.positive_definite(np.eye(2))]}),
+            TypeError,
+            r"a\['k'\]\[0\] has a constraint \(PositiveDefinite\), which explain does not keep; .* use gradcheck.check",
+        ),
+        ((lambda a: a, gradcheck.simplex(f64([0.5, 0.5], "p"))), TypeError, r"a has a constraint \(Simplex\)"),
     ],
 )
 def test_bad_arguments(arguments: tuple[Any, ...], kind: type[Exception], message: str) -> None:
@@ -248,6 +281,7 @@ def test_bad_arguments(arguments: tuple[Any, ...], kind: type[Exception], messag
     ("options", "kind", "message"),
     [
         ({"variables": [3.0]}, TypeError, r"variables\[0\] is of type float; a tf.Variable was expected"),
+        ({"variables": gradcheck.simplex(f64([0.5, 0.5], "p"))}, TypeError, r"variables\[0\] has a constraint"),
         ({"rtol": -1.0}, ValueError, "rtol was -1.0"),
         ({"probes": 2}, ValueError, "probes was 2"),
     ],

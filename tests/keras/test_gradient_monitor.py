@@ -14,7 +14,7 @@ from keras import layers as kl
 from tensorflow.python.summary.tb_summary import TBNotInstalledError
 
 import gradcheck
-from gradcheck import GradientWrongValue, MismatchWarning
+from gradcheck import GradientNonFinite, GradientWrongValue, MismatchWarning
 from gradcheck.autodiff.state import ChangedState
 from gradcheck.keras import GradientMonitor, _StepGraphs
 
@@ -91,10 +91,13 @@ def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any
 @pytest.mark.parametrize("activation", ["tanh", lambda x: x * np.nan])
 def test_every_epoch_has_an_entry_which_is_nan_without_a_finite_check(activation: Any, tmp_path: Path) -> None:
     table = tmp_path / "log.csv"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MismatchWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MismatchWarning)
         monitor, logger = GradientMonitor(every=16), keras.callbacks.CSVLogger(str(table))
         _, history = fitted(lambda: dense(activation), monitor, logger)
+    told = [str(one.message) for one in caught if one.category is MismatchWarning]
+    assert len(told) == (activation != "tanh")
+    assert all("look for a constant that is not finite in the model or its loss" in message for message in told)
     assert len(monitor.checks) == 1
     for name in ("gradient_error", "gradient_resolution"):
         assert np.isfinite(history[name]).tolist() == [activation == "tanh", False]
@@ -172,6 +175,66 @@ def test_a_gradient_that_is_not_finite_is_told_and_where_it_is_made() -> None:
     (told,) = [one for one in caught if one.category is MismatchWarning]
     assert "finite numbers turned into NaN or infinity" in str(told.message)
     assert "test_gradient_monitor.py" in str(told.message)
+
+
+def spoilt(part: int) -> Any:
+    """Data for `fit` with one NaN, among the inputs or the targets."""
+    data = np.ones((8, 16), np.float32), np.ones((8, 1), np.float32)
+    data[part][0, 0] = np.nan
+    return data
+
+
+def compiled(activation: Any = "tanh") -> Any:
+    model = dense(activation)
+    model.compile("sgd", "mse")
+    model.build((None, 16))
+    return model
+
+
+@pytest.mark.parametrize(("part", "size"), [(0, 128), (1, 8)])
+def test_nan_in_the_batch_is_told(part: int, size: int) -> None:
+    model, monitor = compiled(), GradientMonitor(action="raise")
+    before = [variable.numpy() for variable in model.variables]
+    with pytest.raises(GradientNonFinite, match="at batch 0 of the training the gradient is not finite") as caught:
+        model.fit(*spoilt(part), verbose=0, callbacks=[monitor])
+    assert f"in the batch that train_step is given: data[{part}] (1 of {size} numbers); leave such" in str(caught.value)
+    (check,) = monitor.checks
+    assert (check.verdict, check.finite) == ("inconclusive", False)
+    assert check.result.orders[1].reasons == (gradcheck.Reason.NOT_FINITE,)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_nan_that_came_with_an_earlier_batch_is_told_of_the_weights() -> None:
+    model = compiled()
+    model.fit(*spoilt(0), verbose=0)
+    rows = np.ones((8, 16), np.float32)
+    with pytest.warns(MismatchWarning, match="the gradient is not finite") as caught:
+        model.fit(rows, rows[:, :1], epochs=3, verbose=0, callbacks=[GradientMonitor(every=1)])
+    (told,) = [str(one.message) for one in caught if one.category is MismatchWarning]
+    path = model.layers[0].kernel.path
+    assert f"{path}, " in told.splitlines()[1]
+    assert "and 3 more hold NaN or infinity, from an earlier update, or as they were loaded" in told
+    assert "in the batch" not in told
+
+
+def test_complex_weights_are_refused_by_name() -> None:
+    class Rotated(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.angle = tf.Variable([1.0 + 1.0j], name="angle")
+
+        def call(self, x: Any) -> Any:
+            return x
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.abs(self.angle) ** 2)
+            self.angle.assign_sub(tape.gradient(loss, [self.angle])[0])
+            return {"loss": loss}
+
+    with pytest.raises(TypeError, match="angle:0 has the dtype complex128; real variables were expected"):
+        fitted(Rotated, GradientMonitor())
 
 
 def test_a_summary_writer_needs_no_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

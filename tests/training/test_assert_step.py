@@ -152,6 +152,28 @@ def test_scaled_losses(make: Callable[[], Any]) -> None:
     assert notes(tf.function(step)) == ()
 
 
+@pytest.mark.parametrize("option", ["clipvalue", "clipnorm", "global_clipnorm"])
+@pytest.mark.parametrize(("limit", "clipped"), [(5.0, False), (0.5, True)])
+def test_what_is_clipped_is_the_gradient_of_the_loss_before_it_was_scaled(
+    option: str, limit: float, clipped: bool
+) -> None:
+    optimizer = keras.optimizers.SGD(0.1, loss_scale_factor=8.0, **{option: limit})
+    weight = tf.Variable(0.5)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = weight**2
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
+        return loss
+
+    found = notes(step)
+    assert len(found) == clipped
+    assert all(f"{limit:g} (the largest was 1)" in note for note in found)
+    step()
+    assert float(weight) == pytest.approx(0.5 - 0.1 * min(limit, 1.0))
+
+
 # What a step may do to its gradients (C6).
 
 CLIPS = {
@@ -412,6 +434,42 @@ def test_another_rate_than_the_one_given(by_hand: Any) -> None:
     assert message.endswith("(learning_rate=0.1); that is 0.1 times as much")
 
 
+def test_a_move_that_is_forgotten(by_hand: Any, traced: Any) -> None:
+    assert notes(by_hand()) == ()
+    message = failure_message(GradientWrongUpdate, traced(by_hand()), learning_rate=0.1)
+    assert "variables[0] (x:0)\n    the step moves it by 0; -learning_rate times its gradient is -0.6" in message
+    assert "variables[1] (y:0)[1]\n    the step moves it by 0; -learning_rate times its gradient is -1.2" in message
+    message = failure_message(GradientWrongUpdate, by_hand(-0.1), learning_rate=0.1)
+    assert "variables[0]" not in message
+    assert "variables[1] (y:0)[1]\n    the step moves it by 0; " in message
+
+
+def test_no_move_is_right_where_the_gradient_is_zero(x: tf.Variable) -> None:
+    flat = tf.Variable([0.0, 0.0], name="flat", dtype=tf.float64)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(flat**2)
+        gradients = tape.gradient(loss, [x, flat])
+        x.assign_sub(0.1 * gradients[0])
+        return loss, gradients
+
+    assert notes(step, learning_rate=0.1) == ("each variable moves by -0.1 times its gradient",)
+
+
+def test_a_complex_variable_without_a_gradient_at_a_rate_given(x: tf.Variable) -> None:
+    z = tf.Variable(np.array([1 + 2j, 3j]), name="z")
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        gradient = tape.gradient(loss, x)
+        x.assign_sub(0.1 * gradient)
+        return loss + 0 * tf.math.real(tf.reduce_sum(z)), [gradient, None]
+
+    assert notes(step, variables=[x, z], learning_rate=0.1) == ("each variable moves by -0.1 times its gradient",)
+
+
 def test_momentum_by_hand_is_not_checked(x: tf.Variable, y: tf.Variable) -> None:
     velocity = tf.Variable([0.5, -0.25], dtype=tf.float64, trainable=False)
 
@@ -441,6 +499,27 @@ def test_variables_that_do_not_matter_are_left_out(x: tf.Variable) -> None:
         return loss, [tape.gradient(loss, x)]
 
     assert assert_step(step, variables=[x]).orders[1].compared == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_so_are_those_whose_gradient_is_returned_as_none(
+    x: tf.Variable, y: tf.Variable, traced: Any, order: tuple[int, ...]
+) -> None:
+    unused = tf.Variable([5.0, 6.0], name="unused", dtype=tf.float64)
+    sources = [(x, unused, y)[place] for place in order]
+
+    def step(factor: float = 1.0) -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 + tf.reduce_sum(y**3)
+        gradients = tape.gradient(loss, sources)
+        return loss, [gradient if gradient is None else factor * gradient for gradient in gradients]
+
+    result = assert_step(traced(step))
+    assert (result.verdict, result.orders[1].compared, result.orders[1].notes) == ("agree", 3, ())
+    assert unused.numpy().tolist() == [5.0, 6.0]
+    message = failure_message(GradientWrongValue, lambda: step(2.0))
+    assert "(x:0)\n    given        12\n    estimate     6 " in message
+    assert "(y:0)[1]\n    given        24\n    estimate     12 " in message
 
 
 def test_what_is_no_step(x: tf.Variable) -> None:

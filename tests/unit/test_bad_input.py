@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ def test_a_variable_that_is_not_finite() -> None:
         (lambda x: [], ["f returned []", "holds no tensor"]),
         (lambda x: (x, tf.argmax([x, x])), ["output 1 of f has dtype int64"]),
         (lambda x: {"a": x, "b": None}, ["output 1 of f is None"]),
+        (lambda x: tf.sparse.from_dense([x]), ["the result of f is of type SparseTensor", "tf.sparse.to_dense(y)"]),
+        (lambda x: (x, tf.ragged.constant([[1], [2, 3]])), ["output 1 of f is of type RaggedTensor", "y.to_tensor()"]),
+        (lambda x: tf.IndexedSlices([x], [0]), ["of type IndexedSlices, not a dense", "tf.convert_to_tensor(y)"]),
     ],
 )
 def test_results_without_a_derivative(f: object, words: list[str]) -> None:
@@ -108,9 +112,27 @@ def test_inconclusive_modes() -> None:
 
 def test_variables_that_f_does_not_use() -> None:
     used, idle = tf.Variable(2.0, dtype=tf.float64), tf.Variable([1.0, 2.0], dtype=tf.float64, name="idle")
-    words = ["variables[1] (idle:0) is not used by f", "leave it out of variables=, or use it inside f"]
+    words = ["variables[1] (idle:0) has no gradient (None)", "the same at another value of it: it is not used"]
+    words += ["leave it out of variables=, or use it inside f"]
     refused(ValueError, words, lambda x: x * used, 3.0, variables=[used, idle])
     np.testing.assert_array_equal(idle.numpy(), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("place", "words"), [(1.0, "as with an index; leave it out of variables="), (7.0, None)])
+def test_a_variable_that_chooses_a_row(place: float, words: str | None) -> None:
+    """From row 1 it moves to no other one; from the last one to one that does not exist, where f throws."""
+    table, row = tf.constant(np.arange(8.0)), tf.Variable(place, name="row")
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        return tf.gather(table, tf.cast(row, tf.int32)) * x
+
+    if words is not None:
+        refused(ValueError, ["variables[0] (row:0) has no gradient (None)", words], f, 2.0, variables=[row])
+    else:
+        result = check(f, 2.0, variables=[row])
+        assert result.verdict == "inconclusive"
+        assert "variables[0] (row:0) has no gradient (None)" in result.orders[1].notes
+    assert float(row) == place
 
 
 def test_a_variable_whose_gradient_is_lost_is_not_called_unused() -> None:
@@ -128,12 +150,15 @@ def test_an_input_variable_that_f_does_not_use_is_like_any_other_input() -> None
 def test_variables_that_are_none() -> None:
     refused(TypeError, ["variables[0] is of type float", "a tf.Variable was expected"], tf.sin, 1.0, variables=[2.0])
     counter = tf.Variable(3, name="counter")
-    refused(TypeError, ["variables[0] (counter:0) has dtype int32"], tf.sin, 1.0, variables=[counter])
+    words = ["variables[0] (counter:0) has dtype int32", "leave it out of variables="]
+    refused(TypeError, words, tf.sin, 1.0, variables=[counter])
 
 
 def test_a_gradient_of_the_wrong_structure() -> None:
     words = ["gradient holds 3 tensors, 2 expected", "x (shape (2,)), y (shape ())", "None where there is none"]
     refused(ValueError, words, lambda x, y: x * y, np.ones(2), 2.0, gradient=[1.0, 2.0, 3.0])
+    words = ["gradient for x has shape (3,), its source has shape (2,)"]
+    refused(ValueError, words, tf.sin, [1.0, 2.0], gradient=[1.0, 2.0, 3.0])
     words = ["gradient has the keys 'a', 'c'", "the inputs have 'a', 'b'"]
     refused(ValueError, words, lambda d: d["a"] * d["b"], {"a": 1.0, "b": 2.0}, gradient={"a": 2.0, "c": 1.0})
 
@@ -175,6 +200,18 @@ def test_a_function_that_is_not_deterministic() -> None:
     assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
     assert "two calls at the same inputs differ by 1" in str(result)
     assert "no variable and no random generator" in str(result)
+
+
+def test_a_result_whose_shape_is_not_the_same_twice() -> None:
+    calls: list[int] = []
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        calls.append(1)
+        return x[: 1 + len(calls) % 2]
+
+    result = check(f, np.ones(3))
+    assert result.orders[1].reasons == (Reason.NOT_DETERMINISTIC,)
+    assert re.search(r"two calls at the same inputs return (1 and 2|2 and 1) numbers; it depends on", str(result))
 
 
 def test_random_operations_in_a_traced_function_are_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from gradcheck import Kind, check
 
@@ -100,6 +102,18 @@ def test_integer_inputs_are_handed_through() -> None:
     assert fixed.verdict == "agree"
 
 
+def test_integer_variables_are_handed_through_as_inputs() -> None:
+    power, seen = tf.Variable(3), []
+
+    def f(x: tf.Tensor, n: tf.Variable) -> tf.Tensor:
+        seen.append(n)
+        return x ** tf.cast(n, x.dtype)
+
+    assert check(f, 2.0, power, order=2).verdict == "agree"
+    assert all(one is power for one in seen)
+    assert check(f, 2.0, power, gradient=[12.0, None]).verdict == "agree"
+
+
 def test_variables_beside_inputs_without_inputs_and_as_inputs() -> None:
     v, w = tf.Variable([1.0, 2.0], dtype=tf.float64), tf.Variable(3.0, dtype=tf.float64)
     assert check(lambda x: x * v**2 * w, 1.5, variables=[v, w], order=2).verdict == "agree"
@@ -170,6 +184,13 @@ def test_given_gradients_as_values_and_callables() -> None:
     assert finding.reason.endswith(f"TensorFlow's own gradient of f is {np.cos(1.5):.10g}")
 
 
+def test_a_list_of_numbers_is_one_gradient_where_it_is_one_input() -> None:
+    assert check(tf.sin, [0.5, 1.5], gradient=[np.cos(0.5), np.cos(1.5)]).verdict == "agree"
+    assert check(tf.square, [[1.0, 2.0], [3.0, 4.0]], gradient=[[2, 4], [6, 8]]).verdict == "agree"
+    (finding,) = check(tf.sin, [0.5, 1.5], gradient=[np.cos(0.5), np.cos(1.5) + 1e-9]).findings
+    assert (finding.input, finding.index) in (("x", (1,)), ("input", (1,)))
+
+
 def test_a_given_gradient_that_throws_is_a_finding() -> None:
     def gradient(x: tf.Tensor) -> tf.Tensor:
         raise ZeroDivisionError("by zero")
@@ -193,6 +214,10 @@ def test_a_tolerance_finer_than_the_resolution_is_inconclusive() -> None:
     assert check(tf.sin, 1.0, rtol=1e-15).verdict == "inconclusive"
     assert check(tf.sin, 1.0, atol=1e-15).verdict == "inconclusive"
     assert check(tf.sin, 1.0, rtol=0.0).verdict == "inconclusive"
+    # A derivative of zero has no relative error, but an absolute one.
+    assert check(tf.cos, 0.0, atol=1e-15).verdict == "inconclusive"
+    assert check(tf.cos, 0.0, rtol=1e-6, atol=1e-15).verdict == "inconclusive"
+    assert check(tf.cos, 0.0, atol=1e-9).verdict == check(tf.cos, 0.0, rtol=1e-15).verdict == "agree"
     # A mismatch far beyond the resolution is one at any tolerance.
     assert check(tf.sin, 1.0, rtol=1e-15, gradient=0.5).verdict == "mismatch"
     big = np.linspace(1.0, 2.0, 40)
@@ -206,6 +231,14 @@ def test_the_resolution_is_the_smallest_error_that_is_noticed() -> None:
     assert 0 < resolution < 1e-11
     assert check(tf.sin, x, gradient=np.cos(x) + 3 * resolution).verdict == "mismatch"
     assert check(tf.sin, x, gradient=np.cos(x) + resolution / 30).verdict == "agree"
+
+
+@pytest.fixture
+def unseeded() -> Iterator[None]:
+    before = context.global_seed()
+    context.context()._set_global_seed(None)
+    yield
+    context.context()._set_global_seed(before)
 
 
 def _disturb(x: tf.Tensor) -> None:
@@ -253,6 +286,21 @@ def test_nothing_of_the_users_is_changed(throws: type[BaseException] | None) -> 
     assert _state() == before
     assert _next_numbers() == expected
     np.testing.assert_array_equal(weight.numpy(), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: tf.boolean_mask(x, tf.random.uniform([64]) < 0.5), np.ones(64)),
+        (lambda x: x * tf.random.uniform([], 1, 2, tf.float64), 0.0),
+    ],
+    ids=["a random number of results", "the same values whatever is drawn"],
+)
+def test_randomness_is_held_fixed(f: Any, x: Any, unseeded: None) -> None:
+    result = check(f, x)
+    assert result.verdict == "agree"
+    assert result.orders[1].compared > 0
+    assert "so that randomness was held fixed: the generator of TensorFlow" in str(result)
 
 
 def test_a_function_under_tf_function() -> None:

@@ -101,6 +101,71 @@ def test_rows_of_steps_on_a_line_share_their_points() -> None:
     assert len({point.tobytes() for point in points[5:]}) == 2 * (16 + 4)
 
 
+def test_variables_in_a_structure_and_a_variable_twice() -> None:
+    v, w, u = tf.Variable([0.5, -1.0]), tf.Variable(2.0), tf.Variable(3.0)
+
+    def loss() -> tf.Tensor:
+        return tf.reduce_sum(v**2) + w**2 * u
+
+    def gradient() -> Any:
+        return [[2 * v, 2 * w * u], w**2]
+
+    for own in (None, gradient):
+        found = spot_check(loss, [[v, w], u], own)
+        assert (found.verdict, found.result.orders[1].compared) == ("agree", 4)
+    found = spot_check(loss, [[v, w], u], lambda: [[2 * v, w * u], w**2])
+    assert [finding.input for finding in found.result.findings] == ["variables[1] (Variable:0)"]
+    for own in (None, lambda: [2 * v, 2 * v, 2 * w * u]):
+        found = spot_check(loss, [v, v, w], own)
+        assert (found.verdict, found.result.orders[1].compared) == ("agree", 3)
+
+
+def test_what_counts_as_compared_are_entries() -> None:
+    weights = tf.Variable(np.arange(1.0, 7.0))
+    start = weights.numpy()
+
+    def loss() -> tf.Tensor:
+        moved = weights - start  # in the first direction all go the same way
+        return tf.reduce_sum(weights) + tf.where(moved[0] * moved[5] < -1e-25, np.nan, tf.constant(0.0, tf.float64))
+
+    order = spot_check(loss, [weights]).result.orders[1]
+    assert (order.verdict, order.compared, order.inconclusive) == ("agree", 6, 0)
+    assert "along 1 of 2 directions" in order.notes[0]
+    order = spot_check(lambda: tf.floor(weights[0]) + 0 * tf.reduce_sum(weights), [weights]).result.orders[1]
+    assert (order.verdict, order.compared, order.inconclusive) == ("inconclusive", 0, 6)
+
+
+@pytest.mark.parametrize("factor", [np.nan, np.inf])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_loss_that_is_not_finite_is_inconclusive(factor: float, own: bool) -> None:
+    weights, calls = tf.Variable([0.5, 2.0]), tf.Variable(0)
+
+    def loss() -> tf.Tensor:
+        calls.assign_add(1)
+        return tf.reduce_sum(weights**2) * factor
+
+    found = spot_check(loss, [weights], (lambda: 2 * weights) if own else None)
+    assert found.verdict == "inconclusive"
+    assert (found.result.orders[1].reasons, found.finite) == ((gradcheck.Reason.NOT_FINITE,), own)
+    assert (found.result.orders[1].compared, found.result.orders[1].inconclusive) == (0, 2)
+    assert f"the loss is {factor}, and {'none' if own else 2} of the 2 entries of its gradient are not" in str(found)
+    assert "look for NaN in the batch" in str(found)
+    assert (weights.numpy().tolist(), int(calls)) == ([0.5, 2.0], 0)
+
+
+def test_so_are_variables_that_are_not_finite() -> None:
+    names = [tf.Variable([1.0, np.nan], name=name) for name in "abcde"]
+    found = spot_check(lambda: tf.reduce_sum(names[0]), [tf.Variable(1.0), [*names, names[0]]])
+    assert (found.verdict, found.finite) == ("inconclusive", False)
+    assert found.result.orders[1].reasons == (gradcheck.Reason.NOT_FINITE,)
+    assert "a:0, b:0, c:0 and 2 more hold NaN or infinity, so that there is nothing to compare" in str(found)
+    model = network("tanh")
+    kernel = model.layers[0].kernel
+    kernel.assign(kernel * np.nan)
+    found = spot_check(loss_of(model), model.trainable_variables)
+    assert f"{kernel.path} holds NaN or infinity" in str(found)
+
+
 def test_mixed_precision_agrees_with_less() -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -110,7 +175,7 @@ def test_mixed_precision_agrees_with_less() -> None:
     assert spot_check(loss_of(model), model.trainable_variables).verdict != "mismatch"
 
 
-WEIGHTS = tf.Variable([1.0, 2.0])
+WEIGHTS, COMPLEX = tf.Variable([1.0, 2.0]), tf.Variable([1.0 + 2.0j], name="z", dtype=tf.complex64)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +190,10 @@ WEIGHTS = tf.Variable([1.0, 2.0])
             r"has the shape \(\); that of the variable was expected, \(2,\)",
         ),
         ((lambda: WEIGHTS[0], [1.0]), "is of type float; a tf.Variable was expected"),
+        (
+            (lambda: WEIGHTS[0], [WEIGHTS, COMPLEX]),
+            r"variables\[1\] \(z:0\) has the dtype complex64; real variables .*: use gradcheck.check\(loss, variables=",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(arguments: tuple[Any, ...], message: str) -> None:

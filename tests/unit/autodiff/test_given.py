@@ -47,6 +47,32 @@ def test_whole_numbers_and_real_numbers_fit() -> None:
     assert arranged(lambda x: 0.1 * x, (3.0,), 0.1) == [0.1]
 
 
+@pytest.mark.parametrize(
+    ("inputs", "gradient", "expected"),
+    [
+        (([1.0, 2.0],), [3.0, 4.0], [[3.0, 4.0]]),
+        (([1.0, 2.0],), [[3, 4]], [[3.0, 4.0]]),
+        (([1.0],), [3.0], [[3.0]]),
+        ((1.0,), [3.0], [3.0]),
+        ((1.0, 2.0), [3.0, 4.0], [3.0, 4.0]),
+        (([1.0, 2.0], [3.0, 4.0]), [[5.0, 6.0], [7.0, 8.0]], [[5.0, 6.0], [7.0, 8.0]]),
+        (([1.0, 2.0], 3.0), ([5.0, 6.0], 7.0), [[5.0, 6.0], 7.0]),
+        (([1.0, 2.0], 3.0), [[5.0, 6.0], tf.constant(7.0)], [[5.0, 6.0], 7.0]),
+        (([1.0, 2.0], 3), [5.0, 6.0], [[5.0, 6.0]]),
+        (({"a": [1.0, 2.0]},), {"a": [3.0, 4.0]}, [3.0, 4.0]),
+    ],
+    ids=str,
+)
+def test_a_list_of_numbers_is_one_tensor_where_it_is_one_among_the_inputs(
+    inputs: tuple[Any, ...], gradient: Any, expected: Any
+) -> None:
+    def f(*inputs: Any) -> Any:
+        return tf.add_n([tf.reduce_sum(tf.cast(one, tf.float64)) for one in tf.nest.flatten(inputs)])
+
+    for given in (gradient, lambda *_: gradient):
+        assert arranged(f, inputs, given) == expected
+
+
 def test_slices_of_a_gather_become_dense() -> None:
     def gradient(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck.autodiff.sources import parse_arguments, paths
+from gradcheck import simplex
+from gradcheck.autodiff.sources import as_tensors, parse_arguments, paths
 
 v, w = tf.Variable(1.0, name="v"), tf.Variable([2.0], name="w")
 
@@ -37,6 +38,19 @@ def test_variables_once_each_under_their_first_name() -> None:
     assert found.positions == (1, 0, 3)
     assert found.total == 5
     assert found.listed() == [False, False, True]
+
+
+def test_variables_of_integers_are_no_sources() -> None:
+    n = tf.Variable(3)
+    found = parse_arguments((n, 1.0), None)
+    assert [source.name for source in found.sources] == ["inputs[1]"]
+    assert found.rebuilt(["x"])[0] is n
+
+
+def test_as_tensors_constraints_are_left_out() -> None:
+    bare, (held, other) = as_tensors((simplex(w), [simplex([0.5, 0.5]), 2.0]))
+    assert bare is w
+    assert (held.dtype, other.dtype, held.numpy().tolist()) == (tf.float64, tf.float64, [0.5, 0.5])
 
 
 def test_a_single_variable_and_nested_ones() -> None:

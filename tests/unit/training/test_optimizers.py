@@ -51,9 +51,9 @@ def test_a_call_is_read_and_repeated_with_other_pairs(method: str, named: bool) 
 
 
 def test_what_an_optimizer_does_to_gradients_itself() -> None:
-    def notes(optimizer: Any) -> list[str]:
+    def notes(optimizer: Any, scale: float = 1.0) -> list[str]:
         gradients = (tf.constant([3.0, 4.0]), None, tf.IndexedSlices(tf.constant([12.0]), tf.constant([1]), [2]))
-        return OptimizerCall("SGD", optimizer, (None,) * 3, gradients, lambda pairs: None).own_changes()
+        return OptimizerCall("SGD", optimizer, (None,) * 3, gradients, lambda pairs: None, scale).own_changes()
 
     assert notes(keras.optimizers.SGD(0.1)) == []
     assert notes(keras.optimizers.SGD(0.1, clipvalue=20.0)) == []
@@ -63,6 +63,11 @@ def test_what_an_optimizer_does_to_gradients_itself() -> None:
     assert notes(keras.optimizers.SGD(0.1, global_clipnorm=5.0)) == [
         "SGD clips to the global norm 5 (the largest was 13), its global_clipnorm"
     ]
+    assert notes(keras.optimizers.SGD(0.1, global_clipnorm=5.0), scale=2.0) == [
+        "SGD clips to the global norm 5 (the largest was 6.5), its global_clipnorm"
+    ]
+    for option in ("clipvalue", "clipnorm", "global_clipnorm"):
+        assert notes(keras.optimizers.SGD(0.1, **{option: 5.0}), scale=4.0) == []
 
 
 def test_a_learning_rate_that_is_a_number() -> None:

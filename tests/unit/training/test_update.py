@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from gradcheck.result import Kind
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
@@ -50,6 +53,36 @@ def test_a_learning_rate_is_held_to_the_last_digits() -> None:
 
 def test_what_does_not_move_at_all_is_not_an_update() -> None:
     assert manual(np.zeros(2)) == ([], [])
+
+
+@pytest.mark.parametrize("clips", [(), ("clip_by_value",), ("clip_by_norm",)])
+def test_but_it_is_a_forgotten_one_where_a_learning_rate_is_given(clips: tuple[str, ...]) -> None:
+    (finding,), _ = manual(np.zeros(2), rate=0.1, clips=clips)
+    assert (finding.kind, finding.index, finding.autodiff, finding.difference) == (Kind.UPDATE, (1,), 0.0, -0.4)
+    (finding,), _ = manual(-0.1 * GRADIENT, np.zeros(2), rate=0.1, clips=clips)
+    assert finding.input == "b"
+
+
+def test_a_variable_that_stays_beside_others_was_not_clipped_to_zero() -> None:
+    moves = [VariableMove("a", BEFORE, BEFORE + 0.1 * GRADIENT), VariableMove("b", BEFORE, BEFORE)]
+    (finding,), notes = check_manual_update(moves, [-GRADIENT, GRADIENT], 0.1, ())
+    assert (finding.input, notes) == ("b", [])
+
+
+@pytest.mark.parametrize("gradient", [None, np.zeros(2)])
+def test_without_a_gradient_no_move_is_the_right_one(gradient: Any) -> None:
+    note = "each variable moves by -0.1 times its gradient"
+    assert check_manual_update([move(np.zeros(2))], [gradient], 0.1, ()) == ([], [note])
+    (finding,), _ = check_manual_update([move(GRADIENT)], [gradient], 0.1, ())
+    assert (finding.autodiff, finding.difference) == (4.0, 0.0)
+
+
+def test_a_complex_variable_without_a_gradient() -> None:
+    still = VariableMove("z", BEFORE + 1j * GRADIENT, BEFORE + 1j * GRADIENT)
+    assert check_manual_update([still], [None], 0.1, ())[0] == []
+    moved = VariableMove("z", still.before, still.before + 0.5j)
+    (finding,), _ = check_manual_update([moved], [None], 0.1, ())
+    assert (finding.input, finding.autodiff, finding.difference) == ("z (imaginary part)", 0.5, 0.0)
 
 
 def test_an_optimizer_moves_its_variables_where_it_says() -> None:
