@@ -19,9 +19,9 @@ import pytest
 
 from gradcheck import runtime
 from gradcheck.hunt.running import aggregate
-from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline, matching, patterns_of
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
-from gradcheck.hunt.running.project_operations import ProjectOperations, origins_sent
+from gradcheck.hunt.running.project_operations import ProjectOperations, named, origins_sent
 
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reads the options, and the known defects before anything is collected, if the properties are going to run."""
+    """Reads the options, and adds the hooks of a run that hunts."""
     if config.getoption("--gradcheck-reach") and find_spec("coverage") is None:
         raise pytest.UsageError("--gradcheck-reach counts lines with coverage.py: pip install 'gradcheck[reach]'")
     config.addinivalue_line("markers", f"{MARKER}(name): the operation of the catalogue that a test is about")
@@ -66,20 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[CONFIGURATION] = configuration(config)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
-    if config.getoption("--gradcheck-ops") is not None:
-        config.pluginmanager.register(ProjectOperations(config, CONFIGURATION), "gradcheck-operations")
+    properties = hunts(config, config.rootpath / PROPERTIES)
+    hunting = properties or config.getoption("--gradcheck-ops") is not None
+    if hunting:
+        operations = ProjectOperations(config, CONFIGURATION, properties)
+        config.pluginmanager.register(operations, "gradcheck-operations")
     # pytest captures this descriptor later on; a hang has to be reported on the one that the user sees.
     config.stash[STDERR] = os.dup(2)
     if not hasattr(config, "workerinput"):
-        hunting = hunts(config, config.rootpath / PROPERTIES)
-        if hunting:
-            from gradcheck.defects.known import KnownDefectError
-            from gradcheck.hunt.known_graphs import load
-
-            try:
-                load()
-            except KnownDefectError as error:
-                raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(Controller(config, config.stash[CONFIGURATION], hunting), "gradcheck-controller")
 
 
@@ -89,11 +83,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
     for name, number in numbers.items():
         if number is not None and not 0 < number < math.inf:
             raise ValueError(f"--gradcheck-{name} was {number}; expected a number above 0")
-    minutes, operations = numbers["minutes"], config.getoption("--gradcheck-ops")
-    if operations is not None:
-        from gradcheck.hunt.catalogue import CATALOGUE
-
-        operations = matching(patterns_of(operations), CATALOGUE)  # those of a project are not registered yet
+    minutes = numbers["minutes"]
     shared = getattr(config, "workerinput", {}).get(SENT) or {
         "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
         "deadline": draw_deadline(minutes, START),
@@ -102,7 +92,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
     return RunConfiguration(
         folder=reports(config),
         shard=Shard.parse(config.getoption("--gradcheck-shard")),
-        operations=operations,
+        operations=named(config),  # those of a project are not registered yet
         limit=numbers["limit"],
         shrink_seconds=numbers["shrinking"],
         minutes=minutes,

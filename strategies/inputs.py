@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import strategies as st
 
+from gradcheck.hunt.declared_types import given_dtype
 from gradcheck.hunt.domains import DOMAINS, Domain, interval_of
 from gradcheck.hunt.opspec import MOST_ELEMENTS, REALS, SHAPES, Interval
 
@@ -180,11 +180,7 @@ def _refused(what: str, given: Any, expected: str) -> ValueError:
 
 
 def _dtype(given: Any, what: str) -> str:
-    name = given if isinstance(given, str) else None
-    # Python's float is float32 to TensorFlow, and float64 to NumPy.
-    if name is None and not any(given is ambiguous for ambiguous in (None, float, int, complex)):
-        with suppress(TypeError):
-            name = tf.as_dtype(given).name
+    name = given_dtype(given)
     if name not in DTYPES:
         raise _refused(what, given, f"one of {', '.join(DTYPES)}, by name or as a dtype of NumPy or TensorFlow")
     return str(name)

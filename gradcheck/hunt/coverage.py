@@ -35,10 +35,9 @@ def check_outcome(outcome: str, place: str) -> None:
 
 
 class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck coverage"):
-    """Rows [operation, order, outcome, count] and [operation, special value or structure, count], sorted."""
+    """Rows [operation, order, outcome, count], sorted."""
 
     outcomes: tuple[tuple[str, Order, Outcome, Count], ...]
-    edges: tuple[tuple[str, str, Count], ...]
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
@@ -47,10 +46,12 @@ class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck c
 
 
 class Coverage:
-    """Counts of examples: (operation, order, outcome), and (operation, edge) for special values and structures.
+    """Counts of examples: (operation, order, outcome), and in `edges` why what could not run cannot.
+
+    No event carries `edges`: they are those of this process alone.
 
     >>> coverage = Coverage()
-    >>> coverage.count("sin", 1, verdict="agree", edge="zero")
+    >>> coverage.count("sin", 1, verdict="agree")
     >>> coverage.examples("sin"), coverage.valid("sin")
     (1, 1)
     """
@@ -59,13 +60,11 @@ class Coverage:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
         self.edges: Counter[tuple[str, str]] = Counter()
 
-    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE, edge: str | None = None) -> None:
+    def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""
         if verdict not in OUTCOMES:
             raise ValueError(f"verdict was {verdict!r}; it is one of {', '.join(OUTCOMES)}")
         self.outcomes[operation, order, str(verdict)] += 1  # a worker can send plain texts only
-        if edge is not None:
-            self.edges[operation, edge] += 1
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -91,8 +90,7 @@ class Coverage:
     def to_json(self) -> dict[str, Any]:
         """The document of the counts: the same counts give the same text."""
         outcomes = tuple((*key, count) for key, count in sorted(self.outcomes.items()))
-        edges = tuple((*key, count) for key, count in sorted(self.edges.items()))
-        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes, edges))
+        data: dict[str, Any] = documents.plain(CoverageCounts(outcomes))
         return data
 
 

@@ -328,7 +328,10 @@ class Declaration:
             return at(*points)
         if not callable(given):
             raise self.refused(what, given, "numbers, such as (0.0, 6.0), or a function that gives distances from them")
-        known = {name for name, one in inspect.signature(given).parameters.items()} & set(self.attributes)
+        try:
+            known = set(inspect.signature(given).parameters) & set(self.attributes)
+        except (TypeError, ValueError):  # as of a ufunc of older NumPy: it takes arrays, and no attributes
+            known = set()
         return lambda *values, **attributes: given(*values, **{name: attributes[name] for name in known})
 
     def orders(self, given: Any) -> tuple[int, ...]:

@@ -16,17 +16,30 @@ NAMES = ("float64", "float32", "complex128", "complex64")
 DTYPES = "'float64', 'complex128', or 'float32' and 'complex64' for what computes in nothing else"
 
 
+def given_dtype(given: Any) -> str | None:
+    """The name of a dtype as people give it: the name itself, which is not looked at, or one of NumPy or TensorFlow.
+
+    None for anything else, and for Python's types: float is float32 to TensorFlow, and float64 to NumPy.
+
+    >>> given_dtype("any name"), given_dtype(tf.float32), given_dtype(float)
+    ('any name', 'float32', None)
+    """
+    if isinstance(given, str):
+        return given
+    # By identity: tf.float32 and np.dtype("float64") are both equal to float.
+    if not any(given is ambiguous for ambiguous in (None, float, int, complex)):
+        with suppress(TypeError):
+            return str(tf.as_dtype(given).name)
+    return None
+
+
 def dtype_name(given: Any) -> str | None:
     """The name of a dtype that an operation may have, given by name or as one of NumPy or TensorFlow; else None.
 
-    >>> dtype_name("complex64"), dtype_name(tf.float64), dtype_name(complex)
-    ('complex64', 'float64', None)
+    >>> dtype_name("complex64"), dtype_name(tf.float32), dtype_name(tf.int32)
+    ('complex64', 'float32', None)
     """
-    name = given if isinstance(given, str) else None
-    # Python's float is float32 to TensorFlow, and float64 to NumPy.
-    if name is None and given not in (None, float, complex):
-        with suppress(TypeError):
-            name = tf.as_dtype(given).name
+    name = given_dtype(given)
     return name if name in NAMES else None
 
 

@@ -198,6 +198,16 @@ def test_coverage_names_what_was_hardly_tested_and_what_to_run_next(
     assert data["operations"][0]["operation"] == "cos"
 
 
+def test_a_hunt_in_everything_after_one_in_a_few_operations_was_asked_for_everything(
+    call: Any, tmp_path: Path, events: list[Event]
+) -> None:
+    few, everything = started(), structs.replace(started(), seed="8", operations=())
+    run(tmp_path / "reports", [(few, events[:1]), (everything, [done("tan", 1, agree=9)])])
+    never = {(one["operation"], one["order"]) for one in call("coverage", "--json").json["never_reached"]}
+    assert {("cos", 1), ("exp", 1), ("tan", 2)} <= never
+    assert not {("sin", 1), ("tan", 1)} & never
+
+
 @pytest.mark.parametrize("command", ["coverage", "merge"])
 def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -11,6 +11,7 @@ import pytest
 
 from gradcheck import documents
 from gradcheck.hunt.census import census
+from gradcheck.hunt.commands import cli, reach_command
 from gradcheck.hunt.gradient_run import GradientRun
 
 TEST = "tests/properties/test_operations.py"
@@ -103,6 +104,62 @@ def test_a_claim_that_never_ran_is_named(recorded: Path, call: Callable[..., Any
     said = call("reach", "--read", "--reports", tmp_path)
     assert said.code == 1
     assert "claimed by the catalogue, but never run: Cumsum of cumsum" in said.out
+
+
+def test_a_hunt_that_records_nothing_shows_nothing_of_an_earlier_one(call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass")
+    earlier(tmp_path)
+    for ops, code in (("nosuchop", 4), ("sin", 0)):
+        said = call(
+            "reach", "test_nothing.py", "--ops", ops, "--processes", 0, "--profile", "default", "--reports", "."
+        )
+        assert said.code == 2
+        assert f"pytest ended with exit code {code}, and recorded no gradients in gradients; name TESTS" in said.err
+        assert "lines of them" not in said.out
+
+
+@pytest.mark.parametrize("events", ["missing", "foreign", "a link"])
+def test_events_that_cannot_be_read_are_named(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, events: str
+) -> None:
+    earlier(tmp_path)
+    monkeypatch.setattr(reach_command, "reach_of", lambda _: None)  # nothing of it is shown
+    (tmp_path / "elsewhere.jsonl").write_text('{"event": "applause"}\n')
+    path = tmp_path / "events" / "a-main.jsonl"
+    match events:
+        case "foreign":
+            path.parent.mkdir()
+            (tmp_path / "elsewhere.jsonl").rename(path)
+        case "a link":
+            path.parent.mkdir()
+            path.symlink_to(tmp_path / "elsewhere.jsonl")
+    said = call("reach", "--read", "--reports", tmp_path)
+    assert said.code == 2
+    complaint = {
+        "missing": f"{path.parent}: no such folder",
+        "foreign": f"{path}: line 1: not an event of this project",
+        "a link": f"{path}: is a symbolic link",
+    }
+    assert complaint[events] in said.err
+    assert "another folder with --reports DIR" in said.err or "name the folder of a run's reports" in said.err
+
+
+def test_a_read_only_folder_is_named(call: Callable[..., Any], recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    said = call("reach", "--read", "--reports", recorded)
+    assert said.code == 2
+    assert f"{recorded}: nothing can be written there ([Errno 30] Read-only file system)" in said.err
+    assert "--reports DIR" in said.err
+
+
+def earlier(folder: Path) -> None:
+    """Puts what an earlier run recorded into a folder of reports."""
+    (folder / "gradients").mkdir()
+    run = GradientRun.of(cli.release(), {"Sin"}, set(), {})
+    (folder / "gradients" / "a-main.json").write_text(documents.to_text(run))
 
 
 def test_tests_that_are_not_there_are_named(call: Callable[..., Any]) -> None:

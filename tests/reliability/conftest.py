@@ -120,6 +120,20 @@ def test_planted(gradcheck_coverage, operation, order, data):
     mode = Mode(mode=FUNCTION) if operation == "planted_crash_traced" else PLAIN
     examine(graph, order, gradcheck_coverage, operation=operation, defects=(), mode=mode)
 """
+# A project that has no tests/properties, and hunts with an operation of its own that does not always come to an end.
+ACTIVATIONS = """
+import os
+import time
+import gradcheck
+import tensorflow as tf
+
+
+@gradcheck.operation(orders=(1,), modes=())
+def fused_stop(x):
+    while tf.executing_eagerly() and (x.numpy() == 0).any():
+        os.abort() if os.environ["PLANTED"] == "abort" else time.sleep(600)
+    return tf.identity(x)
+"""
 
 
 @dataclass(frozen=True)
@@ -206,6 +220,16 @@ def suite(tmp_path: Path, plant: Callable[[], None]) -> Suite:
     folder = tmp_path / "tests" / "properties"
     folder.mkdir(parents=True)
     (folder / "test_planted.py").write_text(TESTS)
+    return Suite(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Suite:
+    """A project with an operation of its own, which its conftest.py imports; what is planted is how that ends."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "activations.py").write_text(ACTIVATIONS)
+    (tmp_path / "conftest.py").write_text("import activations\n")
+    (tmp_path / "test_project.py").write_text("def test_project(): pass\n")
     return Suite(tmp_path)
 
 

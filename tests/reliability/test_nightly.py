@@ -126,30 +126,77 @@ def test_a_finding_that_a_stopped_round_left_in_its_events_makes_it_fail(nightly
 def test_a_round_that_goes_on_is_interrupted_and_one_that_ignores_that_is_killed(
     nightly: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignoring: bool
 ) -> None:
+    command = waited_for(nightly, tmp_path, monkeypatch, ignoring=ignoring)
+    assert nightly.run_round(command, 1000.0, 0.2 if ignoring else 60.0) == 0
+    assert (tmp_path / "interrupted").exists() is not ignoring
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_ctrl_c_stops_a_round_and_once_more_kills_what_ignores_it(
+    nightly: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignoring: bool
+) -> None:
+    times = (1000.0, 60.0) if ignoring else (1000.0,)
+    command = waited_for(nightly, tmp_path, monkeypatch, ignoring=ignoring, ctrl_c=times)
+    with pytest.raises(KeyboardInterrupt):
+        nightly.run_round(command, 1000.0, 60.0)
+    assert (tmp_path / "interrupted").exists() is not ignoring
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "ready").read_text()), 0)
+
+
+def waited_for(
+    nightly: ModuleType,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    ignoring: bool,
+    ctrl_c: Sequence[float] = (),
+) -> list[str]:
+    """The command of a process that says where it is when it is interrupted, unless it is `ignoring` that.
+
+    Waiting 1000 seconds for it ends once it is ready; by Ctrl-C where this or another time is among `ctrl_c`.
+    """
     code = f"""
-import pathlib, signal, time
+import os, pathlib, signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN if {ignoring} else signal.default_int_handler)
 try:
-    pathlib.Path("ready").touch()
+    pathlib.Path("starting").write_text(str(os.getpid()))
+    pathlib.Path("starting").rename("ready")
     time.sleep(600)
 except KeyboardInterrupt:
     pathlib.Path("interrupted").touch()
 """
 
     class Late(subprocess.Popen[bytes]):
-        """A process whose time is over as soon as it is ready."""
+        """A process that is ready before its time is over."""
 
         def wait(self, timeout: float | None = None) -> int:
             if timeout == 1000.0:
-                while not (tmp_path / "ready").exists() and self.poll() is None:
+                while not (folder / "ready").exists() and self.poll() is None:
                     time.sleep(0.01)
+            if timeout in ctrl_c:
+                raise KeyboardInterrupt
+            if timeout == 1000.0:
                 raise subprocess.TimeoutExpired(self.args, timeout)
             return super().wait(timeout)
 
-    monkeypatch.setattr(nightly, "ROOT", tmp_path)
+    monkeypatch.setattr(nightly, "ROOT", folder)
     monkeypatch.setattr(nightly.subprocess, "Popen", Late)
-    assert nightly.run_round([sys.executable, "-c", code], 1000.0, 0.2 if ignoring else 60.0) == 0
-    assert (tmp_path / "interrupted").exists() is not ignoring
+    return [sys.executable, "-c", code]
+
+
+def test_ctrl_c_ends_the_night(nightly: ModuleType, tmp_path: Path) -> None:
+    rounds = Rounds(600.0)
+
+    def run(command: Sequence[str], seconds: float, patience: float) -> int:
+        rounds(command, seconds, patience)
+        if len(rounds.seeds) == 2:
+            raise KeyboardInterrupt
+        return 0
+
+    options = nightly.parsed(["--minutes", "60", "--reports", str(tmp_path)])
+    assert nightly.night(options, run, rounds.clock) == 2
+    assert len(rounds.seeds) == 2
 
 
 def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(tmp_path: Path) -> None:

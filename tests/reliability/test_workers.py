@@ -1,8 +1,9 @@
-"""Workers that abort, hang or are killed: the graph becomes a finding of its kind, and the run goes on."""
+"""Processes that abort, hang or are killed: the graph becomes a finding of its kind, and the run goes on."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -60,3 +61,31 @@ def test_without_workers_the_next_run_reports_the_crash_as_one_of_its_mode(
         crash.name: ("still wrong", f"killed by SIGABRT at the derivative of order 1 ({crash.taken})"),
         replace(crash, mode=PLAIN.mode).name: ("fixed", "it came to its end"),
     }
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "workers", "told"),
+    [
+        ("abort", -6, (), r"new crash: crash-order1-\S+: in a fresh process: killed by SIGABRT at node 1, fused_stop"),
+        ("hang", 1, TWO, r"new hang: hang-order1-\S+: in a fresh process: no end within 5 s at"),
+    ],
+    ids=["abort", "hang"],
+)
+def test_what_ended_a_process_in_a_project_s_own_operation_is_kept_until_a_run_knows_the_operation(
+    project: Suite, ends: str, code: int, workers: tuple[str, ...], told: str
+) -> None:
+    limit = "--gradcheck-limit=5"
+    result = project.run(ends, "--gradcheck-ops=fused_stop", "-k", "test_operation", limit)
+    assert result.returncode == code, result.stdout + result.stderr
+    (record,) = (project.reports / "running").glob("*.json")
+    conftest = project.root / "conftest.py"
+    conftest.rename(project.root / "set_aside.py")
+    result = project.run(ends, "--gradcheck-ops=sin", limit)
+    assert f"note: {record}: a process ended on a graph with 'fused_stop', which is not registered" in result.stdout
+    assert record.exists()
+    (project.root / "set_aside.py").rename(conftest)
+    result = project.run(ends, "--gradcheck-ops=fused_stop", "-k", "test_project", limit, *workers)
+    assert re.search(told, result.stdout), result.stdout + result.stderr
+    assert not record.exists()
+    (events,) = (project.reports / "events").iterdir()
+    assert '"operations": ["fused_stop"]' in events.read_text()

@@ -12,6 +12,7 @@ from tests.machine import ELSEWHERE
 
 pytest_plugins = ["pytester"]
 
+THIRD_PARTY = Path(__file__).parents[1] / "thirdparty"
 OF_THE_RUN = ("index.html", "summary.md")
 PLUGIN = ("-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
 COUNTING = """
@@ -193,6 +194,27 @@ def test_a_broken_file_of_known_defects_stops_the_run_before_it_hunts(
         assert "hunt.py" not in result.stdout.str()
     else:
         assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_project_s_own_record_is_read_once_its_module_is_imported(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    for name in ("activations.py", "reports/known/fused_ramp-order1.json"):
+        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (pytester.path / name).write_text((THIRD_PARTY / name).read_text())
+    tests = pytester.path / "tests" / "properties" / "test_mine.py"
+    tests.parent.mkdir(parents=True)
+    tests.write_text("import activations\ndef test_mine(): pass")
+    run(pytester, *workers).assert_outcomes(passed=1)
+    tests.write_text("def test_mine(): pass")
+    result = run(pytester, *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = (
+        "*fused_ramp-order1.json: *'fused_ramp' was given; *; for pytest, conftest.py or a collected test *import it*"
+    )
+    (result.stderr if not workers else result.stdout).fnmatch_lines([told])
+    assert "passed" not in result.stdout.str()
 
 
 def test_the_environment_is_set_before_a_conftest_could_import_tensorflow(

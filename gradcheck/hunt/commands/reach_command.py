@@ -11,12 +11,11 @@ from typing import Any
 
 from gradcheck import documents, files
 from gradcheck.hunt.catalogue import CATALOGUE
-from gradcheck.hunt.commands import cli
-from gradcheck.hunt.commands.run_commands import left_out
+from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
 from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
 from gradcheck.hunt.report.run import HuntRun, read
-from gradcheck.hunt.report.writer import write_run
+from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
 
 SHOWN = 20
@@ -50,15 +49,15 @@ def add(commands: Any) -> None:
 
 def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
     """Hunts, unless only asked to read, and shows the reach of the newest run in the folder."""
-    code = 0 if options.read else _hunt(options)
+    code = 0 if options.read else _hunt_recorded(options)
     cli.tensorflow()
     names, run = newest(options.reports / GRADIENTS, options.runs)
     try:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    hunted = read(options.reports / EVENTS, pattern=f"{names[-1]}-*.jsonl")
-    page = write_run(hunted, options.reports, left_out(), reach)[0] if hunted.started else None
+    hunted = _events_of(names[-1], options.reports)
+    page = _page(hunted, options.reports, reach) if hunted.started else None
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
     lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
     data: dict[str, Any] = {
@@ -72,6 +71,19 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
     lines += [f"claimed by the catalogue, but never run: {each}" for each in claimed]
     step = "python -m gradcheck reach --read --all" if not options.all else "python -m gradcheck coverage"
     return cli.CommandOutput("reach", tuple(lines), data, step, 1 if claimed else 0)
+
+
+def _hunt_recorded(options: argparse.Namespace) -> int:
+    """Hunts, and returns pytest's exit code; raises CommandError where nothing was recorded of it."""
+    folder = options.reports / GRADIENTS
+    before = {*folder.glob("*.json")}
+    code = _hunt(options)
+    if not {*folder.glob("*.json")} - before:
+        raise cli.CommandError(
+            f"pytest ended with exit code {code}, and recorded no gradients in {folder}; name TESTS that hunt, such as "
+            "tests/properties, and --ops of the catalogue, or show what an earlier run recorded with --read"
+        )
+    return code
 
 
 def _hunt(options: argparse.Namespace) -> int:
@@ -107,6 +119,30 @@ def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
         return names, GradientRun.merged(runs)
     except (OSError, ValueError) as error:
         raise cli.CommandError(f"{error}; take the file away from {folder}") from None
+
+
+def _events_of(name: str, folder: Path) -> HuntRun:
+    """What a run has told in the events of a folder of reports; raises CommandError where they cannot be read."""
+    pattern = f"{name}-*.jsonl"
+    try:
+        for path in (folder / EVENTS).glob(pattern):
+            files.refuse_unusual(path, run_commands.LARGEST)
+        return read(folder / EVENTS, pattern=pattern)
+    except (ValueError, files.FileRefusedError) as error:
+        raise cli.CommandError(f"{error}; take the file away, or name another folder with --reports DIR") from None
+    except OSError as error:
+        raise cli.CommandError(f"{error}; name the folder of a run's reports with --reports DIR") from None
+
+
+def _page(hunted: HuntRun, folder: Path, reach: RunReach) -> Path:
+    """Writes the page of a run with what it reached; raises CommandError where that cannot be done."""
+    try:
+        return write_run(hunted, folder, run_commands.left_out(), reach)[0]
+    except ReportError as error:
+        raise cli.CommandError(
+            f"{folder}: nothing can be written there ({error.__cause__}); copy the folder to where its page can be "
+            "written, and name that with --reports DIR"
+        ) from None
 
 
 def _claimed_in_vain(hunted: HuntRun, run: GradientRun) -> list[str]:

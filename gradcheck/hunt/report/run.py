@@ -57,7 +57,7 @@ def reaches(run: HuntRun, left_out: Mapping[tuple[str, int], str] | None = None)
     `left_out` maps (operation, order) to the known defect that leaves it no use. Operations that the run was not asked
     for, and orders that an operation does not have, have the grade NONE.
     """
-    asked = {name for started in run.started for name in started.operations} or set(CATALOGUE)
+    asked = run.asked
     done = {(each.operation, each.order): each for each in run.operations}
     known = left_out or {}
 
@@ -120,6 +120,12 @@ class HuntRun:
         for done in self.operations:
             coverage.outcomes.update({(done.operation, done.order, what): n for what, n in done.counts.items() if n})
         return coverage
+
+    @property
+    def asked(self) -> set[str]:
+        """The operations that its processes were asked for: all, if one of them was, which names none."""
+        named = [started.operations for started in self.started]
+        return set(chain(*named)) if named and all(named) else set(CATALOGUE)
 
     @property
     def missing_shards(self) -> list[str]:

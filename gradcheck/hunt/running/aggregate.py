@@ -127,11 +127,19 @@ class Aggregate:
             self._finished.add(nodeid)
 
     def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
-        """Makes crashes and hangs of what dead processes recorded, and takes the records away."""
+        """Makes crashes and hangs of what dead processes recorded, and takes the records away.
+
+        One with an operation that this process does not know stays, for a run that does.
+        """
         from gradcheck.hunt.running.crashes import crash_report
+        from gradcheck.hunt.running.process_recorder import UnknownOperationError
 
         for path in records:
-            report = crash_report(path, self.configuration.limit, returncode)
+            try:
+                report = crash_report(path, self.configuration.limit, returncode)
+            except UnknownOperationError as error:
+                self.remarks[str(error)] = None
+                continue
             if isinstance(report, str):
                 self.remarks[report] = None
             elif report is not None:
@@ -147,8 +155,11 @@ class Aggregate:
         """Looks into what runs before this one left when they were killed."""
         from gradcheck.hunt.running.process_recorder import abandoned
 
+        mine = f"{self.configuration.name}-"  # of a worker that has just died, whose exit code tells more
         with suppress(ImportError):  # no fcntl here, so that nothing was recorded
-            self.report_crashes(abandoned(self.configuration.running))
+            self.report_crashes(
+                path for path in abandoned(self.configuration.running) if not path.name.startswith(mine)
+            )
         for path in self.configuration.folder.glob(".*.tmp"):
             with suppress(OSError):  # another run may be as quick
                 if time.time() - path.stat().st_mtime > STALE:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ import pytest
 from gradcheck.hunt.coverage import table
 from gradcheck.hunt.running.aggregate import Aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration
-from gradcheck.hunt.running.project_operations import REFUSED, load
+from gradcheck.hunt.running.project_operations import REFUSED, load, named
 
 SENT, ORIGINS = "gradcheck", "gradcheck_origins"
 EVERY = 0.2
 
 
 class Controller:
-    """Shows a run. `hunts` says whether the properties are among the tests."""
+    """Shows a run. `hunts` says whether it hunts, in the properties or in operations that were named."""
 
     def __init__(self, config: pytest.Config, configuration: RunConfiguration, hunts: bool) -> None:
         self.config = config
@@ -30,11 +31,6 @@ class Controller:
         self._shown = 0.0
         self._nodes: list[Any] = []
         self._interrupted = self._refused = False
-
-    def pytest_sessionstart(self) -> None:
-        """Looks into what killed runs left behind."""
-        if self._hunts:
-            self.aggregate.recover()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Knows the number of tests, where this process runs them itself."""
@@ -45,9 +41,16 @@ class Controller:
         """Knows the number of tests from a worker."""
         self.aggregate.progress.total = len(ids)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> None:
+        """Has imported the modules of the project by now, where this process runs the tests itself."""
+        self._recover()
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Adds up what a test sent; knows the project's operations from then on, as the workers do."""
-        load(getattr(report, ORIGINS, ()))
+        if hasattr(report, ORIGINS):
+            load(getattr(report, ORIGINS))
+            self._recover()
         sent = getattr(report, SENT, None)
         if sent is not None:
             self.aggregate.add(report.nodeid, sent, skipped=report.skipped)
@@ -119,6 +122,13 @@ class Controller:
             terminalreporter.write_line(
                 f"{why}: all that was found is in {folder}. To go on: {command} (examples that failed are tried first)"
             )
+
+    def _recover(self) -> None:
+        """Looks into what killed runs left behind, once the project's operations are known."""
+        if self._hunts:
+            self._hunts = False
+            self.aggregate.configuration = replace(self.aggregate.configuration, operations=named(self.config))
+            self.aggregate.recover()
 
     def _look_into(self, node: Any) -> None:
         """Reports what a worker that has died was running; xdist kills those that do not end soon after Ctrl-C."""

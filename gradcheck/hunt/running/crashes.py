@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
 from gradcheck.hunt.registry import Origin, origins
-from gradcheck.hunt.running.process_recorder import SLACK, Watchdog, read
+from gradcheck.hunt.running.process_recorder import SLACK, UnknownOperationError, Watchdog, read
 
 ENDED = "ended"
 STARTING = 120.0
@@ -61,7 +61,7 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Ha
 
     `returncode` is the process's, None where it is not known. The graph is run again, for at most `limit` seconds,
     unless its process was ended by its watchdog. A process that somebody else may have killed (SIGKILL, as for want of
-    memory) only counts if the graph does it again.
+    memory) only counts if the graph does it again. Raises UnknownOperationError as `read` does.
     """
     example = read(path)
     if example is None:
@@ -89,7 +89,11 @@ def main() -> int:
     path, limit, own = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
     for module, folder in zip(own[::2], own[1::2], strict=True):
         Origin(module, folder).load()
-    example = read(path)
+    try:
+        example = read(path)
+    except UnknownOperationError as error:
+        print(error, file=sys.stderr)
+        return 2
     if example is None:
         print(f"{path}: holds no recorded graph", file=sys.stderr)
         return 2

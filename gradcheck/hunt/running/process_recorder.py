@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gradcheck import files
+from gradcheck import documents, files
 from gradcheck.autodiff.mode import Mode
+from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.documents import MAX_TEXT
+from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.graph import Graph
-from gradcheck.hunt.graph_json import from_json, unchecked_json
+from gradcheck.hunt.graph_json import from_document, unchecked_json
 
 SLACK = 0.1
+
+
+class UnknownOperationError(LookupError):
+    """A process ran an operation of a project's own that is not registered in this one; names it and the record."""
 
 
 class Watchdog:
@@ -108,7 +114,10 @@ class ProcessRecorder:
 
 
 def read(path: Path) -> RunningExample | None:
-    """The last record of a process; None where nothing was running, or the record is damaged or forged."""
+    """The last record of a process; None where nothing was running, or the record is damaged or forged.
+
+    Raises UnknownOperationError where it can only be read once a project's module has been imported.
+    """
     try:
         checksum, _, text = files.read(path, MAX_TEXT).partition("\n")[0].partition(" ")
         if checksum != f"{zlib.crc32(text.encode()):08x}" or not text:
@@ -117,9 +126,20 @@ def read(path: Path) -> RunningExample | None:
         operation, order, since = data["operation"], data["order"], data["since"]
         if not (isinstance(operation, str) and order in (1, 2) and isinstance(since, float)):
             return None
-        return RunningExample(operation, order, Mode(data["path"], data["mode"]), since, from_json(data["graph"]))
+        mode, document = Mode(data["path"], data["mode"]), documents.convert(data["graph"], GraphDocument)
+        _refuse_unknown(path, document)
+        return RunningExample(operation, order, mode, since, from_document(document))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _refuse_unknown(path: Path, document: GraphDocument) -> None:
+    for node in document.nodes:
+        if node.op not in CATALOGUE:
+            raise UnknownOperationError(
+                f"{path}: a process ended on a graph with {node.op!r}, which is not registered here; import the module "
+                "that has its @gradcheck.operation, such as in conftest.py, or delete the file"
+            )
 
 
 def abandoned(folder: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running.configuration import RunConfiguration, selected
+from gradcheck.hunt.running.configuration import RunConfiguration, matching, patterns_of, selected
 
 REFUSED = "gradcheck_refused"
 REGISTRY = "gradcheck.hunt.registry"
@@ -21,30 +21,50 @@ TESTS = "gradcheck.strategies.operation_tests"
 
 
 class ProjectOperations:
-    """The pytest hooks of a run that names operations: those that modules have registered by now get their tests."""
+    """The pytest hooks of a run that hunts, once the modules that register operations have been collected.
 
-    def __init__(self, config: pytest.Config, key: pytest.StashKey[RunConfiguration]) -> None:
-        self._config, self._key = config, key
+    `properties` says whether the properties are among the tests.
+    """
+
+    def __init__(self, config: pytest.Config, key: pytest.StashKey[RunConfiguration], properties: bool) -> None:
+        self._config, self._key, self._properties = config, key, properties
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Adds the tests of the registered operations that were named; refuses names that there are not."""
+        """Adds the tests of the registered operations that were named.
+
+        Refuses names that there are not, and known defects that cannot be read.
+        """
+        try:
+            if self._config.getoption("--gradcheck-ops") is not None:
+                items += self._tests(session, self._chosen())
+            if self._properties:
+                from gradcheck.hunt.known_graphs import load as load_known
+
+                load_known()
+        except ValueError as error:
+            # What is said of a module that has not been imported is said to those at the command line.
+            hint = "; for pytest, conftest.py or a collected test has to import it" * ("--import" in str(error))
+            self._refuse(f"{error}{hint}", items)
+
+    def _refuse(self, why: str, items: list[pytest.Item]) -> None:
+        if not hasattr(self._config, "workeroutput"):
+            raise pytest.UsageError(why)
+        self._config.workeroutput[REFUSED] = why  # the process that started this one says it
+        items.clear()
+
+    def _chosen(self) -> list[str]:
+        """The operations that were named, of which the run is from now on; those that are registered, of these."""
         from gradcheck.hunt.catalogue import CATALOGUE
 
-        try:
-            chosen = selected(self._config.getoption("--gradcheck-ops"), CATALOGUE)
-            self._config.stash[self._key] = replace(self._config.stash[self._key], operations=chosen)
-            if REGISTRY in sys.modules:
-                registered = sys.modules[REGISTRY].REGISTERED
-                names = [name for name in chosen if name in registered]
-                items += self._tests(session, names) if names else []
-        except ValueError as error:
-            if not hasattr(self._config, "workeroutput"):
-                raise pytest.UsageError(str(error)) from None
-            self._config.workeroutput[REFUSED] = str(error)  # the process that started this one says it
-            items.clear()
+        chosen = selected(self._config.getoption("--gradcheck-ops"), CATALOGUE)
+        self._config.stash[self._key] = replace(self._config.stash[self._key], operations=chosen)
+        registered = sys.modules[REGISTRY].REGISTERED if REGISTRY in sys.modules else ()
+        return [name for name in chosen if name in registered]
 
     def _tests(self, session: pytest.Session, names: Sequence[str]) -> list[pytest.Item]:
+        if not names:
+            return []
         runtime.configure()
         from gradcheck.hunt.known_graphs import load as load_known
 
@@ -55,6 +75,19 @@ class ProjectOperations:
         own = [one for one in load_known() if one.signature.operation in names]
         made: list[pytest.Item] = tests.collected(session, names, own, profile, seed)
         return made
+
+
+def named(config: pytest.Config) -> tuple[str, ...] | None:
+    """The operations of --gradcheck-ops that this process knows by now; None for all.
+
+    Raises ValueError where it names none at all.
+    """
+    given = config.getoption("--gradcheck-ops")
+    if given is None:
+        return None
+    from gradcheck.hunt.catalogue import CATALOGUE
+
+    return matching(patterns_of(given), CATALOGUE)
 
 
 def origins_sent() -> list[list[str]]:

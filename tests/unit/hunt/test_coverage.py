@@ -11,7 +11,7 @@ from gradcheck.hunt.coverage import COMPOSED, INVALID, KINK, OUTCOMES, Coverage,
 def example() -> Coverage:
     coverage = Coverage()
     for _ in range(30):
-        coverage.count("sin", 1, edge="zero")
+        coverage.count("sin", 1)
         coverage.count("sin", 2, verdict="inconclusive")
     coverage.count("maximum", 1, verdict=KINK)
     coverage.count("maximum", 1, verdict=INVALID)
@@ -27,7 +27,6 @@ def test_counts() -> None:
     assert (coverage.examples(), coverage.valid()) == (64, 63)
     assert coverage.at("sin", 2, "inconclusive") == 30
     assert coverage.at(None, 1, "agree") == 30
-    assert coverage.edges["sin", "zero"] == 30
 
 
 def test_empty_is_false() -> None:
@@ -44,7 +43,6 @@ def test_the_document_of_the_counts() -> None:
     data = json.loads(json.dumps(example().to_json()))
     found = convert(data, CoverageCounts)
     assert {row[:-1]: row[-1] for row in found.outcomes} == dict(example().outcomes)
-    assert {row[:-1]: row[-1] for row in found.edges} == dict(example().edges)
     assert plain(found) == data
 
 
@@ -55,7 +53,8 @@ def test_the_document_of_the_counts() -> None:
         ({"outcomes": [["sin", 1, "fine", 1]]}, "$.outcomes[0][2]"),
         ({"outcomes": [["sin", 1, "agree", -1]]}, "$.outcomes[0][3]"),
         ({"outcomes": [["sin", "1", "agree", 1]]}, "$.outcomes[0][1]"),
-        ({"edges": [["sin", 1]]}, "$.edges[0]"),
+        ({"outcomes": [["sin", 1]]}, "$.outcomes[0]"),
+        ({"edges": []}, "$"),
         ({"surplus": 1}, "$"),
     ],
 )

@@ -124,6 +124,13 @@ def test_complex_dtypes_are_those_of_all_arguments_or_of_each_and_that_of_the_re
         accept(registered_one)
 
 
+@pytest.mark.parametrize("given", [tf.float32, np.dtype("float32"), np.float32, "float32"], ids=repr)
+def test_a_dtype_is_one_of_tensorflow_or_numpy_or_its_name(given: Any) -> None:
+    """tf.float32 is equal to Python's float, and so is NumPy's dtype float64."""
+    spec = made(own_product, dtype={"x": given, "y": np.dtype("float64")}, result=given)
+    assert (spec.dtypes, spec.result, spec.rtol > 0) == (("float64", "float64"), "float64", True)
+
+
 def test_what_computes_in_complex64_gets_it_and_gives_graphs_their_complex128() -> None:
     given = []
 
@@ -144,6 +151,22 @@ def test_points_of_the_plane_and_the_domain_of_both_parts() -> None:
     assert spec.kinks(z).min(axis=0).tolist() == [5.0, 0.0]
     assert spec.domain(0).contains(np.array([2 + 2j]))
     assert not spec.domain(0).contains(np.array([2 + 4j]))
+
+
+class WithoutSignature:
+    """Distances from zero, by a function that does not tell its parameters, as a ufunc of older NumPy."""
+
+    __signature__ = 3
+
+    def __call__(self, x: Any) -> Any:
+        return np.abs(x)
+
+
+@pytest.mark.parametrize("distances", [np.abs, WithoutSignature()])
+def test_distances_may_come_from_a_function_that_does_not_tell_its_parameters(distances: Any) -> None:
+    spec = made(own_product, shapes=[(2,)], attributes={"y": (2.0,)}, kinks=distances)
+    assert spec.kinks is not None
+    assert spec.kinks(np.array([-3.0, 0.5]), y=2.0).tolist() == [3.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +191,7 @@ def test_points_of_the_plane_and_the_domain_of_both_parts() -> None:
         ({"orders": 3}, r"orders was 3; expected \(1, 2\)"),
         ({"dtype": "int32"}, r"dtype was 'int32'; expected 'float64', 'complex128', or 'float32' and 'complex64'"),
         ({"dtype": complex}, r"dtype was <class 'complex'>; expected 'float64'"),
+        ({"dtype": float}, r"dtype was <class 'float'>; expected 'float64'"),
         ({"dtype": {"x": "half"}}, r"dtype\['x'\] was 'half'; expected .*or a dict by argument"),
         ({"dtype": {1: "complex64"}}, r"dtype was \{1: 'complex64'\}; expected names of arguments, x; 1 is none"),
         ({"result": "complex"}, r"result was 'complex'; expected 'float64'.* or None"),

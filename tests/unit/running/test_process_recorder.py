@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import faulthandler
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,16 @@ import pytest
 
 from gradcheck.autodiff.mode import MODES, PLAIN
 from gradcheck.hunt.graph import Graph, Input, Node
-from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog, abandoned, read
+from gradcheck.hunt.running import crashes
+from gradcheck.hunt.running.aggregate import Aggregate
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard
+from gradcheck.hunt.running.process_recorder import (
+    ProcessRecorder,
+    UnknownOperationError,
+    Watchdog,
+    abandoned,
+    read,
+)
 
 SMALL = Graph((Input((1,), (2.0,)),), (Node.of("sin", 0),))
 LARGE = Graph((Input((64,), tuple(map(float, range(64)))),), (Node.of("sin", 0), Node.of("mul", 1, 0)))
@@ -63,6 +73,38 @@ def test_a_damaged_record_is_none(tmp_path: Path, damage: str) -> None:
         case "missing":
             path.unlink()
     assert read(path) is None
+
+
+def test_a_record_with_an_operation_that_is_not_registered_here_is_neither_damaged_nor_lost(tmp_path: Path) -> None:
+    recorder = ProcessRecorder(tmp_path / "running" / "a.json")
+    recorder.before("fused_gate", 1, PLAIN, Graph(SMALL.inputs, (Node.of("fused_gate", 0), Node.of("sin", 1))))
+    text = recorder.path.read_text()
+    with pytest.raises(UnknownOperationError, match=r"a\.json: .* 'fused_gate', which is not registered here; import"):
+        read(recorder.path)
+    run = Aggregate(configuration(tmp_path, "another"))
+    run.report_crashes([recorder.path])
+    assert recorder.path.read_text() == text
+    assert ["'fused_gate'" in remark for remark in run.remarks] == [True]
+    recorder.path.write_text(text[:-9])
+    run.report_crashes([recorder.path])
+    assert not recorder.path.exists()
+
+
+def test_what_a_worker_of_this_run_left_is_looked_at_when_its_exit_code_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(crashes, "crash_report", lambda path, *_: looked.append(path.name))
+    (tmp_path / "running").mkdir()
+    for name in ("20260131-120000-1", "20260131-120000-12"):
+        configuration(tmp_path, name).record("gw0").write_text("")
+    Aggregate(configuration(tmp_path, "20260131-120000-1")).recover()
+    assert looked == ["20260131-120000-12-gw0.json"]
+
+
+def configuration(folder: Path, name: str) -> RunConfiguration:
+    """That of a run of this name, without a limit that would matter."""
+    return RunConfiguration(name, folder, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7")
 
 
 def test_only_what_a_dead_process_left_is_abandoned(tmp_path: Path) -> None:
