@@ -124,7 +124,7 @@ def _result(
         unconnected = _unconnected(function, gradient)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
-            problem = GivenGradient.of(function, given_gradient(function, gradient))
+            problem = GivenGradient.of(function, given_gradient(function, gradient), called=callable(gradient))
         notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:

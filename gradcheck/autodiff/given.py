@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
-from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, taking_derivative
+from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, pullbacks, taking_derivative
 from gradcheck.autodiff.sources import Arguments, Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
 
@@ -30,11 +30,33 @@ class GivenGradient(Function):
     given: Callable[[Tensors], Tensors] = list
 
     @staticmethod
-    def of(function: Function, given: Callable[[Tensors], Tensors]) -> GivenGradient:
-        """The sum of the outputs of `function`, and of those of its float64 form, with this gradient."""
-        wide = None if function.wide is None else GivenGradient.of(function.wide, given)
-        held, inner = function.held, function.inner
+    def of(function: Function, given: Callable[[Tensors], Tensors], *, called: bool = False) -> GivenGradient:
+        """The sum of the outputs of `function`, and of those of its float64 form, with this gradient.
+
+        What is `called` reads the variables themselves, in their precision: TensorFlow's takes its place in float64,
+        and in what perturbs that.
+        """
+        held, inner, wide = function.held, function.inner, function.wide
+        if wide is not None:
+            by_tape = GivenGradient.by_tape(wide) if called else None
+            reads = any(source.variable is not None for source in function.sources)
+            wide = by_tape if by_tape and reads else GivenGradient.of(wide, given)
+            wide = replace(wide, noisy=by_tape and by_tape.noisy)
         return GivenGradient(function.f, function.arguments, function.results, wide, held, inner, given=given)
+
+    @staticmethod
+    def by_tape(function: Function) -> GivenGradient:
+        """The sum of the outputs of `function`, with TensorFlow's gradient, and of what perturbs it."""
+
+        def taken(tensors: Tensors) -> Tensors:
+            (row,) = pullbacks(function.call, tensors, [function.cotangent(np.ones(function.outputs))])
+            return row
+
+        def noisy(draw: int) -> Function | None:
+            perturbed = function.perturbed(draw)
+            return None if perturbed is function else GivenGradient.by_tape(perturbed)
+
+        return replace(GivenGradient.of(function, taken), plain=function.plain, noisy=noisy)
 
     @property
     def outputs(self) -> int:

@@ -136,3 +136,24 @@ def test_complex64() -> None:
     result = check(lambda z: z * z, z)
     assert result.verdict == "agree"
     assert result.resolution[1] < 1e-4
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["input", "variable"])
+def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
+    """1 - tanh(x) ** 2 at -8.3 is 0 in float32, and 3e-7."""
+
+    def verdict(values: list[float], factor: float) -> str:
+        x = (tf.Variable if held else tf.constant)(np.array(values, np.float32))
+
+        def gradient(*given: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                y = tf.reduce_sum(tf.tanh(x if held else given[0]))
+            return [factor * tape.gradient(y, x if held else given[0])]
+
+        if held:
+            return str(check(lambda: tf.reduce_sum(tf.tanh(x)), variables=[x], gradient=gradient).verdict)
+        return str(check(lambda x: tf.reduce_sum(tf.tanh(x)), x, gradient=gradient).verdict)
+
+    assert verdict([-8.274022, 27.558075, 10.412432, -7.8142405], 1.0) == "inconclusive"
+    assert [verdict([-1.274, 0.558, 0.4124, -0.8142], factor) for factor in (1.0, 1.0001)] == ["agree", "mismatch"]
