@@ -42,6 +42,7 @@ NOT_LOOKED_FOR = (
     "The cause was not looked for, as Hypothesis was trying out examples; "
     "this one alone, as in @example(...), is told with its cause."
 )
+PROBES = 8
 MODES = ("raise", "warn", "ignore")
 ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
@@ -55,7 +56,7 @@ def check(
     gradient: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
-    probes: int = 8,
+    probes: int = PROBES,
 ) -> Result:
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
@@ -75,10 +76,10 @@ def check(
     >>> print(check(lambda x: tf.sin(x) * x, 2.0).verdict)
     agree
     """
-    return _result(f, inputs, order, variables, gradient, rtol, atol, probes)
+    return result_of(f, inputs, order, variables, gradient, rtol, atol, probes)
 
 
-def _result(
+def result_of(
     f: Callable[..., Any],
     inputs: tuple[Any, ...],
     order: int,
@@ -88,8 +89,12 @@ def _result(
     atol: float | None,
     probes: int,
     causes: bool = True,
+    unused: bool = False,
 ) -> Result:
-    """What `check` returns; without `causes` nobody looks for those of its findings."""
+    """What `check` returns; without `causes` nobody looks for those of its findings.
+
+    With `unused`, variables may be listed that `f` does not change with.
+    """
     tolerance = tolerance_from(order, rtol, atol, probes)
     if order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
@@ -121,7 +126,7 @@ def _result(
             function = replace(function, results=specs_of(function.call(function.tensors(function.point))))
             if function.outputs == 0:
                 return _nothing_to_compare(orders)
-        unconnected = _unconnected(function, gradient)
+        unconnected = _unconnected(function, gradient, unused)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
             problem = GivenGradient.of(function, given_gradient(function, gradient), called=callable(gradient))
@@ -179,10 +184,10 @@ def _checked(
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.wrong_shape()),))
 
 
-def _unconnected(function: Function, gradient: Any) -> list[str]:
+def _unconnected(function: Function, gradient: Any, unused: bool) -> list[str]:
     """The sources for which TensorFlow says None, where that matters.
 
-    Raises ValueError for a variable that was listed and with which `f` does not change: a mistake in the call.
+    Raises ValueError for a variable that was listed and with which `f` does not change, unless some may be `unused`.
     """
     listed = function.arguments.listed()
     if gradient is not None and not any(listed):
@@ -196,10 +201,11 @@ def _unconnected(function: Function, gradient: Any) -> list[str]:
     for source, part, named, taken in zip(function.sources, function.parts, listed, row, strict=True):
         if taken is not None:
             continue
-        names.append(source.name)
         moved = function.point.copy()
         moved[part] = moved[part] * 1.25 + 0.125
-        if named and not _changes(function, moved):
+        if not named or _changes(function, moved):
+            names.append(source.name)
+        elif not unused:
             raise ValueError(
                 f"{source.name} has no gradient (None), and f is the same at another value of it: it is not used, or "
                 "f does not change with it there, as with an index; leave it out of variables=, or use it inside f so "
@@ -225,7 +231,7 @@ def assert_close(
     gradient: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
-    probes: int = 8,
+    probes: int = PROBES,
     inconclusive: str | None = None,
 ) -> None:
     """Raise a GradientMismatch unless the derivatives of `f` agree with finite differences; arguments as for `check`.
@@ -239,18 +245,18 @@ def assert_close(
     """
     __tracebackhide__ = True
     refuse_mode(inconclusive)
-    result_of = partial(_result, f, inputs, order, variables, gradient, rtol, atol, probes)
+    checked = partial(result_of, f, inputs, order, variables, gradient, rtol, atol, probes)
     # With a gradient of one's own, the cause decides about the kind, and that about the class of the exception.
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
     if example is None:
-        raise_unless_good(name_of(f), result_of(), label, inconclusive)
+        raise_unless_good(name_of(f), checked(), label, inconclusive)
         return
 
     def with_causes() -> Result | None:
-        return result_of() if example_under_way() is example else None
+        return checked() if example_under_way() is example else None
 
-    raise_unless_good(name_of(f), result_of(causes=False), label, inconclusive, with_causes)
+    raise_unless_good(name_of(f), checked(causes=False), label, inconclusive, with_causes)
 
 
 def name_of(f: Any) -> str:

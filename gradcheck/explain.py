@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.sources import as_tensors, named_leaves, parameter_names, variable_of
 from gradcheck.autodiff.state import UNCHANGED, seeded, state_restored
-from gradcheck.check import name_of, tolerance_from
+from gradcheck.check import PROBES, name_of, tolerance_from
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
@@ -31,7 +31,7 @@ def explain(
     variables: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
-    probes: int = 8,
+    probes: int = PROBES,
 ) -> Result:
     """Say of every derivative that `f` takes, source by source, whether it is right, and if not, why.
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from gradcheck.autodiff.state import seeded
-from gradcheck.check import name_of, raise_unless_good, refuse_mode
+from gradcheck.check import PROBES, name_of, raise_unless_good, refuse_mode
 from gradcheck.progress import shown
 from gradcheck.result import Result
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
@@ -23,7 +23,7 @@ def assert_step(
     session: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
-    probes: int = 8,
+    probes: int = PROBES,
     inconclusive: str | None = None,
 ) -> Result:
     """Raise a GradientMismatch unless a training step's gradients and update are those of its loss.

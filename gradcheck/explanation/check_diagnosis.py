@@ -34,7 +34,9 @@ Array = np.ndarray[Any, Any]
 Tensors = list[Any]
 
 
-UNSEEN = "; f does what no tape sees, or varies as no difference sees: within less than a step, or below its own rounding"
+UNSEEN = (
+    "; f does what no tape sees, or varies as no difference sees: within less than a step, or below its own rounding"
+)
 LOOK = (
     "look for what f does besides its operations; if that is nothing, autodiff is right here, and rtol= says which "
     "errors matter"

@@ -34,16 +34,13 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from keras import layers as kl  # noqa: E402
 
-from gradcheck.check import _result  # noqa: E402
+from gradcheck.check import PROBES, result_of  # noqa: E402
 from gradcheck.result import Verdict  # noqa: E402
 
 REPEATS, TRACES, CHECKS = 5, 2, 3
 """An eager gradient, a trace, and a check of less than `SHORT` seconds are taken so many times; the fastest counts."""
 
 SHORT = 3.0
-
-PROBES = 8
-"""What `check` takes by default."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +235,7 @@ def traced(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 def without_causes(function: Callable[..., Any], inputs: list[Any], order: int, variables: list[Any] | None) -> Any:
     """A check that looks for no causes of its findings."""
-    return _result(function, tuple(inputs), order, variables, None, None, None, PROBES, causes=False)
+    return result_of(function, tuple(inputs), order, variables, None, None, None, PROBES, causes=False)
 
 
 def measure(name: str, row: Row, dtype: str, limit: int) -> str:

@@ -68,6 +68,19 @@ def test_a_gradient_of_ones_own(factor: float) -> None:
     assert spot_check(loss, [weights], lambda: [None]).verdict == "mismatch"
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_variable_that_the_loss_does_not_use_hides_no_mismatch(own: bool) -> None:
+    weights, idle = tf.Variable([0.5, -1.0], dtype=tf.float64), tf.Variable(2.0)
+
+    def loss() -> tf.Tensor:
+        return tf.reduce_sum(scaled_slope(weights))
+
+    gradient = (lambda: [2 - 2 * tf.tanh(weights) ** 2, None]) if own else None
+    found = spot_check(loss, [weights, idle], gradient)
+    assert [finding.input for finding in found.result.findings] == [f"variables[0] ({weights.name})"]
+    assert found.result.orders[1].notes == ()
+
+
 def test_dropout_without_a_seed_is_held_fixed() -> None:
     weights = tf.Variable(tf.ones([20]))
     found = spot_check(lambda: tf.reduce_sum(tf.nn.dropout(weights, 0.5) ** 2), [weights])

@@ -118,7 +118,9 @@ def test_nor_is_it_one_beside_a_jump_of_the_curvature(monkeypatch: pytest.Monkey
             return tables
         (table,) = tables
         everywhere = np.ones(table.difference.shape, bool)
-        return [replace(table, difference=1.01 * table.difference).marked(everywhere, Verdict.MISMATCH, Kind.WRONG_VALUE)]
+        return [
+            replace(table, difference=1.01 * table.difference).marked(everywhere, Verdict.MISMATCH, Kind.WRONG_VALUE)
+        ]
 
     monkeypatch.setattr(trial, "first_order", off)
     bent = graph([[0.0, 0.5, -0.5]], Node.of("elu", 0), Node.of("square", 1))
