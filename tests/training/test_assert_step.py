@@ -39,6 +39,17 @@ def test_a_right_step_agrees(training: Any, traced: Any, x: tf.Variable, y: tf.V
     assert (float(x), y.numpy().tolist(), int(optimizer.iterations)) == (3.0, [1.0, 2.0], 0)
 
 
+def test_a_variable_may_be_listed_twice(training: Any, x: tf.Variable, y: tf.Variable) -> None:
+    assert assert_step(training(), variables=[x, y, x]).orders[1].compared == 3
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        return loss, tape.gradient(loss, [x, x])
+
+    assert assert_step(step, variables=[x, x]).orders[1].compared == 1
+
+
 OPTIMIZERS = {
     "SGD": lambda: keras.optimizers.SGD(0.1),
     "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True),
