@@ -41,7 +41,7 @@ class GivenGradient(Function):
             by_tape = GivenGradient.by_tape(wide) if called else None
             reads = any(source.variable is not None for source in function.sources)
             wide = by_tape if by_tape and reads else GivenGradient.of(wide, given)
-            wide = replace(wide, noisy=by_tape and by_tape.noisy)
+            wide = replace(wide, noisy=None if by_tape is None else by_tape.noisy)
         return GivenGradient(function.f, function.arguments, function.results, wide, held, inner, given=given)
 
     @staticmethod
