@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -88,6 +88,7 @@ def spot_check(
     """
     refuse_directions(directions)
     _refuse_uncallable(loss, gradient)
+    variables = list(variables) if isinstance(variables, Iterator) else variables
     listed = tf.nest.flatten(variables)
     if endless := not_finite(listed):
         note = f"{endless}, so that there is nothing to compare; begin again from finite values"
@@ -222,14 +223,15 @@ class SpotWalk:
     def _at_no_number(self, loss: float, gradient: Array) -> SpotCheck:
         """What is to be said where the loss is NaN or infinite."""
         bad = int(np.sum(~np.isfinite(gradient)))
-        where = not_finite(self.variables) or (
+        spoilt = not_finite(self.variables)
+        where = spoilt or (
             "look for NaN in the batch; gradcheck.explain(loss, variables=variables) names an operation that makes it"
         )
         note = (
             f"the loss is {loss}, and {bad or 'none'} of the {gradient.size} entries of its gradient are not finite, "
             f"so that there is nothing to compare; {where}"
         )
-        return _nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not bad)
+        return _nothing_compared(Reason.NOT_FINITE, note, self.variables, finite=not (bad or spoilt))
 
     def _compared(self, losses: _Losses, gradient: Array, directions: int) -> SpotCheck:
         rng = np.random.default_rng(0)

@@ -98,7 +98,7 @@ def tensors(
     such as `st.tuples(st.integers(1, 9), st.just(3))`); None instead of a shape is any small one. `dtype` is float64,
     float32, float16, bfloat16, complex64, complex128, int32, int64 or bool, by name or as a dtype of NumPy or
     TensorFlow. `domain` is "reals", "positive", "nonnegative", "negative", "probabilities" (0 and 1 are among them),
-    bounds `(low, high)`, which lie outside (None is no bound), or, for integers, `range(10)`; it bounds real and
+    bounds `(low, high)`, which are excluded (None is no bound), or, for integers, `range(10)`; it bounds real and
     imaginary parts.
 
     Arrays shrink to the fewest rows and to zeros, or the plainest numbers of the domain. Of more than 64 elements (in a
@@ -193,7 +193,7 @@ def _shape(given: Any, what: str) -> FreeShape | None:
         return None
     if not isinstance(given, (tuple, list)) or not all(map(_is_size, given)):
         raise _refused(what, given, SHAPE_EXPECTED)
-    if prod(size for size in given if size is not None) > LARGEST:
+    if prod(MOST if size is None else size for size in given) > LARGEST:
         raise _refused(what, given, f"at most {LARGEST:,} elements: Hypothesis draws hundreds of arrays")
     return tuple(None if size is None else int(size) for size in given)
 

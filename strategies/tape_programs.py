@@ -41,7 +41,7 @@ CALL_SHARE = 8
 
 @st.composite
 def tape_programs(draw: Draw, traced: bool | None = None) -> Program:
-    """Programs of up to two dozen statements; about one in eighteen is traced, unless `traced` says which.
+    """Programs of up to some forty statements; about one in eighteen is traced, unless `traced` says which.
 
     About one call in forty is a Jacobian, which costs TensorFlow a hundred times as much as a gradient.
     """

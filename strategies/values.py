@@ -196,7 +196,9 @@ def large(draw: Draw, shape: Shape, dtype: str, interval: Interval, argument: in
 
 def _spread(interval: Interval, size: int, start: int) -> list[float]:
     """So many different values inside an interval, none of them special."""
-    low, high = max(interval.low, min(-SPAN, interval.high - SPAN)), min(interval.high, max(SPAN, interval.low + SPAN))
+    low, high = interval.low, interval.high
+    if not np.isfinite([low, high]).all():
+        low, high = max(low, min(-SPAN, high - SPAN)), min(high, max(SPAN, low + SPAN))
     values = low + (high - low) * ((np.arange(start + 1, start + size + 1) * GOLDEN) % 1)
     return list(np.round(values, DIGITS if high - low >= 1 else 17).tolist())
 

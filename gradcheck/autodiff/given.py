@@ -56,7 +56,8 @@ class GivenGradient(Function):
             perturbed = function.perturbed(draw)
             return None if perturbed is function else GivenGradient.by_tape(perturbed)
 
-        return replace(GivenGradient.of(function, taken), plain=function.plain, noisy=noisy)
+        # Another formula than the one given: only what perturbs it counts, and not the distance to it.
+        return replace(GivenGradient.of(function, taken), plain=True, noisy=noisy)
 
     @property
     def outputs(self) -> int:

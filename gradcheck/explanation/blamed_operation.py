@@ -60,6 +60,7 @@ class Blame:
     left: tuple[RecordedOperation, ...] = ()
 
 
+TOGETHER = ": the fault lies in how they are put together"
 NOTHING = Blame(None, 0)
 """Nothing could be looked at."""
 
@@ -240,7 +241,7 @@ def composed(found: Blame, cause: Diagnosis | None, wrong: WrongGradient, kind: 
         )
     if not found.looked_at or kind is not Kind.WRONG_VALUE:
         return None
-    evidence = f"{looked_at_text(found)}, none is wrong by itself: the fault lies in how they are put together"
+    evidence = f"{looked_at_text(found)}, none is wrong by itself{TOGETHER}"
     remedy = "look for what changes a gradient between operations, or after it was taken"
     return Diagnosis(Cause.COMPOSITION, evidence, remedy, None, wrong.lost.size)
 

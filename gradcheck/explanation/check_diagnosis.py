@@ -15,6 +15,7 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.explanation.blame_time import BlameTime
+from gradcheck.explanation.blamed_operation import TOGETHER
 from gradcheck.explanation.diagnosis import (
     diagnose,
     diagnose_error,
@@ -35,11 +36,12 @@ Tensors = list[Any]
 
 
 UNSEEN = (
-    "; f does what no tape sees, or varies as no difference sees: within less than a step, or below its own rounding"
+    "; f either does something that no tape records, or changes within less than the finest step, or by less than its "
+    "own rounding, which no difference shows"
 )
 LOOK = (
-    "look for what f does besides its operations; if that is nothing, autodiff is right here, and rtol= says which "
-    "errors matter"
+    "look for what f does besides its operations; if there is nothing, autodiff is probably right, and rtol= says "
+    "which errors matter"
 )
 """About a tape of ours, which changes nothing between operations that are right by themselves."""
 
@@ -72,10 +74,10 @@ class CheckDiagnosis:
         diagnosis = None
         with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
             diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
+        if diagnosis is not None and diagnosis.cause is Cause.COMPOSITION and self.gradient is None:
+            diagnosis = replace(diagnosis, evidence=diagnosis.evidence.removesuffix(TOGETHER) + UNSEEN, remedy=LOOK)
         if diagnosis is None or diagnosis.cause is Cause.COMPOSITION:
             diagnosis = self._of_first_order() or diagnosis
-        if diagnosis is not None and diagnosis.cause is Cause.COMPOSITION and self.gradient is None:
-            diagnosis = replace(diagnosis, evidence=diagnosis.evidence.partition(":")[0] + UNSEEN, remedy=LOOK)
         if given and diagnosis is None and coordinate is not None:
             return replace(finding, reason=finding.reason + self._right_gradient(finding, coordinate))
         return diagnosed(finding, diagnosis)

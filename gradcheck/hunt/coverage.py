@@ -46,9 +46,7 @@ class CoverageCounts(Document, frozen=True, tag_field="format", tag="gradcheck c
 
 
 class Coverage:
-    """Counts of examples: (operation, order, outcome), and in `edges` why what could not run cannot.
-
-    No event carries `edges`: they are those of this process alone.
+    """Counts of examples: (operation, order, outcome).
 
     >>> coverage = Coverage()
     >>> coverage.count("sin", 1, verdict="agree")
@@ -58,7 +56,6 @@ class Coverage:
 
     def __init__(self) -> None:
         self.outcomes: Counter[tuple[str, int, str]] = Counter()
-        self.edges: Counter[tuple[str, str]] = Counter()
 
     def count(self, operation: str, order: int, *, verdict: str = Verdict.AGREE) -> None:
         """Counts one example of an operation at an order; `verdict` is one of OUTCOMES, else ValueError."""

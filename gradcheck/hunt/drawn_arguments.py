@@ -32,7 +32,7 @@ def _drawn(generator: np.random.Generator, spec: OpSpec, place: int, shape: Sequ
     low, high = max(domain.low, -2.0), min(domain.high, 2.0)
     if low >= high:
         above = domain.low > 0
-        low, high = (domain.low, min(domain.low + 2.0, domain.high)) if above else (high - 2.0, high)
+        low, high = (domain.low, min(domain.low + 2.0, domain.high)) if above else (max(domain.low, high - 2.0), high)
     value = generator.uniform(low, high, shape)
     if len(shape) >= 2 and shape[-1] == shape[-2]:
         value = (value + np.swapaxes(value, -1, -2)) / 2

@@ -73,8 +73,6 @@ def examine(
         target(math.log10(checked.error_ratio), label=f"log10(error / allowed) at order {order}")
     verdict = outcome(checked, order)
     coverage.count(operation, order, verdict=verdict)
-    if verdict == CANNOT_RUN and checked.result.orders[order].notes:
-        coverage.edges[operation, f"{CANNOT_RUN}: {checked.result.orders[order].notes[0][:160]}"] += 1
     event("verdict", verdict)
     now.resolve(checked.result.orders[order].relative_resolution)
     if verdict == Verdict.MISMATCH:

@@ -109,9 +109,9 @@ def _check_names(region: Region, place: str) -> None:
     if unknown := sorted(region.asked - there):
         expected = f"an attribute of {region.op}: {', '.join(sorted(there)) or 'it has none'}"
         raise DocumentError(f"{place} (attrs, along, segments, indices)", unknown[0], expected)
-    axes = len(region.along) if isinstance(region.along, tuple) else 1
+    axes = 0 if region.along is None else len(region.along) if isinstance(region.along, tuple) else 1
     if region.windows and not isinstance(region.along, str) and len(region.windows) != axes:
-        raise DocumentError(f"{place}.windows", region.windows, f"one size for each of the {axes} axes of along")
+        raise DocumentError(f"{place}.windows", region.windows, f"as many sizes as along has axes, {axes}")
 
 
 def example_of(defect: Defect) -> Example:

@@ -95,10 +95,16 @@ class StepRunner:
             kind = wrong[0] if wrong else "nothing"
             raise TypeError(f"variables holds {kind}; tf.Variables were expected, such as model.trainable_variables")
         self.variables = tuple(map(variable_of, found))
-        places = {id(variable): place for place, variable in reversed(list(enumerate(self.variables)))}
-        if len(places) < len(found):  # one may be listed twice
-            self.keep(sorted(places.values()))
-        return [found[place] for place in sorted(places.values())]
+        return self._once(found)
+
+    def _once(self, found: Sequence[Any]) -> list[Any]:
+        """What was chosen, without what is listed again."""
+        first: dict[int, int] = {}
+        for place, variable in enumerate(self.variables):
+            first.setdefault(id(variable), place)
+        if len(first) < len(found):
+            self.keep(list(first.values()))
+        return [found[place] for place in first.values()]
 
     def keep(self, positions: Sequence[int]) -> None:
         """Check the variables at these positions alone; the step still returns gradients for all of them."""

@@ -180,10 +180,11 @@ class SessionRunner(StepRunner):
         if not given:
             raise ValueError("the graph has no trainable variables; give those to check as variables=[...]")
         self._places = [places[id(variable)] for variable in given]
-        copies = [tf.Variable(self._initial[place], name=self._known[place].op.name) for place in self._places]
+        made = {place: tf.Variable(self._initial[place], name=self._known[place].op.name) for place in self._places}
+        copies = [made[place] for place in self._places]
         self.variables = tuple(copies)
         self._copies = {self._known[place].op.name: copy for place, copy in zip(self._places, copies, strict=True)}
-        return copies
+        return self._once(copies)
 
     def keep(self, positions: Sequence[int]) -> None:
         """Check the copies at these positions alone; the others' variables get their initial values for every run."""

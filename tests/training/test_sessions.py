@@ -289,6 +289,11 @@ def test_variables_with_one_initial_value_have_values_of_their_own(resource: boo
         assert session.run((a, b)) == (2.0, 3.0)
 
 
+def test_a_variable_may_be_listed_twice(cubes: Any) -> None:
+    session, a, loss, gradient = cubes
+    assert assert_step(lambda: session.run((loss, [gradient, gradient])), variables=[a, a]).orders[1].compared == 3
+
+
 def test_what_a_session_cannot_put_back(cubes: Any) -> None:
     session, a, loss, gradient = cubes
     noise = tf.random.normal((), dtype=tf.float64, name="noise")

@@ -138,6 +138,14 @@ def test_complex64() -> None:
     assert result.resolution[1] < 1e-4
 
 
+@pytest.mark.parametrize("factor", [0.98, 0.5])
+def test_a_wrong_given_gradient_of_a_float32_variable_is_wrong_where_the_right_one_varies_much(factor: float) -> None:
+    w = tf.Variable(1.0)
+    assert check(lambda: tf.sin(100 * w), variables=[w], gradient=lambda: 100 * tf.cos(100 * w)).verdict == "agree"
+    wrong = check(lambda: tf.sin(100 * w), variables=[w], gradient=lambda: factor * 100 * tf.cos(100 * w))
+    assert wrong.verdict == "mismatch"
+
+
 @pytest.mark.parametrize("held", [False, True], ids=["input", "variable"])
 def test_what_a_given_gradient_loses_in_float32_is_no_error(held: bool) -> None:
     """1 - tanh(x) ** 2 at -8.3 is 0 in float32, and 3e-7."""

@@ -6,6 +6,7 @@ They are made of the operations for images, of reshapes, and of the exchange of 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -67,10 +68,9 @@ def erosion_points(x: tf.Tensor, filters: tf.Tensor, *, stride: int, padding: st
     return -dilation_points(-x, tf.reverse(filters, [1, 2]), stride=stride, padding=padding)
 
 
-def _ties_of_pairs(x: Array, stride: int, padding: str) -> Array:
-    """How far the elements of every window of two lie apart; with padding, one behind the end is alone."""
-    paired = len(x) - 1 if padding == "SAME" and stride == 2 and len(x) % 2 else len(x)
-    return np.abs(np.diff(x[:paired], axis=0))[::stride]
+def _ties_of_pairs(x: Array, stride: int, **_attributes: Any) -> Array:
+    """How far the elements of every window of two lie apart."""
+    return np.abs(np.diff(x, axis=0))[::stride]
 
 
 CONVOLUTION_FORMS = (

@@ -70,21 +70,22 @@ def _from_least(_x: Array, y: Array) -> Array:
     return np.maximum(np.abs(y) - EPSILON, 0.0)
 
 
-def _from_short(x: Array, _y: Array, *, axis: int) -> Array:
+def _from_short(x: Array, y: Array, *, axis: int) -> Array:
     """Short vectors are divided by the least norm, so that they stay short."""
-    return np.abs(norms(x, axis=axis) - EPSILON)
+    return np.concatenate([np.abs(norms(each, axis=axis) - EPSILON).ravel() for each in (x, y)])
 
 
-def _from_least_similar(
+def _from_margins_of_pairs(
     x: Array, y: Array | None = None, *, labels: Any, margin: float, removed: bool = False, **_attributes: Any
 ) -> Array:
-    """Beyond the margin, different ones do not count; a row that has no other like it has no loss."""
+    """Beyond its margin a pair does not count; a row without one like it, or without a different one, has no loss."""
     alike_ones = np.equal.outer(labels, labels if y is None else REFERENCES)
     different = ~alike_ones
     if removed:
         alike_ones = alike_ones & ~np.eye(len(labels), dtype=bool)
-    counts = different & alike_ones.any(axis=1)[:, np.newaxis]
-    return np.asarray(np.abs((x @ (x if y is None else y).T)[counts] + margin))
+    products = x @ (x if y is None else y).T
+    rows = (different.any(axis=1) & alike_ones.any(axis=1))[:, np.newaxis]
+    return np.abs(np.concatenate([products[different & rows] + margin, 1.0 + margin - products[alike_ones & rows]]))
 
 
 def _two_classes_or_one(shape: Shape) -> tuple[tuple[int, ...], ...]:
@@ -289,7 +290,7 @@ PAIRS = (
         removed=BOOL,
         gamma=(1.0, 4.0),
         margin=(-0.25, -0.5, 0.4),
-        kinks=_from_least_similar,
+        kinks=_from_margins_of_pairs,
     ),
     operation(
         "nn",
@@ -306,7 +307,7 @@ PAIRS = (
         labels=lambda shape, *_: Indices(shape[0], 2),
         gamma=(1.0, 4.0),
         margin=(-0.25, -0.5, 0.4),
-        kinks=_from_least_similar,
+        kinks=_from_margins_of_pairs,
     ),
 )
 

@@ -19,8 +19,8 @@ ABOUT = "list and show the known defects, add one, check them on the installed T
 CHANGED, BACK, EARLIER, GONE = "changed", "back", "wrong earlier", "fixed, as recorded"
 CHECK = f"""check the known defects on the installed TensorFlow
 
-Takes the derivative of every defect (or of those named) on the installed TensorFlow, and runs every
-program of tapes.
+Takes the derivative of every defect of the project's own folder, or where there is none of all that came with
+gradcheck (or of those named), on the installed TensorFlow, and runs every program of tapes.
 
 {State.STILL}: as recorded; {GONE}: the same; {State.FIXED}: right now, though the file says otherwise;
 {CHANGED}: wrong, but not as recorded; {BACK}: wrong again; {EARLIER}: wrong in a release before the recorded one;
@@ -57,7 +57,7 @@ def add(commands: Any) -> None:
     known_add.add(inner)
     known_kernels.add(inner)
     parser = cli.subcommand(inner, "check", run_check, CHECK)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of them)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of defects (all of the folder)")
     cli.folder_option(parser)
     parser = cli.subcommand(inner, "fixed", run_fixed, FIXED)
     parser.add_argument("name", metavar="NAME", help="the name of the defect")
@@ -99,12 +99,12 @@ def _state(one: Known, seen: Recheck, installed: str) -> str:
 def _next(odd: Sequence[tuple[str, str]], folder: Path | None, elsewhere: str) -> str:
     """What to do about the first that is fixed, or else about the first that is not as recorded.
 
-    What came with the package, where there is no folder, can only be read.
+    What came with the package can only be read.
     """
     if not odd:
         return "python -m gradcheck known page" if folder is None else "python -m pytest tests/properties"
     state, name = min(odd, key=lambda one: one[0] != State.FIXED)
-    if folder is None:
+    if folder is None or not (folder / f"{name}.json").is_file():
         return f"python -m gradcheck known show {name}"
     if state == State.FIXED:
         return f"python -m gradcheck known fixed {name}{elsewhere}"

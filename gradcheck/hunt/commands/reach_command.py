@@ -14,7 +14,7 @@ from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
 from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
-from gradcheck.hunt.report.run import HuntRun, read
+from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
 
@@ -56,7 +56,7 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    hunted = _events_of(names[-1], options.reports)
+    hunted = run_commands.events_in([options.reports / EVENTS], f"{names[-1]}-*.jsonl")
     page = _page(hunted, options.reports, reach) if hunted.started else None
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
     lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
@@ -119,19 +119,6 @@ def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
         return names, GradientRun.merged(runs)
     except (OSError, ValueError) as error:
         raise cli.CommandError(f"{error}; take the file away from {folder}") from None
-
-
-def _events_of(name: str, folder: Path) -> HuntRun:
-    """What a run has told in the events of a folder of reports; raises CommandError where they cannot be read."""
-    pattern = f"{name}-*.jsonl"
-    try:
-        for path in (folder / EVENTS).glob(pattern):
-            files.refuse_unusual(path, run_commands.LARGEST)
-        return read(folder / EVENTS, pattern=pattern)
-    except (ValueError, files.FileRefusedError) as error:
-        raise cli.CommandError(f"{error}; take the file away, or name another folder with --reports DIR") from None
-    except OSError as error:
-        raise cli.CommandError(f"{error}; name the folder of a run's reports with --reports DIR") from None
 
 
 def _page(hunted: HuntRun, folder: Path, reach: RunReach) -> Path:

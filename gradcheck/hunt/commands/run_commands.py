@@ -199,13 +199,19 @@ def read(folders: Sequence[Path]) -> HuntRun:
                 f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
             )
         places[place.resolve()] = place
-    try:
-        for path in (path for place in places.values() for path in place.glob("*.jsonl")):
-            files.refuse_unusual(path, LARGEST)
-        found = run.read(*places.values())
-    except (ValueError, OSError) as error:
-        raise cli.CommandError(f"{error}; take the file away, or name another folder") from None
+    found = events_in(places.values())
     return replace(found, remarks=(*found.remarks, *(f"shard {shard} is missing" for shard in found.missing_shards)))
+
+
+def events_in(places: Iterable[Path], pattern: str = "*.jsonl") -> HuntRun:
+    """The run whose events lie in these folders; raises CommandError where a file has something else, or is missing."""
+    places = tuple(places)
+    try:
+        for path in (path for place in places for path in place.glob(pattern)):
+            files.refuse_unusual(path, LARGEST)
+        return run.read(*places, pattern=pattern)
+    except (ValueError, OSError) as error:
+        raise cli.CommandError(f"{error}; take the file away, or name another folder of a run's reports") from None
 
 
 def left_out() -> dict[tuple[str, int], str]:

@@ -27,7 +27,7 @@ class Controller:
     def __init__(self, config: pytest.Config, configuration: RunConfiguration, hunts: bool) -> None:
         self.config = config
         self.aggregate = Aggregate(configuration)
-        self._hunts = hunts
+        self._to_recover = hunts
         self._shown = 0.0
         self._nodes: list[Any] = []
         self._interrupted = self._refused = False
@@ -125,8 +125,8 @@ class Controller:
 
     def _recover(self) -> None:
         """Looks into what killed runs left behind, once the project's operations are known."""
-        if self._hunts:
-            self._hunts = False
+        if self._to_recover:
+            self._to_recover = False
             self.aggregate.configuration = replace(self.aggregate.configuration, operations=named(self.config))
             self.aggregate.recover()
 

@@ -36,12 +36,14 @@ class ProjectOperations:
         Refuses names that there are not, and known defects that cannot be read.
         """
         try:
-            if self._config.getoption("--gradcheck-ops") is not None:
-                items += self._tests(session, self._chosen())
-            if self._properties:
+            names = [] if self._config.getoption("--gradcheck-ops") is None else self._chosen()
+            if names:
+                runtime.configure()
+            if names or self._properties:
                 from gradcheck.hunt.known_graphs import load as load_known
 
-                load_known()
+                known = load_known()
+                items += self._tests(session, names, known) if names else []
         except ValueError as error:
             # What is said of a module that has not been imported is said to those at the command line.
             hint = "; for pytest, conftest.py or a collected test has to import it" * ("--import" in str(error))
@@ -62,17 +64,12 @@ class ProjectOperations:
         registered = sys.modules[REGISTRY].REGISTERED if REGISTRY in sys.modules else ()
         return [name for name in chosen if name in registered]
 
-    def _tests(self, session: pytest.Session, names: Sequence[str]) -> list[pytest.Item]:
-        if not names:
-            return []
-        runtime.configure()
-        from gradcheck.hunt.known_graphs import load as load_known
-
+    def _tests(self, session: pytest.Session, names: Sequence[str], known: Iterable[Any]) -> list[pytest.Item]:
         plugins = self._config.pluginmanager
         plugins.import_plugin(TESTS)
         tests: Any = plugins.get_plugin(TESTS)
         profile, seed = (self._config.getoption(f"--hypothesis-{name}", None) for name in ("profile", "seed"))
-        own = [one for one in load_known() if one.signature.operation in names]
+        own = [one for one in known if one.signature.operation in names]
         made: list[pytest.Item] = tests.collected(session, names, own, profile, seed)
         return made
 

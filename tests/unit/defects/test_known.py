@@ -156,7 +156,12 @@ def forged(*path: Any, value: Any) -> str:
         (
             forged("regions", 0, value={**DOCUMENT["regions"][0], "along": [-2, -1], "windows": [2]}),
             "$.regions[0].windows:",
-            "one size for each of the 2 axes",
+            "as many sizes as along has axes, 2",
+        ),
+        (
+            forged("regions", 0, value={**DOCUMENT["regions"][0], "along": None, "windows": [2]}),
+            "$.regions[0].windows:",
+            "as many sizes as along has axes, 0",
         ),
         (forged("regions", 0, "orders", value=[3]), "$.regions[0].orders[0]:", "one of 1, 2"),
         (forged("regions", 0, "along", value=True), "$.regions[0].along:", "an integer or a text or a list or null"),

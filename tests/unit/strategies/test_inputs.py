@@ -146,6 +146,7 @@ def test_large_arrays_are_spread_with_a_few_special_values() -> None:
     arrays = sample(tensors((500,), domain=(-1, 1)), 50)
     assert all(len(np.unique(array)) >= 496 for array in arrays)
     assert any(np.any(array == 0) for array in arrays)
+    assert all(set(array.tolist()) == set(range(10)) for array in sample(tensors((500,), "int32", range(10)), 20))
 
 
 def test_a_free_dimension_is_empty_one_or_more() -> None:
