@@ -141,7 +141,7 @@ def test_events_that_cannot_be_read_are_named(
         "a link": f"{path}: is a symbolic link",
     }
     assert complaint[events] in said.err
-    assert "another folder with --reports DIR" in said.err or "name the folder of a run's reports" in said.err
+    assert "name another folder of a run's reports with --reports DIR" in said.err
 
 
 def test_a_read_only_folder_is_named(call: Callable[..., Any], recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

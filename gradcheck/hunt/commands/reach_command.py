@@ -56,7 +56,8 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    hunted = run_commands.events_in([options.reports / EVENTS], f"{names[-1]}-*.jsonl")
+    another = "name another folder of a run's reports with --reports DIR"
+    hunted = run_commands.events_in([options.reports / EVENTS], f"{names[-1]}-*.jsonl", another)
     page = _page(hunted, options.reports, reach) if hunted.started else None
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
     lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)

@@ -203,15 +203,19 @@ def read(folders: Sequence[Path]) -> HuntRun:
     return replace(found, remarks=(*found.remarks, *(f"shard {shard} is missing" for shard in found.missing_shards)))
 
 
-def events_in(places: Iterable[Path], pattern: str = "*.jsonl") -> HuntRun:
-    """The run whose events lie in these folders; raises CommandError where a file has something else, or is missing."""
+def events_in(
+    places: Iterable[Path], pattern: str = "*.jsonl", another: str = "name another folder of a run's reports"
+) -> HuntRun:
+    """The run whose events lie in these folders; raises CommandError where one is missing, or has something else."""
     places = tuple(places)
     try:
         for path in (path for place in places for path in place.glob(pattern)):
             files.refuse_unusual(path, LARGEST)
         return run.read(*places, pattern=pattern)
-    except (ValueError, OSError) as error:
-        raise cli.CommandError(f"{error}; take the file away, or name another folder of a run's reports") from None
+    except (ValueError, files.FileRefusedError) as error:
+        raise cli.CommandError(f"{error}; take the file away, or {another}") from None
+    except OSError as error:
+        raise cli.CommandError(f"{error}; {another}") from None
 
 
 def left_out() -> dict[tuple[str, int], str]:

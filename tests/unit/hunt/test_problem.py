@@ -11,7 +11,7 @@ import tensorflow as tf
 from gradcheck.hunt.blame import alone, blame
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.evaluation import forward, values_of
-from gradcheck.hunt.graph import Graph, Input, Node
+from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_problem import GraphProblem, count_on, nonsmooth_nodes
 from gradcheck.hunt.opspec import OpSpec
 
@@ -127,6 +127,21 @@ def test_nodes_at_kinks_are_told_from_smooth_ones() -> None:
     assert found.positions == (1,)
     assert not found.composed
     assert nonsmooth_nodes(GRAPH, values_of(GRAPH)).positions == ()
+
+
+@pytest.mark.parametrize(("product", "kinked"), [(0.5, (1,)), (0.375, ())])
+def test_the_margin_of_pairs_of_one_class_is_a_kink(product: float, kinked: tuple[int, ...]) -> None:
+    """keras circle clips the weight margin + 1 - s of a pair of one class with the product s at zero."""
+    attributes = {"labels": (0, 1), "removed": False, "margin": -0.5, "gamma": 1.0}
+    x = [[0.5, (product - 0.25) ** 0.5], [0.25, 0.0]]
+    graph = Graph((literal(x),), (Node.of("keras_circle", 0, **attributes),))
+    assert nonsmooth_nodes(graph, values_of(graph)).kinks == kinked
+
+
+@pytest.mark.parametrize(("x", "y"), [(2.0, 1e-7), (1e-7, 2.0)])
+def test_a_vector_of_the_least_norm_on_either_side_is_singular(x: float, y: float) -> None:
+    graph = Graph((literal([x]), literal([y])), (Node.of("keras_cosine_similarity", 0, 1, axis=-1),))
+    assert nonsmooth_nodes(graph, values_of(graph)).singular == (2,)
 
 
 def test_a_singular_point_is_composed() -> None:
