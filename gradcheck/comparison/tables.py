@@ -80,10 +80,10 @@ class Comparison:
         agree, none = np.full(autodiff.shape, Verdict.AGREE.value, WORD), np.full(autodiff.shape, "", WORD)
         return Comparison(autodiff, difference, bound, allowed, agree, none, np.zeros(autodiff.shape, bool))
 
-    def where(self, verdict: Verdict, cause: Kind | Reason | None = None) -> Array:
-        """Which entries have this verdict, and this cause if one is given; boolean."""
+    def where(self, verdict: Verdict, *causes: Kind | Reason) -> Array:
+        """Which entries have this verdict, and one of these causes if there are any; boolean."""
         found: Array = self.verdict == verdict.value  # NumPy compares with a plain string six times as fast
-        return found if cause is None else found & (self.cause == cause.value)
+        return found & np.any([self.cause == cause.value for cause in causes], axis=0) if causes else found
 
     def any(self, verdict: Verdict) -> bool:
         """Whether an entry has this verdict."""

@@ -39,6 +39,9 @@ Checked = tuple[OrderResult, Sequence[Comparison]]
 
 PROBES = 8
 
+ANOTHER = Kind.WRONG_VALUE, Kind.MISSING
+"""Autodiff has another value than the estimate, or none, which counts as zero."""
+
 OFF = 0.1
 """Where the chain rule's value misses the finite-difference estimate by this part of what autodiff's does, that is why:
 by what differences miss, or by what the nodes' own derivatives round.
@@ -247,7 +250,7 @@ def _without_hidden_terms(problem: GraphProblem, table: Comparison) -> Compariso
     Where a node's cannot be told for its rounding, they cannot tell it behind others, either.
     """
     columns = [column for column in table.columns if column is not None]
-    missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
+    missed = table.where(Verdict.MISMATCH, *ANOTHER)
     kinked = bool(problem.nonsmooth_nodes.kinks)
     applies = problem.mode == PLAIN and len(problem.graph.nodes) > 1 and not (kinked and None in table.rows)
     if not (applies and missed.any() and len(columns) == len(table.columns)) or problem.blurred_nodes:
@@ -301,9 +304,8 @@ def _without_hidden_products(problem: GraphProblem, tables: list[Comparison]) ->
 
 def _without_missed(table: Comparison, expected: Array) -> Comparison:
     """The table without wrong values where the chain rule's, `expected`, misses the estimates, too."""
-    missed = table.where(Verdict.MISMATCH, Kind.WRONG_VALUE)
-    missed &= np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
-    return table.marked(missed, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    off = np.abs(expected - table.difference) >= OFF * np.abs(table.autodiff - table.difference)
+    return table.marked(table.where(Verdict.MISMATCH, *ANOTHER) & off, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def agrees(problem: GraphProblem, order: int) -> bool:

@@ -19,6 +19,11 @@ _nn = partial(operation, "nn")
 UNIT = Interval(-1.0, 1.0)
 
 
+def _at_other_integers(x: Array) -> Array:
+    """Of whole numbers times x, which leap at integers, that at zero does not."""
+    return np.where(np.round(x) == 0, np.inf, at_integers(x))
+
+
 def _from_half_integers(x: Array) -> Array:
     return at_integers(x + 0.5)
 
@@ -90,8 +95,8 @@ ELEMENTARY = (
         kinks=lambda x, low, width: np.abs(np.stack(np.broadcast_arrays(x - low, x - low - 2.0 - np.tanh(width)))),
     ),
     _math("sign", "tf.sign({0}) * {0}", "Sign", kinks=at_zero),
-    _math("floor", "tf.floor({0}) * {0}", "Floor", singular=at_integers),
-    _math("ceil", "tf.math.ceil({0}) * {0}", "Ceil", singular=at_integers),
+    _math("floor", "tf.floor({0}) * {0}", "Floor", kinks=at_zero, singular=_at_other_integers),
+    _math("ceil", "tf.math.ceil({0}) * {0}", "Ceil", kinks=at_zero, singular=_at_other_integers),
     _math("round", "tf.round({0}) * {0}", "Round", singular=_from_half_integers),
     _math("rint", "tf.math.rint({0}) * {0}", "Rint", singular=_from_half_integers),
 )

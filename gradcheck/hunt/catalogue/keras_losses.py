@@ -85,7 +85,8 @@ def _from_margins_of_pairs(
         alike_ones = alike_ones & ~np.eye(len(labels), dtype=bool)
     products = x @ (x if y is None else y).T
     rows = (different.any(axis=1) & alike_ones.any(axis=1))[:, np.newaxis]
-    return np.abs(np.concatenate([products[different & rows] + margin, 1.0 + margin - products[alike_ones & rows]]))
+    margins = np.concatenate([products[different & rows] + margin, 1.0 + margin - products[alike_ones & rows]])
+    return np.asarray(np.abs(margins))
 
 
 def _two_classes_or_one(shape: Shape) -> tuple[tuple[int, ...], ...]:

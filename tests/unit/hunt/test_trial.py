@@ -551,3 +551,26 @@ def test_a_tf_function_whose_gradient_cannot_be_made_is_a_finding() -> None:
     (finding,) = trial.run(drawn, (1,)).result.orders[1].findings
     assert finding.kind == Kind.RAISES
     assert "Shapes must be equal rank" in finding.reason
+
+
+def test_a_derivative_that_is_none_is_not_missing_where_steps_span_many_stairs() -> None:
+    """Of x * floor(x / y) at 10000 / 4.2, where x is rounded and none of its digits are known behind the point."""
+    drawn = Graph(
+        (
+            Input((2, 3), (2 + 0j, 1 + 1j, 0j, 1j, 0.5 + 0j, 2 + 0j), "complex128"),
+            Input((3,), (1e4, -20.0, -2.5)),
+            Input((3,), (4.2, 0.6, 5.7)),
+        ),
+        (
+            Node.of("inverse_stft", 0, length=2, step=1, window=2),
+            Node.of("saturate_cast", 3),
+            Node.of("repeat", 4, axis=-1, count=1),
+            Node.of("switch_case_of_either", 5, 1, branch=0),
+            Node.of("cosh", 6),
+            Node.of("normalize_moments", 7, 6, 1, shift=2.0, which=1),
+            Node.of("grad_pass_through", 8),
+            Node.of("floordiv", 9, 2),
+        ),
+    )
+    first = trial.run(drawn, (1,)).result.orders[1]
+    assert (first.verdict, first.reasons) == (Verdict.INCONCLUSIVE, (Reason.ILL_CONDITIONED,))
