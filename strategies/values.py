@@ -73,7 +73,7 @@ LIMITS = {"float32": (2.0**-20, 2.0**20), "float16": (2.0**-6, 2.0**6), "bfloat1
 
 def _inside(table: Table, interval: Interval, number_type: str) -> Table:
     """The values of a table, as a number type holds them, that lie inside an interval."""
-    return tuple(value for value in held(table, number_type) if interval.contains(np.array(value)))
+    return tuple(value for value in held(table, number_type) if interval.low < value < interval.high)
 
 
 @cache

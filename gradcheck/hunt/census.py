@@ -12,8 +12,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from gradcheck.defects.kernel_use import gradients_registered
-
 
 class Judgement(str, Enum):
     """What is expected of a registered gradient."""
@@ -62,6 +60,8 @@ def rows_of(name: str) -> Iterator[list[str]]:
 def gradient_functions() -> dict[str, Any]:
     """The gradient functions of the installed TensorFlow by operation; None for those without a gradient by decree."""
     from tensorflow.python.framework import ops
+
+    from gradcheck.defects.kernel_use import gradients_registered
 
     gradients_registered()
     return {name: entry["type"] for name, entry in ops.gradient_registry._registry.items()}

@@ -74,7 +74,7 @@ def _at_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _none(tmp_path: Path) -> Path:
-    place = tmp_path / "nothing is installed"
+    place = tmp_path.with_name(f"{tmp_path.name} without records")
     place.mkdir(exist_ok=True)
     return place
 

@@ -136,14 +136,15 @@ def curvature_jump(spec: OpSpec, example: Any) -> float:
 
 
 def shifted(spec: OpSpec, example: Any, *declared: Distances | None) -> Iterator[Any]:
-    """The example with the first element of its first argument moved by its distance, which often ends on the kink."""
-    first, *others = example.arguments
-    away = distance(spec, example, *declared)
-    if np.isfinite(away) and first.size:
+    """The example with the first element of an argument moved by its distance, which often ends on the kink."""
+    away, arguments = distance(spec, example, *declared), example.arguments
+    for place, argument in enumerate(arguments):
         for sign in (1, -1):
-            moved = first.copy()
-            moved.flat[0] += sign * away
-            yield replace(example, arguments=(moved, *others))
+            if np.isfinite(away) and argument.size:
+                moved = argument.copy()
+                moved.flat[0] += sign * away
+                if place == 0 or spec.domain(place).contains(moved):
+                    yield replace(example, arguments=(*arguments[:place], moved, *arguments[place + 1 :]))
 
 
 @named(SPECS)
