@@ -330,6 +330,18 @@ def test_what_came_with_the_package_is_listed_shown_and_checked_anywhere(
     assert f"still wrong  {CUMPROD}  " in checked.out
 
 
+def test_a_record_of_the_package_that_has_changed_is_shown_and_not_to_be_written(
+    call: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = tmp_path / "packaged"
+    packaged.mkdir()
+    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    copied_record(packaged, CUMPROD, right=data["given"], given=data["right"])
+    monkeypatch.setattr("gradcheck.defects.known.installed", lambda: packaged)
+    checked = call("known", "check", CUMPROD)
+    assert (checked.code, checked.next) == (1, f"python -m gradcheck known show {CUMPROD}")
+
+
 def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:
     true = next(one for one in known.load(COMMITTED) if one.name == CUMPROD)
     path = copied(folder, kernels=[])

@@ -81,6 +81,20 @@ def test_a_variable_that_the_loss_does_not_use_hides_no_mismatch(own: bool) -> N
     assert found.result.orders[1].notes == ()
 
 
+def test_variables_may_come_one_by_one() -> None:
+    held = [tf.Variable([0.5, -1.0], dtype=tf.float64), tf.Variable(2.0, dtype=tf.float64)]
+    found = spot_check(lambda: tf.reduce_sum(tf.sin(held[0])) * held[1], (variable for variable in held))
+    assert (found.verdict, found.result.orders[1].compared) == ("agree", 3)
+
+
+def test_a_variable_that_holds_nan_is_not_finite_whatever_its_gradient() -> None:
+    weights = tf.Variable([0.5, np.nan])
+    found = SpotWalk.of(lambda: tf.reduce_sum(weights), [tf.Variable(1.0)], lambda: [tf.zeros([])]).along()
+    assert found.finite
+    walk = SpotWalk(lambda: tf.reduce_sum(weights), (weights,), ("weights",), lambda: [tf.zeros(2)])
+    assert not walk.along().finite
+
+
 def test_dropout_without_a_seed_is_held_fixed() -> None:
     weights = tf.Variable(tf.ones([20]))
     found = spot_check(lambda: tf.reduce_sum(tf.nn.dropout(weights, 0.5) ** 2), [weights])

@@ -333,6 +333,7 @@ def test_what_has_no_elements_is_refused() -> None:
 def test_a_softmax_with_shapes_is_accepted_and_a_domain_helps_the_logarithm() -> None:
     gradcheck.operation(name="own_softmax", shapes=[(3,), (2, 3)])(softmax)
     gradcheck.operation(name="own_log", domain="positive")(tf.math.log)
+    gradcheck.operation(name="own_root", domain=(-3.0, -2.5))(lambda x: tf.sqrt(x + 3.0))
     for made in list(REGISTERED.values()):
         accept(made)
 
