@@ -90,10 +90,14 @@ def spot_check(
     _refuse_uncallable(loss, gradient)
     variables = list(variables) if isinstance(variables, Iterator) else variables
     listed = tf.nest.flatten(variables)
-    if endless := not_finite(listed):
+    try:
+        walk = SpotWalk.of(loss, variables, gradient)
+    except ValueError:
+        if not (endless := not_finite(listed)):
+            raise
         note = f"{endless}, so that there is nothing to compare; begin again from finite values"
         return _nothing_compared(Reason.NOT_FINITE, note, listed, finite=False)
-    found = SpotWalk.of(loss, variables, gradient).along(directions)
+    found = walk.along(directions)
     if found.verdict != Verdict.MISMATCH:
         return found
     # A model may hold variables that this loss does not use.
@@ -144,8 +148,7 @@ class SpotWalk:
 
         def given() -> Any:
             taken = tf.nest.flatten(gradient())
-            whole = len(taken) == arguments.total  # a variable may be listed twice
-            return [taken[position] for position in arguments.positions] if whole else taken
+            return arguments.ordered(taken) or taken
 
         names = tuple(source.name for source in arguments.sources)
         return SpotWalk(loss, held, names, own if gradient is None else given)

@@ -14,7 +14,7 @@ from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
 from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, pullbacks, taking_derivative
-from gradcheck.autodiff.sources import Arguments, Source, listed_numbers, paths
+from gradcheck.autodiff.sources import Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
 
 Array = np.ndarray[Any, Any]
@@ -116,7 +116,7 @@ def _by_source(function: Function, gradient: Any) -> Tensors:
     it is among the inputs. Raises ValueError.
     """
     arguments, sources = function.arguments, function.sources
-    readings = [ordered for items in _readings(gradient) if (ordered := _ordered(items, arguments)) is not None]
+    readings = [ordered for items in _readings(gradient) if (ordered := arguments.ordered(items)) is not None]
     if not readings:
         count = len(tf.nest.flatten(gradient))
         listing = ", ".join(f"{source.name} (shape {source.shape})" for source in sources)
@@ -144,16 +144,6 @@ def _readings(gradient: Any) -> Iterator[Tensors]:
             yield tf.nest.flatten([one if array is None else array for array, one in pairs])
     if (whole := listed_numbers(gradient)) is not None:
         yield [whole]
-
-
-def _ordered(items: Tensors, arguments: Arguments) -> Tensors | None:
-    """Gradients of all inputs, or of all sources, in the order of the sources; None where their number is neither."""
-    if len(items) == arguments.total:
-        return [items[position] for position in arguments.positions]
-    if len(items) == len(arguments.sources):
-        places = sorted(arguments.positions)
-        return [items[places.index(position)] for position in arguments.positions]
-    return None
 
 
 def _fits(items: Tensors, sources: Sequence[Source]) -> bool:

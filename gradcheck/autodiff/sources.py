@@ -122,6 +122,15 @@ class Arguments:
         """Whether each source was named in `variables`, and not given as an input."""
         return [position >= len(self.leaves) for position in self.positions]
 
+    def ordered(self, items: Sequence[Any]) -> list[Any] | None:
+        """What is given for all arguments, or for all sources, in the order of the sources; None for other numbers."""
+        if len(items) == self.total:
+            return [items[position] for position in self.positions]
+        if len(items) == len(self.sources):
+            places = sorted(self.positions)
+            return [items[places.index(position)] for position in self.positions]
+        return None
+
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments with these tensors in the place of the sources; variables stay where they are."""
         leaves = list(self.leaves)

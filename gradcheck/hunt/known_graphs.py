@@ -100,7 +100,8 @@ def check(record: Known) -> None:
 
 def _check_names(region: Region, place: str) -> None:
     """Raises DocumentError for an argument or an attribute that no operation of a region has."""
-    specs = [spec for name, spec in CATALOGUE.items() if region.op in (ANY, *names(name))]
+    own = CATALOGUE if region.op == ANY else {region.op, COMPLEX + region.op} & CATALOGUE.keys()
+    specs = [CATALOGUE[name] for name in own]
     last = max(spec.arity for spec in specs) - 1
     if max(region.read) > last:
         field = "argument" if region.argument > last else "minus, plus, pixels or where"

@@ -86,9 +86,9 @@ def cotangents(rng: np.random.Generator, count: int, scale: Array) -> Array:
 
 
 def magnitudes(x: Array, typical: float | None = None) -> Array:
-    """Each coordinate's own magnitude, in the shape of x, float64; zeros get `typical`, that of the others by default.
+    """Each coordinate's own magnitude, in the shape of x, float64.
 
-    That is their `typical_magnitude`.
+    Zeros get `typical`, by default the `typical_magnitude` of the others.
     """
     size = np.abs(np.asarray(x, dtype=np.float64))
     zero = size == 0.0

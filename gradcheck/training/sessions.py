@@ -183,7 +183,7 @@ class SessionRunner(StepRunner):
         made = {place: tf.Variable(self._initial[place], name=self._known[place].op.name) for place in self._places}
         copies = [made[place] for place in self._places]
         self.variables = tuple(copies)
-        self._copies = {self._known[place].op.name: copy for place, copy in zip(self._places, copies, strict=True)}
+        self._copies = {self._known[place].op.name: copy for place, copy in made.items()}
         return self._once(copies)
 
     def keep(self, positions: Sequence[int]) -> None:

@@ -147,11 +147,7 @@ SCALING = {
 }
 
 
-@pytest.mark.parametrize("make", SCALING.values(), ids=SCALING)
-def test_scaled_losses(make: Callable[[], Any]) -> None:
-    optimizer = make()
-    weight = tf.Variable(3.0)
-
+def scaled_step(optimizer: Any, weight: tf.Variable) -> Step:
     def step() -> Any:
         with tf.GradientTape() as tape:
             loss = weight**2
@@ -159,6 +155,12 @@ def test_scaled_losses(make: Callable[[], Any]) -> None:
         optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
         return loss
 
+    return step
+
+
+@pytest.mark.parametrize("make", SCALING.values(), ids=SCALING)
+def test_scaled_losses(make: Callable[[], Any]) -> None:
+    step = scaled_step(make(), tf.Variable(3.0))
     assert notes(step) == ()
     assert notes(tf.function(step)) == ()
 
@@ -168,16 +170,8 @@ def test_scaled_losses(make: Callable[[], Any]) -> None:
 def test_what_is_clipped_is_the_gradient_of_the_loss_before_it_was_scaled(
     option: str, limit: float, clipped: bool
 ) -> None:
-    optimizer = keras.optimizers.SGD(0.1, loss_scale_factor=8.0, **{option: limit})
     weight = tf.Variable(0.5)
-
-    def step() -> Any:
-        with tf.GradientTape() as tape:
-            loss = weight**2
-            scaled = optimizer.scale_loss(loss)
-        optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
-        return loss
-
+    step = scaled_step(keras.optimizers.SGD(0.1, loss_scale_factor=8.0, **{option: limit}), weight)
     found = notes(step)
     assert len(found) == clipped
     assert all(f"{limit:g} (the largest was 1)" in note for note in found)
