@@ -29,7 +29,7 @@ from gradcheck.autodiff.reverse import (
     second_pullbacks,
     seen,
 )
-from gradcheck.autodiff.sources import Arguments, Source, parameter_names, parse_arguments
+from gradcheck.autodiff.sources import UNBUILT, Arguments, Source, parameter_names, parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
 from gradcheck.numerics.sampling import QUICK, LinePoints
 from gradcheck.progress import counted
@@ -376,5 +376,20 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
             "f has to run before its gradient can be checked"
         ) from error
+    if variables is not None and arguments.total == len(arguments.leaves):
+        _refuse_unlisted(f, given, arguments)
     specs = specs_of(result)
     return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
+
+
+def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: Arguments) -> None:
+    """Raise ValueError where a list of variables holds none, and `f` uses some: their gradients would go unseen."""
+    with tf.GradientTape() as tape:
+        f(*given)
+    inputs = {id(source.variable) for source in arguments.sources}
+    unlisted = [variable.name for variable in tape.watched_variables() if id(variable) not in inputs]
+    if unlisted:
+        raise ValueError(
+            f"variables= is empty, but f uses the trainable variables {', '.join(unlisted[:3])}"
+            f"{', …' if len(unlisted) > 3 else ''}. {UNBUILT}; to check the inputs alone, leave variables= out"
+        )

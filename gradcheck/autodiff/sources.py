@@ -17,6 +17,9 @@ from gradcheck.autodiff.coordinates import coordinate_count, element_of, from_co
 
 Array = np.ndarray[Any, Any]
 
+UNBUILT = "A Keras model has no variables before it is built: call it on its inputs once, then take its variables"
+"""What is most often the reason for an empty list of variables."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -166,6 +169,8 @@ def parse_arguments(inputs: tuple[Any, ...], variables: Any, names: Sequence[str
         elif source is not None:
             held.setdefault(id(leaf), (position, source))
     found = [*tensors.items(), *held.values()]
+    if not found and not given and variables is not None:
+        raise ValueError(f"variables= is empty; at least one tf.Variable was expected. {UNBUILT}")
     if not found:
         kinds = ", ".join(sorted({type(leaf).__name__ if leaf is None else leaf.dtype.name for _, leaf, _ in given}))
         raise ValueError(

@@ -147,6 +147,27 @@ def test_an_input_variable_that_f_does_not_use_is_like_any_other_input() -> None
     assert "y has no gradient (None)" in result.orders[1].notes
 
 
+def test_variables_of_a_model_that_is_not_built() -> None:
+    weights: list[Any] = []
+
+    def layer(x: Any) -> Any:
+        if not weights:
+            weights.append(tf.Variable(2.0, dtype="float64", name="kernel"))
+        return weights[0] * x
+
+    refused(ValueError, ["variables= is empty; at least one tf.Variable", "before it is built"], layer, variables=[])
+    words = ["variables= is empty, but f uses the trainable variables kernel:0. A Keras model", "leave variables= out"]
+    refused(ValueError, words, layer, 1.5, variables=[])
+    assert check(layer, 1.5).verdict == "agree"
+
+
+def test_no_variables_of_a_function_that_uses_none_it_could_train() -> None:
+    statistic, own = tf.Variable(2.0, dtype="float64", trainable=False), tf.Variable(1.5, dtype="float64")
+    assert check(lambda x: tf.sin(x) * statistic, 1.5, variables=[]).orders[1].compared == 1
+    assert check(lambda x: tf.sin(x) * own, own, variables=()).orders[1].compared == 1
+    assert check(lambda x: tf.sin(x) * own, own, variables=[own]).orders[1].compared == 1
+
+
 def test_variables_that_are_none() -> None:
     refused(TypeError, ["variables[0] is of type float", "a tf.Variable was expected"], tf.sin, 1.0, variables=[2.0])
     counter = tf.Variable(3, name="counter")
