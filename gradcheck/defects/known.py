@@ -165,7 +165,8 @@ def everywhere(op: str, order: int, *, mode: Mode = PLAIN, defects: Sequence[Def
 def _regions_everywhere(defects: Sequence[Defect], mode: Mode) -> list[tuple[str, Region]]:
     """The regions that leave an operation no use in a mode, with the names of their defects."""
     there = (defect for defect in defects if defect.signature.taken in (PLAIN, mode))
-    return [(defect.name, region) for defect in there for region in defect.regions if region.everywhere]
+    regions = ((defect.name, region) for defect in there for region in defect.regions)
+    return [(name, region) for name, region in regions if region.everywhere and region.excluding]
 
 
 @lru_cache(maxsize=64)

@@ -518,11 +518,13 @@ def test_a_region_of_an_operation_holds_for_its_complex_form_and_not_the_other_w
 def test_what_leaves_an_operation_no_use_leaves_its_complex_form_none(cumprod: Defect) -> None:
     everything = structs.replace(cumprod, regions=(Region("cumprod", "always", (1,)),))
     only = structs.replace(cumprod, regions=(Region("complex_cumprod", "always", (1,)),))
+    mostly = structs.replace(cumprod, regions=(Region("cumprod", "always", (1,), drawn=True),))
     for defect, op, order, expected in (
         (everything, "cumprod", 1, True),
         (everything, "complex_cumprod", 1, True),
         (everything, "complex_cumprod", 2, False),
         (only, "cumprod", 1, False),
         (only, "complex_cumprod", 1, True),
+        (mostly, "cumprod", 1, False),  # most of it is right, and is drawn
     ):
         assert (everywhere(op, order, defects=[defect]) is not None) is expected, (op, order)
