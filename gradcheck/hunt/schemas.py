@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,18 @@ FOLDER = Path("reports", "schemas")
 def schema_text(name: str) -> str:
     """The JSON Schema of a document, as its file holds it."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"gradcheck {name.replace('-', ' ')}"}
-    return json.dumps({**head, **msgspec.json.schema(DOCUMENTS[name])}, indent=2) + "\n"
+    return json.dumps({**head, **_cleaned(msgspec.json.schema(DOCUMENTS[name]))}, indent=2) + "\n"
+
+
+def _cleaned(schema: Any) -> Any:
+    """The schema with descriptions that have no indentation, which Python keeps in docstrings until 3.13."""
+    if isinstance(schema, list):
+        return [_cleaned(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    is_text = isinstance(schema.get("description"), str)
+    found = {key: _cleaned(value) for key, value in schema.items()}
+    return {**found, "description": inspect.cleandoc(schema["description"])} if is_text else found
 
 
 def write(folder: Path = FOLDER) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from gradcheck.defects.graph_document import GraphDocument
 from gradcheck.hunt import schemas
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.graph_json import to_json
-from gradcheck.hunt.report.json_report import document_type
+from gradcheck.hunt.report.json_report import FindingDocument, Report, document_type
 from gradcheck.result import Finding, Kind
 
 REPORTS = Path(__file__).parents[3] / "reports"
@@ -26,6 +28,14 @@ KNOWN = sorted((REPORTS / "known").glob("*.json"))
 def test_a_published_schema_is_current(name: str) -> None:
     published = (REPORTS / "schemas" / f"{name}.json").read_text(encoding="utf-8")
     assert published == schemas.schema_text(name), "run python -m gradcheck.hunt.schemas"
+
+
+def test_schemas_are_the_same_where_python_strips_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = schemas.schema_text("report")
+    for document in (FindingDocument, Report):
+        assert "\n    " in (document.__doc__ or "") or sys.version_info >= (3, 13)
+        monkeypatch.setattr(document, "__doc__", inspect.cleandoc(document.__doc__ or ""))
+    assert schemas.schema_text("report") == before
 
 
 def test_no_other_schema_is_published_and_the_readme_links_to_each(tmp_path: Path) -> None:
