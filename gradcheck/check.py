@@ -63,11 +63,12 @@ def check(
     `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
     a nested structure of tensors. Floating and complex inputs, and `variables`, are differentiated; integer, boolean
     and string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` compares a
-    gradient of your own, that of the sum of f's outputs, instead of TensorFlow's: values in the structure of the
-    inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors up to atol + rtol * |derivative| do
-    not matter; where an error of that size could not have been seen, the verdict is inconclusive. Without them every
-    error that can be seen matters. `probes` random directions on each side stand in for the coordinates and outputs
-    beyond 24 of them; one in eight of these comes first, from 7 inputs or 25 outputs on, and is enough where it agrees.
+    gradient of your own instead of TensorFlow's, that of the sum of f's outputs (of its real part, as `tape.gradient`
+    has it): values in the structure of the inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors
+    up to atol + rtol * |derivative| do not matter; where an error of that size could not have been seen, the verdict is
+    inconclusive. Without them every error that can be seen matters. `probes` random directions on each side stand in
+    for the coordinates and outputs beyond 24 of them; one in eight of these comes first, from 7 inputs or 25 outputs
+    on, and is enough where it agrees.
 
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
     RuntimeError, naming the argument, where there is nothing to check.

@@ -98,6 +98,11 @@ class Function(Problem):
         return int(self.result_parts[-1].stop)
 
     @cached_property
+    def ones(self) -> Array:
+        """The cotangent that `tape.gradient` starts from, (m,): of the sum of the results the real part counts."""
+        return _flat([np.ones(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
+
+    @cached_property
     def precision(self) -> float:
         names = [source.dtype for source in self.sources] + [result.dtype.name for result in self.results]
         return max(self.inner, *(ROUNDOFF[name] for name in names))

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GivenGradient(Function):
-    """The sum of a function's outputs, and a gradient of that sum which the caller computed.
+    """The sum of a function's outputs, of complex ones the real part, and its gradient which the caller computed.
 
     `given` maps the sources' tensors to one tensor or None a source.
     """
@@ -49,7 +49,7 @@ class GivenGradient(Function):
         """The sum of the outputs of `function`, with TensorFlow's gradient, and of what perturbs it."""
 
         def taken(tensors: Tensors) -> Tensors:
-            (row,) = pullbacks(function.call, tensors, [function.cotangent(np.ones(function.outputs))])
+            (row,) = pullbacks(function.call, tensors, [function.cotangent(function.ones)])
             return row
 
         def noisy(draw: int) -> Function | None:
@@ -64,7 +64,10 @@ class GivenGradient(Function):
         return 1
 
     def values(self, points: Array | LinePoints) -> Array:
-        total: Array = super().values(points).sum(axis=1, keepdims=True)
+        values = super().values(points)
+        if not self.ones.all():
+            values = values[:, self.ones != 0]
+        total: Array = values.sum(axis=1, keepdims=True)
         return total
 
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:

@@ -198,7 +198,7 @@ class CheckDiagnosis:
         if finding.kind not in (Kind.MISSING, Kind.WRONG_VALUE):
             return ""
         try:
-            gradients = self.function.gradients(np.ones((1, self.function.outputs))).values
+            gradients = self.function.gradients(self.function.ones[None]).values
         except (DerivativeRaisedError, WrongShapeError):
             return ""
         value = float(gradients[0, coordinate])
