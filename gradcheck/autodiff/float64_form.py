@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def with_float64_form(function: Function, observed: ObservedCall | None = None) 
     retracing = _Retracing(function)
     copied = _copied(function)
     if copied is not None:
-        copied = replace(copied, noisy=retracing.noisy)
+        copied = replace(copied, noisy=partial(retracing.noisy, copied.results))
         if _same(function, copied, observed) and observed_call(copied).roundoff <= FLOAT64:
             return replace(function, wide=copied)
     try:
@@ -86,19 +86,27 @@ def _same(function: Function, wide: Function, observed: ObservedCall) -> bool:
     if not _same_at(wide, function.point, observed.value, function.precision):
         return False
     point = beside(function)
-    return not function.contains(point) or _same_at(wide, point, function.value(point), function.precision)
+    try:
+        return not function.contains(point) or _same_at(wide, point, function.value(point), function.precision)
+    except Exception:  # f throws there, or returns something else: the point alone has to do
+        return True
 
 
 def _same_at(wide: Function, point: Array, low: Array, precision: float) -> bool:
-    high = wide.value(point)
+    try:
+        high = wide.value(point)
+    except Exception:  # whatever it is: f did not throw it
+        return False
     if low.shape != high.shape:
         return False
     apart = np.abs(low - high)
     slack = min(ROUNDINGS * precision, MOST) * float(np.max(np.abs(high), initial=0.0))
     if np.all(apart <= slack):
         return True
-    moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
-    return bool(np.all(apart <= slack + SPREAD * moved))
+    with np.errstate(invalid="ignore"):
+        moved = np.ptp([wide.perturbed(draw).value(point) for draw in range(DRAWS)], axis=0)
+    # What a rounding moves out of the domain may lie anywhere.
+    return bool(np.all(apart <= slack + SPREAD * np.where(np.isnan(moved), np.inf, moved)))
 
 
 @dataclass(frozen=True)
@@ -136,8 +144,8 @@ class _Retracing:
 
         listed = self._listed(compute)
         wide = _function_of(self.sources, listed or _built(self.sources, compute))
-        wide = replace(wide, noisy=self.noisy, plain=not retraced.same_gradients, straight=listed is not None)
-        return wide, retraced.narrow
+        noisy, straight_on = partial(self.noisy, wide.results), listed is not None
+        return replace(wide, noisy=noisy, plain=not retraced.same_gradients, straight=straight_on), retraced.narrow
 
     def _listed(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
         """The same form as a list of operations, where that is short, but in a graph that is traced."""
@@ -165,12 +173,12 @@ class _Retracing:
         except Exception:
             return None
 
-    def noisy(self, draw: int) -> Function | None:
-        """The float64 form with perturbed inner values, where there is one."""
+    def noisy(self, results: tuple[tf.TensorSpec, ...], draw: int) -> Function | None:
+        """The float64 form, which has these results, with perturbed inner values, where there is one."""
         compute = self._rounded
         if compute is None:
             return None
-        return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])))
+        return _function_of(self.sources, lambda *tensors: compute(*tensors, tf.constant([draw, 0])), results)
 
 
 def _refuse_variable(*_: Any, **__: Any) -> Any:
@@ -183,8 +191,10 @@ def _built(sources: Sequence[Source], compute: Callable[..., Any]) -> Callable[.
     return lambda *tensors: graph(list(tensors))
 
 
-def _function_of(sources: tuple[Source, ...], compute: Callable[..., Any]) -> Function:
+def _function_of(
+    sources: tuple[Source, ...], compute: Callable[..., Any], results: tuple[tf.TensorSpec, ...] | None = None
+) -> Function:
     empty = (None,) * len(sources)
     arguments = Arguments(empty, empty, sources, tuple(range(len(sources))), len(sources))
-    function = Function(lambda *tensors: compute(*tensors), arguments, ())
-    return replace(function, results=specs_of(function.call(function.tensors(function.point))))
+    function = Function(lambda *tensors: compute(*tensors), arguments, results or ())
+    return function if results else replace(function, results=specs_of(function.call(function.tensors(function.point))))

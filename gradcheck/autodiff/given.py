@@ -13,7 +13,7 @@ import tensorflow as tf
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
-from gradcheck.autodiff.reverse import Gradients, Tensors, connected, differentiate, pullbacks, taking_derivative
+from gradcheck.autodiff.reverse import Gradients, Tensors, connected, dense, differentiate, pullbacks, taking_derivative
 from gradcheck.autodiff.sources import Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
 
@@ -168,7 +168,7 @@ def _tensor(item: Any, source: Source) -> Any:
     if not tf.is_tensor(item) and (array := np.asarray(item)).dtype.kind in "iuf":
         # Numbers that did not come from TensorFlow: whole ones count as floating, real ones as complex.
         item = array.astype(np.complex128 if is_complex else array.dtype if array.dtype.kind == "f" else np.float64)
-    tensor = tf.convert_to_tensor(item)
+    tensor = dense(item, source.shape)
     if tuple(tensor.shape) != source.shape:
         raise ValueError(
             f"gradient for {source.name} has shape {tuple(tensor.shape)}, its source has shape {source.shape}; "

@@ -186,6 +186,7 @@ class Retraced:
         old, new = (one.wide if moved else one.value for one in (kept, operands[0]))
         if op.type == "ResourceGather":
             return [Known(tf.gather(old, new, batch_dims=op.get_attr("batch_dims")), moved)]
+        new = tf.stop_gradient(new)  # no tape goes through what is added to a variable
         self._variables[resource._id] = Known(old + new if "Add" in op.type else old - new, moved)
         return []
 

@@ -104,7 +104,12 @@ def together_or_each(take: Callable[[Sequence[Tensors]], list[T]], weights: Sequ
 
 def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = differentiate) -> Forward:
     """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
-    return lambda sources: [dense(part) for part in taken(forward, sources, [cotangent])[1][0]]
+
+    def first(sources: Tensors) -> Tensors:
+        parts = taken(forward, sources, [cotangent])[1][0]
+        return [dense(part, tf.shape(source)) for part, source in zip(parts, sources, strict=True)]
+
+    return first
 
 
 def differentiate_one_by_one(
@@ -162,18 +167,22 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
         return list(tape.gradient(connected, sources, output_gradients=seeds))
 
 
-def dense(part: Any) -> Any:
+def dense(part: Any, shape: Any = None) -> Any:
     """A tensor or None; the gradient of a gather is an IndexedSlices, which no tape takes as a target.
 
-    Raises DerivativeRaisedError where there are rows in it that the source does not have.
+    One that does not know its shape has that of its source. Raises DerivativeRaisedError where there are rows in it
+    that the source does not have.
     """
+    if isinstance(part, tf.IndexedSlices) and part.dense_shape is None and shape is not None:
+        part = tf.IndexedSlices(part.values, part.indices, tf.cast(shape, part.indices.dtype))
     with taking_derivative():
         return None if part is None else tf.convert_to_tensor(part)
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     """Gradients as dense tensors: zeros for None."""
-    return [tf.zeros_like(tensor) if part is None else dense(part) for part, tensor in zip(parts, tensors, strict=True)]
+    pairs = zip(parts, tensors, strict=True)
+    return [tf.zeros_like(tensor) if part is None else dense(part, tf.shape(tensor)) for part, tensor in pairs]
 
 
 def differentiate_by_jacobian(
@@ -258,7 +267,7 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
 
 
 def _coordinates(part: Any, source: Source) -> Array:
-    tensor = dense(part)
+    tensor = dense(part, source.shape)
     if tuple(tensor.shape) != source.shape:
         raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
     if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (

@@ -181,6 +181,29 @@ def test_what_is_not_the_same_function_is_not_used() -> None:
             assert function.roundoff >= SINGLE
 
 
+def test_what_throws_beside_the_point_is_compared_at_the_point() -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_less_equal(x, tf.ones_like(x))
+        return x * x
+
+    edge = np.full(8, 0.99, np.float32)
+    assert formed(f, edge).wide is not None
+    assert check(f, edge, order=2).verdict == "agree"
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "slope"),
+    [
+        (lambda x: tf.acos(tf.cos(x)), 1e-4, 1.0),
+        (lambda x: tf.sqrt(1 - tf.tanh(x) ** 2), 10.0, -np.sinh(10) / np.cosh(10) ** 2),
+    ],
+)
+def test_a_rounding_that_leaves_the_domain_is_no_bad_input(f: Callable[..., Any], x: float, slope: float) -> None:
+    (finding,) = check(f, np.float32(x)).findings  # float32 divides by zero there; the function is smooth
+    assert finding.kind == "non-finite"
+    np.testing.assert_allclose(finding.difference, slope, rtol=1e-5)
+
+
 def test_variables_are_inputs_or_keep_their_values() -> None:
     listed, other = tf.Variable([2.0, 3.0]), tf.Variable([0.1, 0.2])
     function = formed(lambda x: x * listed * other, np.array([1.0, 2.0], np.float32), variables=listed)
@@ -190,11 +213,14 @@ def test_variables_are_inputs_or_keep_their_values() -> None:
     np.testing.assert_array_equal(function.wide.value(moved), np.array([2.5, 7.0]) * np.array([0.1, 0.2], np.float32))
 
 
-def test_what_is_assigned_is_disconnected() -> None:
+@pytest.mark.parametrize("added", [False, True])
+def test_what_is_assigned_is_disconnected(added: bool) -> None:
     state = tf.Variable(1.0)
 
     def f(x: tf.Tensor) -> tf.Tensor:
-        state.assign(x * 2.0)
+        state.assign(0.0 * x if added else x * 2.0)
+        if added:
+            state.assign_add(x * 2.0)
         return x * state
 
     wide = formed(f, np.float32(3.0)).wide

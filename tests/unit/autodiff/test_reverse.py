@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gradcheck import check
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     WrongShapeError,
@@ -107,3 +108,17 @@ def test_a_gradient_of_another_shape_or_dtype(part: Any, words: str) -> None:
     with pytest.raises(WrongShapeError, match=words) as caught:
         gradient_matrix([[part]], (Source("x", np.ones(2)),))
     assert caught.value.source == "x"
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "agree"), (2.0, "mismatch")])
+def test_slices_that_do_not_know_their_shape_have_that_of_the_source(factor: float, verdict: str) -> None:
+    @tf.custom_gradient
+    def lookup(table: Any) -> Any:
+        rows = tf.constant([0, 2, 2])
+        return tf.gather(table, rows), lambda cotangent: tf.IndexedSlices(factor * cotangent, rows)
+
+    table = np.ones((3, 2))
+    assert check(lookup, table).verdict == verdict
+    assert check(lambda x: lookup(x) ** 2, table, order=2).verdict == verdict
+    given = tf.IndexedSlices(tf.fill((3, 2), factor), tf.constant([0, 2, 2]))
+    assert check(lambda x: tf.gather(x, [0, 2, 2]), np.float32(table), gradient=given).verdict == verdict
