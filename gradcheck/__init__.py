@@ -39,7 +39,18 @@ if TYPE_CHECKING:
     from gradcheck.explain import explain
     from gradcheck.hunt.declaration import operation
     from gradcheck.hunt.registry import OperationError
-    from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Place, Reason, Result, SourceResult
+    from gradcheck.result import (
+        Cause,
+        Diagnosis,
+        Finding,
+        Kind,
+        OrderResult,
+        Place,
+        Reason,
+        Result,
+        SourceResult,
+        Verdict,
+    )
     from gradcheck.spot_check import SpotCheck, spot_check
     from gradcheck.step import assert_step
 
@@ -60,7 +71,7 @@ _NAMES = {
     "gradcheck.explain": "explain",
     "gradcheck.hunt.declaration": "operation",
     "gradcheck.hunt.registry": "OperationError",
-    "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult",
+    "gradcheck.result": "Cause Diagnosis Finding Kind OrderResult Place Reason Result SourceResult Verdict",
     "gradcheck.spot_check": "SpotCheck spot_check",
     "gradcheck.step": "assert_step",
 }
@@ -94,6 +105,7 @@ __all__ = [
     "Result",
     "SourceResult",
     "SpotCheck",
+    "Verdict",
     "assert_close",
     "assert_step",
     "audit",
@@ -114,6 +126,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "keras":  # a module of its own, which needs Keras
         return import_module("gradcheck.keras")
+    if name == "GradientMonitor":
+        raise AttributeError("it stands in a module of its own: from gradcheck.keras import GradientMonitor")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

@@ -160,7 +160,9 @@ class OrderResult:
     """The verdict at one order of differentiation.
 
     `resolution` is the smallest absolute error that would have been noticed in the entries that were compared,
-    `relative_resolution` the same over the largest derivative. `compared` and `inconclusive` count entries.
+    `relative_resolution` the same over the largest derivative. Of entries that were compared together, as a note says,
+    the first is that of their sum, weighted by the magnitudes of the inputs and divided by those of the outputs, the
+    second over its largest term. `compared` and `inconclusive` count entries.
     """
 
     order: int

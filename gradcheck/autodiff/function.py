@@ -102,6 +102,20 @@ class Function(Problem):
         """The cotangent that `tape.gradient` starts from, (m,): of the sum of the results the real part counts."""
         return _flat([np.ones(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
 
+    def terms_of(self, cotangents: Array) -> Array:
+        return np.asarray(np.max(np.abs(cotangents) * self._sizes, axis=1, initial=0.0))
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """The magnitudes of the outputs, (m,): both parts of a complex one are rounded together."""
+        values = self.values(self.point[None, :])[0]
+        results = zip(self.results, self.result_parts, strict=True)
+        sizes = [
+            np.repeat(np.hypot(*values[part].reshape(-1, 2).T), 2) if one.dtype.is_complex else np.abs(values[part])
+            for one, part in results
+        ]
+        return np.concatenate(sizes)
+
     @cached_property
     def precision(self) -> float:
         names = [source.dtype for source in self.sources] + [result.dtype.name for result in self.results]

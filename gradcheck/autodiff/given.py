@@ -70,6 +70,10 @@ class GivenGradient(Function):
         total: Array = values.sum(axis=1, keepdims=True)
         return total
 
+    @cached_property
+    def _sizes(self) -> Array:
+        return np.array([self.terms])
+
     def gradients(self, cotangents: Array, point: Array | None = None) -> Gradients:
         taken = self._taken(point, len(cotangents), lambda tensors: [self.given(tensors)] * len(cotangents))
         return taken.scaled(cotangents[:, 0])

@@ -59,6 +59,10 @@ class Problem(ABC):
         """The largest magnitude that is known to go into a value: the scale of what may cancel."""
         return float(np.max(np.abs(self.values(self.point[None, :])), initial=0.0))
 
+    def terms_of(self, cotangents: Array) -> Array:
+        """The same for combinations of outputs (c, m), shape (c,)."""
+        return np.asarray(self.terms * np.max(np.abs(cotangents), axis=1, initial=0.0))
+
     def directions(self, rng: np.random.Generator, count: int) -> Array:
         """Random directions (count, n) of each coordinate's own magnitude, as `directions_at` draws them.
 

@@ -91,7 +91,7 @@ def smooth_on_finer_rows(comparison: Comparison, evidence: Evidence) -> Comparis
     withdrawn = rough & ~confirmed_rough
     if not withdrawn.any():
         return comparison
-    rows = evidence.finer, evidence.lines.sample(CONFIRM, shrink=FINER)
+    rows = evidence.finer, evidence.row(FINER, CONFIRM)
     return comparison.replaced(withdrawn, confirmed(*(evidence.compare(evidence.estimate(row)) for row in rows)))
 
 
@@ -135,7 +135,10 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
     slack = evidence.own.beside(*interval(first)) + evidence.lines.tolerance.of(comparison.difference)
     kinked = first.kind == Smoothness.KINK
     certain = kinked & (second.kind == Smoothness.KINK)
-    inside = np.logical_or(*(subgradient_allows(side, evidence.own.autodiff, slack) for side in evidence.sides))
+    autodiff = evidence.own.autodiff
+    inside = subgradient_allows(first, autodiff, slack) | (certain & subgradient_allows(second, autodiff, slack))
+    near = [subgradient_allows(side, autodiff, EXCLUSION * (side.uncertain + slack)) for side in evidence.sides]
+    excluded = certain & ~np.logical_or(*near)
     bounded = kinked & np.isfinite(first.reach)
     agrees = kinked & inside
     comparison = replace(
@@ -145,8 +148,8 @@ def kink(comparison: Comparison, evidence: Evidence) -> Comparison:
         allowed=np.where(bounded, first.reach + slack, comparison.allowed),
         at_kink=agrees,
     ).marked(agrees, Verdict.AGREE)
-    comparison = comparison.marked(certain & ~inside, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
-    comparison = comparison.marked(kinked & ~certain & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    comparison = comparison.marked(excluded, Verdict.MISMATCH, Kind.SUBDIFFERENTIAL)
+    comparison = comparison.marked(kinked & ~excluded & ~inside, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
     broken = np.isin(first.kind, (Smoothness.JUMP, Smoothness.SINGULAR))
     return comparison.marked(broken, Verdict.INCONCLUSIVE, Reason.JUMP)
 

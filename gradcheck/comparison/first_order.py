@@ -100,13 +100,12 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
-    weights = np.max(np.abs(lines.cotangents), axis=1, initial=0.0)
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
         own=own,
-        residue=residue(problem, samples[0], weights, reach(lines, samples[0])),
+        residue=residue(problem, samples[0], lines.cotangents, reach(lines, samples[0])),
         values=samples,
         everywhere=(everywhere, sample),
         moving=moving,

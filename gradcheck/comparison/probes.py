@@ -262,7 +262,7 @@ class _Probing:
                 break
             rough[output] = True
             table, wrong = tested()
-        return [table, *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
+        return [*_of_some_output(table, left * ~rough), *searched, *self._outputs_one_by_one(np.flatnonzero(rough))]
 
     def _left(self, estimate: Estimate) -> Array:
         if self.problem.outputs <= self.outputs:
@@ -285,10 +285,10 @@ class _Probing:
         difference, residual, noticed = value @ weights.T, tests.residual.T, EXCLUSION * (tests.bound.T + rounding)
         # The error of a probe that does not matter is what a single entry may be off by. Many small errors add up to
         # more, which then is inconclusive: a large one might hide among them.
-        relative = (self.tolerance.rtol or 0.0) * np.abs(value)[:, None, :]
-        farthest = np.maximum(self.directions.max(axis=1), -self.directions.min(axis=1))
-        absolute = (self.tolerance.atol or 0.0) * farthest[:, None, None]
-        wanted = ((relative + absolute) * np.abs(weights)).max(axis=2)
+        farthest = np.maximum(self.directions.max(axis=1), -self.directions.min(axis=1))[:, None]
+        absolute = (self.tolerance.atol or 0.0) * farthest * np.abs(weights).max(axis=1)
+        largest = np.where(np.isfinite(tests.largest), tests.largest, 0.0).T
+        wanted = absolute + (self.tolerance.rtol or 0.0) * largest
         allowed = np.maximum(noticed, wanted)
         failing = ~(np.abs(residual) <= allowed)
         blurred = self.tolerance.given & (noticed > wanted) & (tests.contribution.T > 0)
@@ -358,6 +358,17 @@ class _Probing:
         if single.any():
             tables.append(one_by_one(self.problem, self.tolerance, np.flatnonzero(single), outputs))
         return tables + _too_expensive(sum(len(part) * len(still) for part, still in waiting))
+
+
+def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
+    """The comparison of combinations with these weights, without those in which no output is left."""
+    shown = weights.any(axis=1)
+    if shown.all():
+        return [table]
+    kept = combined(partial(np.compress, shown, axis=1), table)
+    rows = tuple(row for row, some in zip(table.rows, shown, strict=True) if some)
+    kept = replace(kept, rows=rows, contribution=np.asarray(table.contribution)[:, shown])
+    return [kept] if shown.any() else []
 
 
 def _too_expensive(count: int) -> list[Comparison]:

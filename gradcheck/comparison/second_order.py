@@ -77,10 +77,13 @@ def second_order(problem: Problem, tolerance: Tolerance, probes: int) -> list[Co
     directions = np.eye(n) if few else problem.directions(rng, pairs)
 
     def compared(lines: Array, weight: Array, output: int | None = None) -> list[Comparison]:
+        # As far as a line moves a coordinate, so much of an error with respect to it shows.
+        farthest = max(float(lines.max()), -float(lines.min()))
+        allowed = tolerance if tolerance.atol is None else replace(tolerance, atol=tolerance.atol * farthest)
         if n <= WIDE:
-            return compare_second(problem, lines, weight, tolerance, output)
+            return compare_second(problem, lines, weight, allowed, output)
         (left,) = problem.directions(rng, 1)
-        return _until_wrong(_projected(problem, line[None, :], weight, tolerance, left, output) for line in lines)
+        return _until_wrong(_projected(problem, line[None, :], weight, allowed, left, output) for line in lines)
 
     def one_by_one() -> list[Comparison]:
         return [table for output, weight in enumerate(np.eye(m)) for table in compared(directions, weight, output)]
@@ -226,12 +229,13 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         estimate = estimate.replaced(again, estimate.lines(again).better(other))
     entries = _with_what_is_lost(lines, autodiff, estimate)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
-    diagonal = _diagonal(lines, autodiff, curvature_estimate(values)).where(Verdict.AGREE)[:, 0]
-    unclear = np.flatnonzero(agrees & ~diagonal)
+    diagonal = _tolerated(_diagonal(lines, autodiff, curvature_estimate(values)), entries, lines)
+    unclear = np.flatnonzero(agrees & ~diagonal.where(Verdict.AGREE)[:, 0])
     if len(unclear):
-        some = lines.some(unclear)
+        some, beside = lines.some(unclear), combined(itemgetter(unclear), entries)
         values = some.sample()
-        wrong = _diagonal(some, autodiff[unclear], curvature_estimate(values)).where(Verdict.MISMATCH)
+        diagonal = _tolerated(_diagonal(some, autodiff[unclear], curvature_estimate(values)), beside, some)
+        wrong = diagonal.where(Verdict.MISMATCH)
         agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
     return entries, agrees, widest
 
@@ -259,6 +263,15 @@ def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate) -> Comparison:
     """The second derivatives along each direction twice beside the second differences of values."""
     twice = lines.twice(autodiff)
     return compare(twice, curvature, Tolerance(), ulp_rounding(twice, lines.problem.precision), factor=EXCLUSION)
+
+
+def _tolerated(diagonal: Comparison, entries: Comparison, lines: Lines) -> Comparison:
+    """The diagonal, which agrees where errors of the entries that do not matter may add up to what it is off by."""
+    if not lines.tolerance.given or not diagonal.any(Verdict.MISMATCH):
+        return diagonal
+    wanted = lines.twice(lines.tolerance.of(entries.difference), bounds=True)
+    close = np.abs(diagonal.autodiff - diagonal.difference) <= wanted + diagonal.bound
+    return diagonal.marked(diagonal.where(Verdict.MISMATCH) & close, Verdict.AGREE)
 
 
 def _table(
@@ -300,13 +313,14 @@ def compare_products(
     if closer is not estimate:
         close = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
     entries, agreed = close, wide.where(Verdict.AGREE)
-    diagonal = _diagonal(lines, autodiff, estimates[1])
+    diagonal = _tolerated(_diagonal(lines, autodiff, estimates[1]), close, lines)
     alone = None
     # Where the function is not twice differentiable along a direction, its second derivative is not checked.
     if rough.all():
         entries, diagonal = (t.marked(rough, Verdict.INCONCLUSIVE, Reason.HIGHER_KINK) for t in (entries, diagonal))
     elif not entries.where(Verdict.AGREE).all() or diagonal.any(Verdict.MISMATCH) or rough.any():
         entries, diagonal = _second_closely(lines, autodiff, gradients, values, rough)
+        diagonal = _tolerated(diagonal, entries, lines)
         entries, alone = triangulated(entries, diagonal, lines)
         differ = agreed != close.where(Verdict.AGREE)
         entries = entries.replaced(differ & entries.where(Verdict.INCONCLUSIVE), close.replaced(agreed, wide))
@@ -329,19 +343,19 @@ def _second_closely(
 
     Beside gradients that contradict on lines that are not `rough` (k, 1), values count only where they agree.
     """
-    of_gradients, problem, (cotangent,) = replace(lines, gradients=True), lines.problem, lines.cotangents
+    of_gradients, problem = replace(lines, gradients=True), lines.problem
     own = OwnRounding(Surroundings(problem, _products(lines)), autodiff, ulp_rounding(autodiff, problem.precision))
     twice, second = own.twice(lines), SECOND[gradients.stencil]
     of_values, of_slopes = lines.sample(second), of_gradients.sample(second)
     both_values = with_inner_rounding(lines, values, of_values, enough=twice.settled(curvature_estimate))
     both_gradients = with_inner_rounding(of_gradients, gradients, of_slopes, enough=own.settled(slope_estimate))
-    weight, step = float(np.max(np.abs(cotangent), initial=0.0)), reach(lines, both_values[1])
+    step = reach(lines, both_values[1])
     beside_gradients = Evidence(
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
         own=own,
-        residue=residue(problem, both_values[1], weight, step * lines.lengths),
+        residue=residue(problem, both_values[1], lines.cotangents, step * lines.lengths),
         values=both_values,
         everywhere=(lines, gradients),
         moving=moves(lines.directions),
@@ -352,7 +366,7 @@ def _second_closely(
         samples=both_values,
         estimate=curvature_estimate,
         own=twice,
-        residue=residue(problem, both_values[1], weight, step**2),
+        residue=residue(problem, both_values[1], lines.cotangents, step**2),
     )
     slopes_of = [
         scaled_by_values(slope_estimate(one), other, lines)

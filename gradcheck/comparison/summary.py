@@ -137,7 +137,7 @@ def _worst(
     searched, worst = any(table.searched for table in comparisons), []
     for group in groups.values():
         _, finding, coordinate = max(group, key=lambda entry: entry[0])
-        count = f"; {len(group)} entries are wrong, this is the worst" if len(group) > 1 else ""
+        count = f"; {len(group)} entries are wrong, this one by the most error bounds" if len(group) > 1 else ""
         count = "; found among random probes, at least this entry is wrong" if searched else count
         worst.append((replace(finding, reason=finding.reason + count), coordinate))
     return worst

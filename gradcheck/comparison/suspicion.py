@@ -69,9 +69,15 @@ class Evidence:
     moving: Array
 
     def compare(self, estimate: Estimate) -> Comparison:
-        """Autodiff beside an estimate."""
-        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
-        return compare(self.own.autodiff, estimate, self.lines.tolerance, rounding, factor=EXCLUSION)
+        """Autodiff beside an estimate; one that resolves errors of a given tolerance is conclusive."""
+        rounding, tolerance = (
+            self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound),
+            self.lines.tolerance,
+        )
+        if tolerance.given:
+            resolves = EXCLUSION * (estimate.bound + rounding) <= tolerance.of(estimate.value)
+            estimate = replace(estimate, conclusive=estimate.conclusive | resolves)
+        return compare(self.own.autodiff, estimate, tolerance, rounding, factor=EXCLUSION)
 
     def little(self, difference: Array) -> Array:
         """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
@@ -121,14 +127,15 @@ class Evidence:
         return [confirm(side, finer) for side in self.coarse_sides]
 
 
-def residue(problem: Problem, sample: Sample, weight: Array | float, lengths: Array) -> Array:
-    """What the rounding of cancelled terms may leave of a derivative, with the largest `weight` of an output.
+def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array) -> Array:
+    """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
 
     `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
     such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
     """
-    size = float(np.max(magnitudes(problem.point)))
-    terms = np.where(constant(sample), max(problem.terms, size), problem.terms) * weight
+    terms = problem.terms_of(cotangents)
+    size = np.max(magnitudes(problem.point)) * np.max(np.abs(cotangents), axis=1, initial=0.0)
+    terms = np.where(constant(sample), np.maximum(terms, size), terms)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
 

@@ -170,28 +170,16 @@ def _deviation(given: Any, axis: Any) -> OperationCall:
     return _is(given, axis=_axis(axis))
 
 
-def _truncated(fft_rank: int, rank: int, given: Any, fft_length: Any, row: int = -1, halved: bool = False) -> bool:
-    """Whether a transform cuts elements off; `halved`: those of a spectrum, of which the last axis has half."""
-    sizes, shape = _numbers(fft_length), getattr(given, "shape", ())
-    if fft_rank != rank or len(sizes) != rank or len(shape) < rank:
-        return False
-    return bool((sizes[row] // 2 + 1 if halved and row == -1 else sizes[row]) < shape[row])
+def _truncated(rank: int, row: int = -1, *, halved: bool = False) -> Callable[..., OperationCall | None]:
+    """A reader of transforms that cut elements off; `halved`: those of a spectrum, of which the last axis has half."""
 
+    def read(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
+        sizes, shape = _numbers(fft_length), getattr(input_tensor, "shape", ())
+        if fft_rank != rank or len(sizes) != rank or len(shape) < rank:
+            return None
+        return _is(input_tensor) if (sizes[row] // 2 + 1 if halved else sizes[row]) < shape[row] else None
 
-def _rfft(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
-    return _is(input_tensor) if _truncated(fft_rank, 1, input_tensor, fft_length) else None
-
-
-def _rfft2d(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
-    return _is(input_tensor) if _truncated(fft_rank, 2, input_tensor, fft_length) else None
-
-
-def _irfft(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
-    return _is(input_tensor) if _truncated(fft_rank, 1, input_tensor, fft_length, halved=True) else None
-
-
-def _irfft2d(input_tensor: Any, fft_length: Any, fft_rank: int) -> OperationCall | None:
-    return _is(input_tensor) if _truncated(fft_rank, 2, input_tensor, fft_length, row=-2) else None
+    return read
 
 
 def _pinv(a: Any, rcond: Any) -> OperationCall:
@@ -343,10 +331,10 @@ FORMS = (
         "log_determinant", "tf.linalg.slogdet", lambda input: _is(input), kernel="LogMatrixDeterminant", output=1
     ),
     LibraryForm("determinant_phase", "tf.linalg.slogdet", _complex, kernel="LogMatrixDeterminant", output=0),
-    LibraryForm("rfft_truncated", "tf.signal.rfft", _rfft, ("input_tensor",)),
-    LibraryForm("rfft2d_truncated", "tf.signal.rfft2d", _rfft2d, ("input_tensor",)),
-    LibraryForm("irfft_truncated", "tf.signal.irfft", _irfft, ("input_tensor",)),
-    LibraryForm("irfft2d_truncated", "tf.signal.irfft2d", _irfft2d, ("input_tensor",)),
+    LibraryForm("rfft_truncated", "tf.signal.rfft", _truncated(1), ("input_tensor",)),
+    LibraryForm("rfft2d_truncated", "tf.signal.rfft2d", _truncated(2), ("input_tensor",)),
+    LibraryForm("irfft_truncated", "tf.signal.irfft", _truncated(1, halved=True), ("input_tensor",)),
+    LibraryForm("irfft2d_truncated", "tf.signal.irfft2d", _truncated(2, row=-2), ("input_tensor",)),
     LibraryForm(
         "stateless_truncated_normal",
         "tf.random.stateless_parameterized_truncated_normal",

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from msgspec.structs import replace
-from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
 from gradcheck.autodiff.mode import PLAIN
+from gradcheck.autodiff.single_operation import executed
 from gradcheck.check import check
 from gradcheck.defects.kernel_defects import KernelCall, bites, differs, is_axis, plain_setting
 from gradcheck.defects.records import Defect, KernelForm, Severity
@@ -164,19 +164,12 @@ def wrong_alone(kernel: RecordedOperation, order: int) -> bool:
         inputs = list(kernel.inputs)
         for place, tensor in zip(floating, tensors, strict=True):
             inputs[place] = tensor
-        outputs = run_kernel(kernel, inputs)
+        outputs = executed(kernel.name, len(kernel.outputs), inputs, kernel.attrs)
         # The square shows what becomes of a gradient that depends on the inputs.
         return [part for one in outputs if one.dtype in SQUARED for part in (one, one**2)]
 
     found = check(alone, *(kernel.inputs[place] for place in floating), order=order)
     return found.orders[order].verdict is not Verdict.AGREE
-
-
-def run_kernel(kernel: RecordedOperation, inputs: Sequence[Any]) -> list[Any]:
-    """A kernel once more, with its attributes, on other inputs, so that a tape sees it."""
-    outputs = execute.execute(kernel.name, len(kernel.outputs), list(inputs), kernel.attrs, context.context())
-    execute.record_gradient(kernel.name, inputs, kernel.attrs, outputs)
-    return list(outputs)
 
 
 def _forms(op: str, regions: Sequence[Region], defect: Defect) -> list[KernelForm]:

@@ -73,6 +73,12 @@ class OneSided:
         """How far from the middle a subgradient may lie, given the bounds."""
         return np.asarray(np.abs(self.right - self.left) / 2 + np.maximum(self.left_bound, self.right_bound))
 
+    @property
+    def uncertain(self) -> Array:
+        """The larger bound of the sides inside of the domain."""
+        sides = (self.left, self.left_bound), (self.right, self.right_bound)
+        return np.asarray(np.maximum(*(np.where(np.isnan(slope), 0.0, bound) for slope, bound in sides)))
+
 
 def classify(sample: Sample) -> OneSided:
     """Classify every line and output of a sample from its one-sided sequences.
@@ -324,6 +330,9 @@ WIDENING = 4.0
 WIDEST = 24
 ODD_SPANS = np.array([1.0, 1.37, 1.83, 2.41, 3.19])
 
+ASIDE = 2.0**-10
+"""Moved aside by this part of the flat piece around the point, a staircase stays on most of its stairs."""
+
 
 def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: float) -> tuple[float, float] | None:
     """Widen x ± t * direction from t = `start` until f has changed on both sides, and take the slope over wider spans.
@@ -331,8 +340,9 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
     `f` maps points (p, n) to values (p,). A function that loses digits or rounds changes in steps; once the span holds
     several steps, its slope is that of the function meant. Returns the median over five spans without a common divisor,
     and their largest deviation, at least one step over the span. Returns None where f is still constant on a side after
-    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or is not finite there; close to the edge
-    of its domain fewer steps have to do.
+    24 widenings by 4 (a flat piece, such as relu left of 0, is no staircase), or has no stairs there (nor is one that
+    slopes on both sides, such as a soft threshold), or is not finite there; close to the edge of its domain fewer steps
+    have to do.
     """
 
     def both_ways(spans: Array) -> Array:
@@ -353,6 +363,8 @@ def wide_slope(f: Callable[[Array], Array], x: Array, direction: Array, start: f
     for reach in (span * WIDENING, span):
         right, left = both_ways(reach * ODD_SPANS)
         if np.isfinite([right, left]).all():
+            if np.mean(both_ways(reach * ODD_SPANS + ASIDE * start) == [right, left]) < 0.5:
+                return None
             slopes = (right - left) / (2.0 * reach * ODD_SPANS)
             slope = float(np.median(slopes))
             return slope, max(float(np.abs(slopes - slope).max()), step / (2.0 * reach))

@@ -112,14 +112,15 @@ class ProbeTests:
     """All tests w_i . (J u_j) = (J^T w_i) . u_j of left probes w against right probes u, each array (left, right).
 
     `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound,
-    `contribution` the largest single product in either sum, and `size` the sum of the magnitudes of the products on the
-    right side. An entry of J that is wrong by e contributes at least e |w_a u_b| to the residual.
+    `contribution` the largest single product in either sum, `size` the sum of the magnitudes of the products on the
+    right side, and `largest` the largest of these. An entry of J that is wrong by e contributes at least e |w_a u_b| to the residual.
     """
 
     residual: Array
     bound: Array
     contribution: Array
     size: Array
+    largest: Array
 
 
 def probe_tests(
@@ -138,7 +139,7 @@ def probe_tests(
     left_size, left_largest = _sizes(cotangents, difference)
     size, largest = _sizes(autodiff_pullbacks, directions)
     bounds = np.abs(cotangents) @ bound.T + ROUNDING * (left_size + size)
-    return ProbeTests(left - right, bounds, np.maximum(left_largest, largest), size)
+    return ProbeTests(left - right, bounds, np.maximum(left_largest, largest), size, largest)
 
 
 def _sizes(ones: Array, others: Array) -> tuple[Array, Array]:

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from gradcheck.strategies.graphs import graphs
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from tensorflow.python.framework import ops
 
 from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import Found, examine
 from gradcheck.hunt.finding import GraphFinding
+from tests.planting import planted
 
 Fault = Callable[..., Any]
-
-
-@contextmanager
-def planted(op: str, fault: Fault) -> Iterator[None]:
-    """Inside, the gradient of `op` is `fault(right, op, *cotangents)`; the right one is put back, whatever happens."""
-    entry = ops.gradient_registry._registry[op]
-    right = entry["type"]
-    entry["type"] = lambda node, *cotangents: fault(right, node, *cotangents)
-    try:
-        yield
-    finally:
-        entry["type"] = right
 
 
 @pytest.fixture
@@ -63,5 +51,5 @@ def hunted() -> Callable[..., GraphFinding | None]:
 
 @pytest.fixture
 def plant() -> Callable[[str, Fault], Any]:
-    """`planted`, for tests."""
-    return planted
+    """Inside of what it returns, the gradient of `op` is `fault(right, op, *cotangents)`."""
+    return lambda op, fault: planted([op], lambda right: partial(fault, right))

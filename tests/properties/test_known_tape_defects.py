@@ -39,8 +39,3 @@ def test_the_defect_is_still_there(gradcheck_event: Callable[[Event], None], def
 def test_the_model_predicts_tensorflow_as_it_is(defect: TapeDefect) -> None:
     """Drawn programs are compared with the model, so that the hunt goes on behind what is known."""
     examine(defect.program)
-
-
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_the_file_is_named_after_the_defect(defect: TapeDefect) -> None:
-    assert (FOLDER / f"{defect.name}.json").is_file()

@@ -37,7 +37,7 @@ def test_printing_names_verdicts_resolution_and_findings() -> None:
     text = str(check(lambda x: x * tf.stop_gradient(x), np.array([2.0, 3.0])))
     assert text.startswith("gradcheck: mismatch\norder 1: mismatch (4 compared, 0 inconclusive)\n  resolution ")
     assert "wrong value at x[0]: autodiff gives 2, the finite-difference estimate is 4 (error at most " in text
-    assert "2 entries are wrong, this is the worst" in text
+    assert "2 entries are wrong, this one by the most error bounds" in text
     assert "\n      cause     stop_gradient\n      where     " in text
     assert "\n      remedy    leave tf.stop_gradient out of `" in text
 
@@ -218,6 +218,29 @@ def test_smaller_errors_than_the_tolerance_do_not_matter() -> None:
     (finding,) = check(tf.sin, x, gradient=off, rtol=1e-6).findings
     assert finding.allowed == pytest.approx(1e-6 * abs(np.cos(2.0)), rel=1e-6)
     assert check(tf.sin, x, gradient=off, rtol=0.0, atol=1e-7).verdict == "mismatch"
+
+
+@pytest.mark.parametrize("size", [1, 9])
+def test_the_tolerance_holds_beside_differences_of_values_too(size: int) -> None:
+    """Differences of a wrong gradient agree with its derivative; second differences of values show the error."""
+
+    @tf.custom_gradient
+    def square(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x * x), lambda upstream: upstream * 2.02 * x
+
+    x = np.linspace(1.0, 2.0, size)
+    assert check(square, x, order=2, rtol=0.05).verdict == "agree"
+    assert check(square, x, order=2, rtol=0.005).orders[2].verdict == "mismatch"
+
+
+def test_a_tolerance_decides_where_the_estimate_has_no_digit_of_a_small_derivative() -> None:
+    def one(x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x) ** 2 + tf.cos(x) ** 2 - 1.0
+
+    assert check(one, 0.7).verdict == "inconclusive"
+    assert check(one, 0.7, atol=1e-6).verdict == "agree"
+    assert check(one, 0.7, atol=1e-20).verdict == "inconclusive"
+    assert check(one, 0.7, atol=1e-6, gradient=1e-5).verdict == "mismatch"
 
 
 def test_a_tolerance_finer_than_the_resolution_is_inconclusive() -> None:

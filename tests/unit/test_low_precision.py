@@ -125,6 +125,18 @@ def test_an_error_of_the_low_precision_formula_is_no_rounding(error: float) -> N
     assert check(f, np.array([0.5, 1.25])).verdict == "agree"
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_large_output_excuses_no_error_of_another(beside: bool) -> None:
+    @tf.custom_gradient
+    def square(x: tf.Tensor) -> Any:
+        return x * x, lambda upstream: upstream * (2 * x + 3e-3)
+
+    def both(x: tf.Tensor) -> tf.Tensor:
+        return tf.stack([1000.0 * tf.exp(x), square(x)])
+
+    assert check(both if beside else square, np.float32(0.5)).verdict == "mismatch"
+
+
 def test_a_derivative_that_is_all_rounding_agrees_with_zero() -> None:
     result = check(lambda x: tf.reduce_sum(tf.nn.softmax(x)), np.array([0.5, -1.0, 2.0], np.float32))
     assert result.verdict == "agree"

@@ -46,6 +46,11 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
         gradcheck.asert_close  # noqa: B018
 
 
+def test_the_monitor_is_said_to_stand_elsewhere() -> None:
+    with pytest.raises(AttributeError, match="from gradcheck.keras import GradientMonitor"):
+        gradcheck.GradientMonitor  # noqa: B018
+
+
 def test_hasattr_and_import_of_an_unknown_name() -> None:
     assert not hasattr(gradcheck, "nothing")
     with pytest.raises(ImportError, match="nothing"):

@@ -53,6 +53,17 @@ def test_every_subgradient_is_accepted(slope: float) -> None:
     assert check(tf.abs, 0.0, gradient=slope).verdict == "agree"
 
 
+def test_slopes_that_one_row_only_takes_for_those_of_a_kink_allow_nothing() -> None:
+    """|x| (2 + sin(2 pi log4 |x|)) has no one-sided slopes at 0; a row of ratio 4 sees |x| times a number."""
+
+    def wavy(x: tf.Tensor) -> tf.Tensor:
+        size = tf.abs(x)
+        turns = tf.math.log(tf.where(size > 0, size, 1.0)) / np.log(4.0)
+        return size * (2.0 + tf.sin(2 * np.pi * turns))
+
+    assert check(wavy, 0.0, gradient=15.0).verdict == "inconclusive"
+
+
 def test_missing_at_a_kink() -> None:
     (finding,) = check(lambda x: tf.abs(x) + 3 * x, 0.0, gradient=[None]).findings
     assert finding.kind is Kind.MISSING
@@ -194,7 +205,12 @@ def test_a_flat_function_is_no_staircase() -> None:
     def dead(x: tf.Tensor) -> Any:
         return relu(x), lambda upstream: upstream
 
+    @tf.custom_gradient
+    def shrunk(x: tf.Tensor) -> Any:
+        return tf.sign(x) * relu(tf.abs(x) - 0.5), lambda upstream: upstream
+
     assert check(dead, -1.0).findings[0].kind is Kind.WRONG_VALUE
+    assert [finding.index for finding in check(shrunk, [0.0, 1.5]).findings] == [(0,)]
     assert check(straight_through, 1.3, gradient=2.0).findings[0].kind is Kind.WRONG_VALUE
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Kind, Reason, check
+from gradcheck import GradientInconclusive, Kind, Reason, assert_close, check
 from gradcheck.autodiff.function import Function
 from gradcheck.comparison.second_order import WIDE
 from gradcheck.numerics.probing import directions_at
@@ -259,3 +259,22 @@ def test_a_first_look_at_a_large_function_takes_its_outputs_together(monkeypatch
 
     (finding,) = check(planted, x).findings
     assert (finding.output, finding.index) == (1, (7,))
+
+
+@pytest.mark.parametrize("size", [24, 30])
+def test_outputs_that_jump_are_not_compared_by_combinations_without_them(size: int) -> None:
+    jumps = check(lambda x: tf.reduce_sum(tf.where(x >= 0, x + 1.0, x)), np.zeros(size)).orders[1]
+    assert (jumps.verdict, jumps.compared, jumps.reasons) == ("inconclusive", 0, (Reason.JUMP,))
+    with pytest.raises(GradientInconclusive):
+        assert_close(lambda x: tf.reduce_sum(tf.where(x >= 0, x + 1.0, x)), np.zeros(size))
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(0.3, "mismatch"), (0.05, "agree")])
+def test_a_tolerance_is_for_single_entries_not_for_their_sum(error: float, verdict: str) -> None:
+    size = 10_000
+
+    @tf.custom_gradient
+    def total(x: tf.Tensor) -> Any:
+        return tf.reduce_sum(x), lambda dy: dy * (1 + error * tf.one_hot(7, size, dtype=x.dtype))
+
+    assert check(total, np.ones(size), rtol=0.1).verdict == verdict

@@ -42,7 +42,7 @@ def test_one_finding_an_input_and_kind_at_its_worst_element() -> None:
         (Kind.MISSING, "z (real part)[0, 0]"),
         (Kind.WRONG_VALUE, "x[1]"),
     ]
-    assert result.findings[1].reason.endswith("; 2 entries are wrong, this is the worst")
+    assert result.findings[1].reason.endswith("; 2 entries are wrong, this one by the most error bounds")
     assert result.verdict == "mismatch"
 
 

@@ -25,7 +25,6 @@ WATCH = RECORDS["tape-watch-while-stopped"]
 SCALAR = RECORDS["tape-batch-jacobian-of-scalar"]
 UNCONNECTED = RECORDS["tape-batch-jacobian-unconnected"]
 DOCUMENT = json.loads((COMMITTED / f"{WATCH.name}.json").read_text())
-VALUE = WATCH.documented
 
 
 def changed(defect: TapeDefect, **fields: Any) -> TapeDefect:
