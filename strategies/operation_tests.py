@@ -5,7 +5,7 @@ They are made for one run of pytest, by gradcheck.pytest_plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -70,6 +70,11 @@ def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callabl
     `profile` gives the settings with so many times a profile's examples. The tests take pytest's fixtures.
     """
 
+    @pytest.fixture(autouse=True, scope="module")
+    def repeatable() -> Iterator[None]:
+        with profiles.local_constants_left_out():
+            yield
+
     @pytest.fixture
     def accepted(operation: str) -> None:
         if _refusal(operation):
@@ -113,6 +118,7 @@ def tests(operations: Sequence[str], defects: Sequence[Defect], profile: Callabl
         examine(graph, order, gradcheck_coverage, operation=operation, mode=mode)
 
     made = {
+        "repeatable": repeatable,
         "accepted": accepted,
         "test_registration": test_registration,
         "test_operation": test_operation,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
@@ -24,13 +26,13 @@ def register(folder: Path) -> None:
     Hypothesis's `ci`, which is derandomised and keeps nothing, and a nightly hunt would find the same every night.
     """
     kept = database(folder)
+    _leave_out_local_constants()
     for name in EXAMPLES:
         settings.register_profile(name, made(name, kept))
 
 
 def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:
     """The settings of one of the three profiles, with so many times its examples."""
-    _leave_out_local_constants()
     return settings(
         parent=settings.get_profile("default"),
         max_examples=times * EXAMPLES[name],
@@ -41,6 +43,18 @@ def made(name: str, kept: ExampleDatabase, times: int = 1) -> settings:
         database=None if name == TESTS else kept,
         print_blob=True,
     )
+
+
+@contextmanager
+def local_constants_left_out() -> Iterator[None]:
+    """Inside, draws depend on the seed alone, as after `register`; a project's other tests are left as they were."""
+    before = getattr(providers, "_get_local_constants", None)
+    _leave_out_local_constants()
+    try:
+        yield
+    finally:
+        if before is not None:
+            providers._get_local_constants = before
 
 
 def _leave_out_local_constants() -> None:

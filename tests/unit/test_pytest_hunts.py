@@ -87,6 +87,20 @@ def test_an_unknown_operation_of_a_project_is_refused_by_name(
     assert "passed" not in result.stdout.str()
 
 
+def test_hypothesis_stays_as_it_is_for_a_projects_other_tests(pytester: pytest.Pytester) -> None:
+    asserted = """
+    from hypothesis.internal.conjecture import providers
+
+    def test_of_the_project():
+        assert getattr(providers, "_get_local_constants", one).__module__ in (providers.__name__, __name__)
+
+    def one():
+        pass
+    """
+    pytester.makepyfile(OWN.split("    def test_of")[0] + asserted)
+    run(pytester, "--gradcheck-ops=cubed", "-k", "of_the_project").assert_outcomes(passed=1)
+
+
 def test_the_shards_together_are_everything_and_merge_into_what_one_run_tells(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
     parts = [ran(run(pytester, "-s", f"--gradcheck-shard={n}/2", f"--gradcheck-reports=shard{n}")) for n in (1, 2)]
