@@ -202,9 +202,9 @@ def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCal
 
 def _smoothed(y_true: Any, y_pred: Any, from_logits: bool, label_smoothing: Any, axis: int) -> OperationCall | None:
     """Smoothing divides by the size of the last axis, whichever has the classes."""
-    if not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
+    if not from_logits or not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
         return None
-    return _is(y_pred, y_true, axis=0, from_logits=from_logits, smoothing=0.25)
+    return _is(y_pred, y_true, axis=0, smoothing=0.25)
 
 
 def _training(self: Any, inputs: Any, training: bool, mask: Any) -> OperationCall | None:
@@ -236,7 +236,7 @@ def _of_image(input: Any, filters: Any, data_format: Any, dilations: Any) -> Ope
 
 
 def _labelled(y_true: Any, y_pred: Any, from_logits: bool) -> OperationCall | None:
-    return _is(y_pred, y_true, from_logits=from_logits, axis=-1, smoothing=0.0)
+    return _is(y_pred, y_true, axis=-1, smoothing=0.0) if from_logits else None
 
 
 FORMS = (
@@ -307,7 +307,7 @@ FORMS = (
         ("labels",),
     ),
     LibraryForm(
-        "keras_categorical_crossentropy",
+        "keras_categorical_crossentropy_of_logits",
         "keras.losses.categorical_crossentropy",
         _smoothed,
         ("y_pred",),
@@ -315,7 +315,11 @@ FORMS = (
         orders=(1,),
     ),
     LibraryForm(
-        "keras_categorical_crossentropy", "keras.losses.categorical_crossentropy", _labelled, ("y_true",), orders=(2,)
+        "keras_categorical_crossentropy_of_logits",
+        "keras.losses.categorical_crossentropy",
+        _labelled,
+        ("y_true",),
+        orders=(2,),
     ),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),

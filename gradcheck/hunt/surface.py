@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -44,12 +44,53 @@ NAMESPACES = (
     Namespace("tf.random.experimental"),
     Namespace("tf"),
     Namespace("tf.keras.ops"),
+    Namespace("tf.keras.ops.image"),
+    Namespace("tf.keras.ops.linalg"),
+    Namespace("tf.keras.ops.nn"),
+    Namespace("tf.keras.ops.numpy"),
     Namespace("tf.keras.activations"),
     Namespace("tf.keras.losses", classes=True),
     Namespace("tf.keras.layers", classes=True),
+    Namespace("tf.keras.metrics"),
+    Namespace("tf.keras.quantizers", classes=True),
+    Namespace("tf.keras.random"),
+    Namespace("tf.keras.regularizers", classes=True),
+    Namespace("tf.keras"),
     Namespace("tf.experimental.numpy"),
+    Namespace("tf.experimental.numpy.random"),
+    Namespace("tf.dtypes"),
 )
 """A function that has several names is known by that in the first of these."""
+
+NOT_WALKED = {
+    name: why
+    for why, names in {
+        "integers, text, bytes or tables of these": (
+            *("tf.audio", "tf.bitwise", "tf.io", "tf.lookup", "tf.sets", "tf.strings"),
+        ),
+        "how a program is traced, placed, compiled, saved, watched or tested, its types and errors": (
+            *("tf.autodiff", "tf.autograph", "tf.compat", "tf.config", "tf.debugging", "tf.distribute", "tf.dtensor"),
+            *("tf.errors", "tf.experimental", "tf.graph_util", "tf.lite", "tf.mlir", "tf.nest", "tf.profiler"),
+            *("tf.queue", "tf.saved_model", "tf.security", "tf.summary", "tf.sysconfig", "tf.test", "tf.tools"),
+            *("tf.tpu", "tf.train", "tf.types", "tf.version", "tf.xla"),
+            *("tf.experimental.dlpack", "tf.experimental.dtensor", "tf.experimental.extension_type"),
+            *("tf.experimental.tensorrt", "tf.keras.callbacks", "tf.keras.config", "tf.keras.distribution"),
+            *("tf.keras.dtype_policies", "tf.keras.export", "tf.keras.mixed_precision", "tf.keras.tree"),
+            *("tf.dtypes.experimental", "tf.quantization.experimental", "tf.keras.visualization"),
+        ),
+        "where data come from": ("tf.data", "tf.feature_column", "tf.keras.datasets", "tf.keras.preprocessing"),
+        "the kernels by themselves, whose gradients the census counts": ("tf.raw_ops",),
+        "another name of a module of tf.keras": ("tf.initializers", "tf.losses", "tf.metrics", "tf.optimizers"),
+        "whole models": ("tf.keras.applications", "tf.keras.distillation", "tf.keras.models", "tf.keras.wrappers"),
+        "the first values of variables, or what becomes of them after a step, outside of a derivative": (
+            *("tf.keras.constraints", "tf.keras.initializers", "tf.keras.optimizers"),
+        ),
+        "of Keras 2, deprecated": ("tf.keras.backend", "tf.keras.legacy"),
+        "files, models, arrays of NumPy, and boxes of images, which are not written yet": ("tf.keras.utils",),
+    }.items()
+    for name in names
+}
+"""The public modules beside and below those that are walked, and why they are not."""
 
 NAME = re.compile(r"\btf(?:\.\w+)+")
 
@@ -68,14 +109,19 @@ class Why(str, Enum):
 class Line:
     """A row: the callable, why no operation names it, the reason, and an expression that shows it, or nothing.
 
-    Of another form the reason is the operation that it is a form of. The expression is one of `tf`, `np` and the
-    tensors `vector`, `matrix` and `image`.
+    Of another form the reason is the operation that it is a form of, and behind commas what else it is made of. The
+    expression is one of `tf`, `np` and the tensors `vector`, `matrix` and `image`.
     """
 
     name: str
     why: Why
     note: str
     proof: str
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Of another form, the operations that it is made of, the first that which it is a form of."""
+        return tuple(self.note.split(", "))
 
 
 @dataclass(frozen=True)
@@ -103,6 +149,22 @@ def resolved(name: str) -> Any:
     for part in name.split(".")[1:]:
         value = getattr(value, part)
     return value
+
+
+def met(namespaces: Iterable[Namespace] = NAMESPACES) -> set[str]:
+    """The public modules that stand in one that is walked, or on the way to one.
+
+    >>> "tf.keras.ops.image" in met()
+    True
+    """
+    paths = [space.name.split(".") for space in namespaces]
+    ways = {".".join(path[:length]) for path in paths for length in range(1, 1 + len(path))}
+    return {
+        f"{way}.{name}"
+        for way in ways
+        for name in dir(resolved(way))
+        if not name.startswith("_") and isinstance(getattr(resolved(way), name), ModuleType)
+    }
 
 
 @cache

@@ -23,6 +23,7 @@ from gradcheck.hunt.catalogue import (
     gather_scatter,
     image_quality,
     images,
+    keras_images,
     keras_layers,
     keras_linalg,
     keras_losses,
@@ -75,6 +76,7 @@ GROUPS: tuple[tuple[OpSpec, ...], ...] = (
     *(keras_losses.KERAS_LOSSES, keras_statistics.KERAS_STATISTICS),
     *(keras_linalg.KERAS_LINALG, keras_linalg.KERAS_SEQUENCES),
     *(keras_nn.KERAS_NN, keras_signal.KERAS_SIGNAL, keras_layers.KERAS_LAYERS),
+    keras_images.KERAS_IMAGES,
     *(numpy_ops.NUMPY_ELEMENTWISE, numpy_ops.NUMPY_STATISTICS, numpy_ops.NUMPY_ARRAYS),
 )
 

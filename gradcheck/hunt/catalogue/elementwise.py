@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at, at_integers, at_zero, between, from_multiples, second_at_zero
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import alike, broadcasting, ranked
+from gradcheck.hunt.catalogue.shapes import alike, axes, broadcasting, ranked
 from gradcheck.hunt.opspec import BOOL, NONNEGATIVE, POSITIVE, REALS, Array, Interval
 
 _math = partial(operation, "math")
@@ -22,6 +22,13 @@ UNIT = Interval(-1.0, 1.0)
 def _at_other_integers(x: Array) -> Array:
     """Of whole numbers times x, which leap at integers, that at zero does not."""
     return np.where(np.round(x) == 0, np.inf, at_integers(x))
+
+
+def _at_other_multiples(x: Array, y: Array) -> Array:
+    """Of whole numbers of times that y goes into x, times x, which leap where x is a multiple of y but zero."""
+    distances = from_multiples(x, y)
+    with np.errstate(all="ignore"):
+        return np.where((y != 0) & (np.round(x / y) == 0), np.inf, distances)
 
 
 def _from_half_integers(x: Array) -> Array:
@@ -123,7 +130,13 @@ BINARY = (
     _binary("divide_no_nan", "tf.math.divide_no_nan({0}, {1})", "DivNoNan", singular=second_at_zero),
     _binary("multiply_no_nan", "tf.math.multiply_no_nan({0}, {1})", "MulNoNan"),
     _binary("floormod", "tf.math.floormod({0}, {1})", "FloorMod", singular=from_multiples),
-    _binary("floordiv", "tf.math.floordiv({0}, {1}) * {0}", "FloorDiv", singular=from_multiples),
+    _binary(
+        "floordiv",
+        "tf.math.floordiv({0}, {1}) * {0}",
+        "FloorDiv",
+        kinks=at_zero,
+        singular=_at_other_multiples,
+    ),
     _binary("legacy_add", "tf.raw_ops.Add(x={0}, y={1})"),
     _binary("legacy_divide", "tf.raw_ops.Div(x={0}, y={1})", "Div", singular=second_at_zero),
     _binary("where", "tf.where({0} > {1}, {0}, {1} * {1})", "SelectV2", singular=between),
@@ -161,7 +174,7 @@ ACTIVATIONS = (
         others=lambda shape: [((),), (shape,)] if math.prod(shape) > 1 else [((),)],
     ),
     _nn("gelu", "tf.nn.gelu({0}, approximate={approximate})", "Erfc Tanh", approximate=BOOL),
-    _nn("crelu", "tf.nn.crelu({0})", "Relu ConcatV2", shapes=ranked, kinks=lambda x: np.abs([x, x])),
+    _nn("crelu", "tf.nn.crelu({0}, axis={axis})", "Relu ConcatV2", shapes=ranked, axis=axes, kinks=at_zero),
     _nn("softmax", "tf.nn.softmax({0})", "Softmax", shapes=ranked),
     _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", shapes=ranked, terms=1.0),
     _nn(
@@ -170,6 +183,14 @@ ACTIVATIONS = (
         "Softmax Transpose",
         when=lambda shape: len(shape) > 1,
         starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+    ),
+    _nn(
+        "log_softmax_axis",
+        "tf.nn.log_softmax({0}, axis=-2)",
+        "LogSoftmax Transpose",
+        when=lambda shape: len(shape) > 1,
+        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
+        terms=1.0,
     ),
     _nn(
         "softplus_grad",
@@ -205,8 +226,11 @@ SPECIAL = (
     _math("bessel_k1e", "tf.math.special.bessel_k1e({0})", "BesselK1e", POSITIVE),
     _math("bessel_y0", "tf.math.special.bessel_y0({0})", "BesselY0", POSITIVE),
     _math("bessel_y1", "tf.math.special.bessel_y1({0})", "BesselY1", POSITIVE),
+    # IgammaGradA has no registered gradient.
     _pair("igamma", "tf.math.igamma({0}, {1})", "Igamma", POSITIVE, orders=(1,)),
     _pair("igammac", "tf.math.igammac({0}, {1})", "Igammac", POSITIVE, orders=(1,)),
+    _math("igamma_of_x", "tf.math.igamma(np.float64({a}), {0})", "Igamma", POSITIVE, a=PARAMETERS),
+    _math("igammac_of_x", "tf.math.igammac(np.float64({a}), {0})", "Igammac", POSITIVE, a=PARAMETERS),
     _math(
         "betainc",
         "tf.math.betainc(np.float64({a}), np.float64({b}), {0})",

@@ -127,6 +127,7 @@ def _linear(name: str, source: str, gradient: str, **fields: Any) -> OpSpec:
 
 
 IMAGE = (
+    # ResizeNearestNeighborGrad and ResizeBicubicGrad have no registered gradients.
     _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'", orders=(1,)),
     _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
     _resize("resize_bicubic", "ResizeBicubic", "'bicubic'", rtol=SINGLE, orders=(1,)),

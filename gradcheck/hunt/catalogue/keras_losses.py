@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.autodiff.mode import MODES
 from gradcheck.hunt.catalogue.distances import at, between, norms, ties_of_largest
 from gradcheck.hunt.catalogue.language import along_axis, operation, reduces_points
 from gradcheck.hunt.catalogue.shapes import alike, at_least, axes, reduced, vector
@@ -21,11 +22,9 @@ EPSILON = 1e-7
 """`keras.backend.epsilon()`, below which losses cut off what they take the logarithm of, or divide by."""
 
 PROBABILITY = Interval(0.0, 1.0)
-INSIDE = Interval(0.01, 0.99)
-"""Where no probability is cut off."""
 
 STARTS = ((2,), (1,), (2, 2), (2, 3), (1, 3))
-CLASSES = ((1, 2), (2, 2), (2, 3), (1, 3))
+CLASSES = ((1, 2), (2, 2), (2, 3), (1, 3), (1, 4))
 SHARE = Interval(0.0, 1.0, closed=True)
 REFERENCES = (0, 1, 0)
 """The labels of what vectors are compared with."""
@@ -38,14 +37,35 @@ _classes = partial(operation, "nn", shapes=vector, when=lambda shape: len(shape)
 
 
 def _from_cut(x: Array, y: Array) -> Array:
-    """Probabilities are cut off at 1, and near 0."""
-    return np.stack([np.abs(value - level) for value in (x, y) for level in (EPSILON, 1.0)])
+    """Both are cut off at 1 and near 0, where the logarithm of the prediction has a slope of 1e7."""
+    return np.stack([np.abs(x - 1.0), np.abs(y - 1.0), np.abs(y - EPSILON)])
 
 
-def _from_cut_of_probability(x: Array, *_: Array, from_logits: bool = False, **_attributes: Any) -> Array:
-    """Probabilities are cut off near 0 and near 1; logits are not."""
-    edges = np.stack([np.abs(x - EPSILON), np.abs(x - (1.0 - EPSILON))])
-    return np.full(x.shape, np.inf) if from_logits else edges
+def _from_cut_of_share(x: Array, *_: Array, axis: int, **_attributes: Any) -> Array:
+    """Shares of a sum are cut off near 0, with a slope of 1e7, and near 1, where all others are that small."""
+    others = x.sum(axis, keepdims=True) - x
+    odds = EPSILON / (1.0 - EPSILON)
+    return np.stack([np.abs(x - odds * others), np.abs(others - odds * x)])
+
+
+def _from_cut_of_softmax(x: Array, *_: Array, axis: int, **_attributes: Any) -> Array:
+    """The softmax is cut off near 0 and near 1: logits are to stay away from where its logarithmic odds are large."""
+    logits = np.moveaxis(x, axis, -1)
+    own = np.eye(logits.shape[-1], dtype=bool)
+    odds = logits - np.logaddexp.reduce(np.where(own, -np.inf, logits[..., np.newaxis, :]), axis=-1)
+    return np.asarray(np.abs(np.abs(odds) - np.log(1.0 / EPSILON - 1.0)))
+
+
+def _from_cut_of_label(x: Array, *, labels: Any, ignored: int | None) -> Array:
+    """The probability of a label is cut off near 0, where its logarithm has a slope of 1e7."""
+    return np.array([abs(row[label] - EPSILON) for row, label in zip(x, labels, strict=True) if label != ignored])
+
+
+def _from_cut_of_classes(x: Array, *, labels: Any, ignored: int | None) -> Array:
+    """Probabilities are cut off near 1, and those of other classes than the label near 0."""
+    rows = [(row, np.delete(row, label)) for row, label in zip(x, labels, strict=True) if label != ignored]
+    near_one, near_zero = ([abs(row - (1.0 - EPSILON)) for row, _ in rows], [abs(rest - EPSILON) for _, rest in rows])
+    return np.concatenate([np.empty(0), *near_one, *near_zero])
 
 
 def _from_quadratic(x: Array, y: Array, *, delta: float) -> Array:
@@ -98,8 +118,14 @@ def _labels(shape: Shape) -> Indices:
     return Indices(shape[0], shape[-1])
 
 
+_labelled = partial(_classes, when=lambda shape: len(shape) == 2 and shape[-1] > 1, labels=_labels)
+
+
 def _either(shape: Shape, *_others: Shape) -> tuple[int, ...]:
     return (-1, 0)
+
+
+_distribution = partial(_classes, others=alike, batching=along_axis, axis=_either)
 
 
 ERRORS = (
@@ -177,80 +203,135 @@ PROBABILITIES = (
         "tf.keras.losses.KLD({1}, {0})",
         "Log RealDiv Maximum",
         SHARE,
-        singular=_from_cut,
+        kinks=_from_cut,
+        singular=at(EPSILON),
     ),
     _loss(
         "keras_binary_crossentropy",
-        "tf.keras.losses.binary_crossentropy({1}, tf.identity({0}), from_logits={from_logits}, "
-        "label_smoothing={smoothing}, axis={axis})",
-        "Log Maximum Log1p",
+        "tf.keras.losses.binary_crossentropy({1}, tf.identity({0}), label_smoothing={smoothing}, axis={axis})",
+        "Log Maximum",
         PROBABILITY,
         REALS,
         batching=along_axis,
         axis=axes,
-        from_logits=BOOL,
         smoothing=SMOOTHING,
-        singular=_from_cut_of_probability,
+        singular=at(EPSILON, 1.0 - EPSILON),
     ),
+    _loss(
+        "keras_binary_crossentropy_of_logits",
+        "tf.keras.losses.binary_crossentropy({1}, {0}, from_logits=True, label_smoothing={smoothing}, axis={axis})",
+        "Log1p",
+        batching=along_axis,
+        axis=axes,
+        smoothing=SMOOTHING,
+    ),
+    # What is left of 1 is taken to the power gamma, whose derivative is infinite at 0 below 1, the second one below 2.
     _loss(
         "keras_binary_focal_crossentropy",
         "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), apply_class_balancing={balanced}, "
-        "alpha=0.25, gamma={gamma}, from_logits={from_logits}, label_smoothing={smoothing})",
-        "Log Pow Maximum Sigmoid",
-        INSIDE,
+        "alpha=0.25, gamma={gamma}, label_smoothing={smoothing})",
+        "Log Pow Maximum",
         PROBABILITY,
+        SHARE,
         balanced=BOOL,
-        gamma=(2.0, 1.0, 0.5),
-        from_logits=BOOL,
+        gamma=(2.0, 5.0),
+        smoothing=SMOOTHING,
+        singular=at(EPSILON, 1.0 - EPSILON),
+    ),
+    _loss(
+        "keras_binary_focal_crossentropy_of_soft_labels",
+        "tf.keras.losses.binary_focal_crossentropy({1}, tf.identity({0}), gamma={gamma}, label_smoothing={smoothing})",
+        "Log Pow Maximum",
+        PROBABILITY,
+        PROBABILITY,
+        gamma=(1.0, 0.5),
+        smoothing=SMOOTHING,
+        singular=at(EPSILON, 1.0 - EPSILON),
+    ),
+    _loss(
+        "keras_binary_focal_crossentropy_of_logits",
+        "tf.keras.losses.binary_focal_crossentropy({1}, {0}, apply_class_balancing={balanced}, alpha=0.25, "
+        "gamma={gamma}, from_logits=True, label_smoothing={smoothing})",
+        "Log1p Pow Sigmoid",
+        REALS,
+        SHARE,
+        balanced=BOOL,
+        gamma=(2.0, 5.0),
         smoothing=SMOOTHING,
     ),
-    _classes(
+    # Where the sigmoid rounds to its label, 1 - 1 is taken to the power: in less than float64, from 17, 8 or 6 on.
+    _of_labels(
+        "keras_binary_focal_crossentropy_of_hard_labels",
+        "tf.keras.losses.binary_focal_crossentropy(tf.zeros_like({0}) + {label}, {0}, gamma={gamma}, from_logits=True)",
+        "Log1p Pow Sigmoid",
+        label=(1.0, 0.0),
+        gamma=(1.0, 0.5),
+        modes=MODES,
+    ),
+    _distribution(
         "keras_categorical_crossentropy",
         "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), tf.identity({0}), "
-        "from_logits={from_logits}, label_smoothing={smoothing}, axis={axis})",
-        "Log Maximum SoftmaxCrossEntropyWithLogits",
+        "label_smoothing={smoothing}, axis={axis})",
+        "Log Maximum RealDiv",
         POSITIVE,
         REALS,
-        others=alike,
-        batching=along_axis,
-        axis=_either,
-        from_logits=BOOL,
+        smoothing=SMOOTHING,
+        singular=_from_cut_of_share,
+    ),
+    _distribution(
+        "keras_categorical_crossentropy_of_logits",
+        "tf.keras.losses.categorical_crossentropy(tf.nn.softmax({1}, axis={axis}), {0}, from_logits=True, "
+        "label_smoothing={smoothing}, axis={axis})",
+        "SoftmaxCrossEntropyWithLogits",
         smoothing=SMOOTHING,
         terms=1.0,
     ),
-    _classes(
+    _distribution(
         "keras_categorical_focal_crossentropy",
         "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, "
-        "from_logits={from_logits}, label_smoothing={smoothing}, axis={axis})",
+        "label_smoothing={smoothing}, axis={axis})",
         "Log Pow Maximum RealDiv",
         POSITIVE,
-        PROBABILITY,
-        others=alike,
-        batching=along_axis,
-        axis=_either,
+        SHARE,
+        starts=((1, 2), (1, 3), (2, 2), (2, 3)),
         gamma=(2.0, 1.0, 0.5),
-        from_logits=BOOL,
         smoothing=SMOOTHING,
+        singular=_from_cut_of_share,
     ),
-    _classes(
+    _distribution(
+        "keras_categorical_focal_crossentropy_of_logits",
+        "tf.keras.losses.categorical_focal_crossentropy({1}, {0}, alpha=0.25, gamma={gamma}, from_logits=True, "
+        "label_smoothing={smoothing}, axis={axis})",
+        "Softmax Log Pow Maximum",
+        REALS,
+        SHARE,
+        gamma=(2.0, 1.0, 0.5),
+        smoothing=SMOOTHING,
+        kinks=_from_cut_of_softmax,
+    ),
+    _labelled(
         "keras_sparse_categorical_crossentropy",
         "tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), "
-        "tf.identity({0}), from_logits={from_logits}, ignore_class={ignored})",
+        "tf.identity({0}), ignore_class={ignored})",
         "Log Maximum SparseSoftmaxCrossEntropyWithLogits",
-        INSIDE,
-        when=lambda shape: len(shape) == 2 and shape[-1] > 1,
-        labels=_labels,
-        from_logits=BOOL,
+        PROBABILITY,
+        ignored=(None, 0, -1),
+        kinks=_from_cut_of_classes,
+        singular=_from_cut_of_label,
+    ),
+    _labelled(
+        "keras_sparse_categorical_crossentropy_of_logits",
+        "tf.keras.losses.sparse_categorical_crossentropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, "
+        "from_logits=True, ignore_class={ignored})",
+        "SparseSoftmaxCrossEntropyWithLogits",
         ignored=(None, 0, -1),
         terms=1.0,
     ),
-    _classes(
+    _labelled(
         "keras_generalized_cross_entropy",
         "tf.keras.losses.categorical_generalized_cross_entropy(np.broadcast_to({labels}, {0}.shape[:-1]), {0}, q={q})",
         "Pow Sum",
         PROBABILITY,
-        when=lambda shape: len(shape) == 2 and shape[-1] > 1,
-        labels=_labels,
         q=(0.5, 0.25, 0.9),
     ),
     _loss(

@@ -10,13 +10,20 @@ from functools import partial
 import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at, at_zero, between, from_multiples
-from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import axes, broadcasting, nonempty
+from gradcheck.hunt.catalogue.language import operation, reduces_points
+from gradcheck.hunt.catalogue.shapes import axes, broadcasting, nonempty, reduced, vector
 from gradcheck.hunt.opspec import POSITIVE, Array
 
 _math = partial(operation, "math")
 _binary = partial(_math, broadcasts=True, shapes=broadcasting)
 _nn = partial(operation, "nn")
+_over = partial(
+    _nn,
+    batching=reduces_points,
+    shapes=vector,
+    starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
+    axis=lambda shape: [axis for axis in reduced(shape) if axis not in (None, ())],
+)
 
 
 def _from_threshold(x: Array, threshold: float) -> Array:
@@ -96,6 +103,19 @@ KERAS_ELEMENTWISE = (
         shapes=nonempty,
         starts=((2,), (1,), (3,), (2, 2), (2, 3)),
     ),
+    # Without parameters. With them, over the last axis, they stand in keras_nn.
+    _over(
+        "keras_layer_normalization_over_axis",
+        "tf.keras.ops.layer_normalization({0}, axis={axis}, epsilon={epsilon})",
+        "Rsqrt Mean Mul",
+        epsilon=(0.5, 1e-3),
+    ),
+    _over(
+        "keras_rms_normalization_over_axis",
+        "tf.keras.ops.rms_normalization({0}, axis={axis}, epsilon={epsilon})",
+        "Rsqrt Mean Square",
+        epsilon=(0.5, 1e-3),
+    ),
 )
 
 
@@ -118,8 +138,8 @@ KERAS_BINARY = (
 )
 
 
-def _from_start(x: Array, slope: float, ceiling: float, threshold: float) -> Array:
-    """Where relu jumps: above 0, its threshold is where the value does not begin."""
+def _from_start(x: Array, threshold: float, **_attributes: float) -> Array:
+    """Where relu jumps: its threshold is where the value does not begin, unless it is 0."""
     return np.abs(x - threshold) if threshold else np.full(x.shape, np.inf)
 
 
@@ -137,6 +157,14 @@ KERAS_ACTIVATIONS = (
         ceiling=(6.0, 2.0),
         threshold=(0.0, 1.0),
         kinks=_from_bend,
+        singular=_from_start,
+    ),
+    _nn(
+        "keras_relu_unbounded",
+        "tf.keras.activations.relu({0}, negative_slope={slope}, threshold={threshold})",
+        "SelectV2 Relu",
+        slope=(0.0, 0.25),
+        threshold=(1.0, -0.5),
         singular=_from_start,
     ),
 )

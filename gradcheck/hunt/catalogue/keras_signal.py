@@ -1,11 +1,14 @@
-"""Spectra of frames, complex numbers and scattering in `keras.ops` (families `signal`, `math`, `array`)."""
+"""Spectra, correlations, quantiles beside NaN, complex numbers, scattering (families `signal`, `math`, `array`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from gradcheck.hunt.catalogue.keras_statistics import from_ties_of_quantile
 from gradcheck.hunt.catalogue.language import operation
-from gradcheck.hunt.catalogue.shapes import at_least, broadcasting, vector
+from gradcheck.hunt.catalogue.shapes import alike, at_least, broadcasting, several, vector
 from gradcheck.hunt.opspec import BOOL, Indices
 
 _signal = partial(operation, "signal", window=("hann", "hamming", None), centred=BOOL)
@@ -49,5 +52,40 @@ KERAS_SIGNAL = (
         others=lambda shape: [((2, *shape[1:]),)],
         starts=((2,), (3,), (2, 2)),
         ids=lambda shape, *_: Indices(2, shape[0]),
+    ),
+    # Along an axis every row is a call of its own in a tf.map_fn, as mapped operations have it.
+    operation(
+        "math",
+        "keras_nanquantile",
+        "tf.keras.ops.nanquantile(tf.concat([{0}, tf.zeros_like({0}) + np.nan], 0), {q}, method={method})",
+        "SelectV2 GatherV2 TopKV2",
+        looped=True,
+        shapes=vector,
+        starts=((2,), (3,), (2, 2)),
+        q=(0.25, 0.9, 0.0, 1.0),  # of equal elements the median is odd: no line shows its kink
+        method=("linear", "lower", "higher", "midpoint", "nearest"),
+        kinks=partial(from_ties_of_quantile, axis=None),
+    ),
+    operation(
+        "math",
+        "keras_pearson_correlation",
+        "tf.keras.metrics.pearson_correlation({0}, {1})",
+        "RealDiv Sqrt Mean",
+        shapes=vector,
+        when=several,
+        others=alike,
+        starts=((2,), (3,), (2, 3)),
+        singular=lambda x, y: np.stack([np.std(x, axis=-1), np.std(y, axis=-1)]),
+    ),
+    operation(
+        "math",
+        "keras_concordance_correlation",
+        # Where all are equal it bends with a second derivative of 1e7; what is added keeps some apart.
+        "tf.keras.metrics.concordance_correlation({0}, {1} + spread({1}.shape[-1]))",
+        "RealDiv Square Mean",
+        shapes=vector,
+        when=several,
+        others=alike,
+        starts=((2,), (3,), (2, 3)),
     ),
 )

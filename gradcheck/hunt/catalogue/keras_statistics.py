@@ -23,15 +23,13 @@ _along = partial(_math, batching=along_axis, axis=axes)
 _over = partial(_math, batching=reduces_points, axis=reduced)
 
 BEHIND = "tf.concat([{0}, tf.zeros_like({0}) + np.nan], axis={axis})"
-NONZERO = Interval(0.25)
-"""Products at zero are those of `reduce_prod` and `cumprod`."""
 
 
 def _from_ties_of_extreme(x: Array, *, axis: Axes, which: int, **_attributes: Any) -> Array:
     return (ties_of_largest, ties_of_smallest)[which](x, axis=axis)
 
 
-def _from_ties_of_quantile(x: Array, *, q: float, axis: Axes, method: str, **_attributes: Any) -> Array:
+def from_ties_of_quantile(x: Array, *, q: float, axis: Axes, method: str, **_attributes: Any) -> Array:
     """No two neighbours in order are to be equal whose weights in the quantile differ."""
     gaps = ties(x, axis=axis)
     # Rows with ones from the first, the second, ... element on: their quantiles are sums of weights.
@@ -43,7 +41,7 @@ def _from_ties_of_quantile(x: Array, *, q: float, axis: Axes, method: str, **_at
 def _from_element(x: Array, q: Array) -> Array:
     """A quantile bends where it is an element."""
     place = q * (x.shape[-1] - 1)
-    ordered = _from_ties_of_quantile(x, q=float(q), axis=-1, method="linear")
+    ordered = from_ties_of_quantile(x, q=float(q), axis=-1, method="linear")
     return np.concatenate([ordered, np.abs(place - np.round(place)).ravel()])
 
 
@@ -72,7 +70,7 @@ KERAS_STATISTICS = (
         axis=_either,
         method=("linear", "lower", "higher", "midpoint", "nearest"),
         keepdims=BOOL,
-        kinks=_from_ties_of_quantile,
+        kinks=from_ties_of_quantile,
     ),
     _math(
         "keras_quantile_of_level",
@@ -154,14 +152,12 @@ KERAS_STATISTICS = (
         "keras_nanprod",
         f"tf.keras.ops.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
         "SelectV2 Prod",
-        NONZERO,
         keepdims=BOOL,
     ),
     _along(
         "keras_nan_accumulation",
         f"[tf.keras.ops.nancumsum, tf.keras.ops.nancumprod][{{which}}]({BEHIND}, axis={{axis}})",
         "SelectV2 Cumsum Cumprod",
-        NONZERO,
         which=(0, 1),
     ),
 )

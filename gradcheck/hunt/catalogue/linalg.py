@@ -22,6 +22,8 @@ BOUNDED = "0.5 * {0} / tf.sqrt(1.0 + {0} * tf.math.conj({0}))"
 TRIANGULAR_BANDS = f"{BOUNDED} + np.array([[2.0 * {{lower}}], [2.0 - 2.0 * {{lower}}]])"
 SINE = "0.5 * tf.sin({0})"
 FULL_RANK = f"{SINE} + max({{0}}.shape[-2:]) * tf.eye(*{{0}}.shape[-2:], dtype={{0}}.dtype)"
+ROOTED = f"{BOUNDED} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
+"""Eigenvalues have positive real parts (Gershgorin), real and complex ones."""
 REGULAR = f"{SINE} + {{0}}.shape[-1] * tf.eye({{0}}.shape[-1], dtype={{0}}.dtype)"
 
 UP_TO_STACKS_OF_STACKS: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2), (2, 1, 2, 2))
@@ -188,9 +190,7 @@ LINALG = (
         "Eig",
         singular=gap_of_abscissa,
     ),
-    _square(
-        "matrix_square_root", f"tf.linalg.sqrtm({POSITIVE_DEFINITE})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS
-    ),
+    _square("matrix_square_root", f"tf.linalg.sqrtm({ROOTED})", "MatrixSquareRoot", starts=UP_TO_STACKS_OF_STACKS),
     _square("matrix_exponential", "tf.linalg.expm({0})", "MatrixSolve", loses=_lost_by_squaring),
     _tridiagonal(
         "tridiagonal_matmul",

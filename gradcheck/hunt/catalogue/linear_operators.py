@@ -12,15 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.hunt.catalogue.distances import norms
+from gradcheck.hunt.catalogue.distances import norms, ties_of_extremes
 from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.linalg import POSITIVE_DEFINITE, REGULAR
 from gradcheck.hunt.catalogue.shapes import nonempty_matrix, square, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, REALS, Array, Distances, Indices, Interval, OpSpec, Rule, unary
 
-ACTIONS = ("matmul", "solve", "matmul of adjoint", "solve of adjoint")
-MEASURES = ("to_dense", "log_abs_determinant", "diag_part", "trace")
+ACTIONS = (
+    *("matmul", "solve", "matmul of adjoint", "solve of adjoint"),
+    *("matmul with rows", "solve with rows", "matmul of adjoint with rows", "solve of adjoint with rows"),
+)
+OWN_MEASURES = ("to_dense", "log_abs_determinant", "diag_part", "trace", "determinant", "inverse")
+MEASURES = (*OWN_MEASURES, "adjoint")
+SELF_ADJOINT = (
+    *("diagonal", "lower_triangular", "block_lower_triangular", "adjoint", "inversion"),
+    *("block_diagonal", "kronecker"),
+)
+VIEWS = ("operator", "adjoint", "inverse")
+INVERTING = {"inverse", "log_abs_determinant", *(action for action in ACTIONS if action.startswith("solve"))}
+SHORTEST = 1e-6
+"""Shorter vectors are not normalized by tf.nn.l2_normalize, whose squared norms are at least 1e-12."""
+COMPLEX: dict[str, Any] = {"dtypes": ("complex128",), "result": "complex128"}
 MATRICES: tuple[Shape, ...] = ((2, 2), (1, 1), (3, 3), (2, 2, 2))
 VECTORS: tuple[Shape, ...] = ((2,), (1,), (3,), (2, 2))
 SMALL = Interval(-2.0, 2.0)
@@ -30,9 +43,53 @@ TRIANGULAR = f"tf.linalg.LinearOperatorLowerTriangular({REGULAR})"
 
 
 def acted(operator: Any, x: tf.Tensor, action: str) -> tf.Tensor:
-    """What the operator, its inverse, or the adjoint of either makes of columns."""
+    """What the operator, its inverse, or the adjoint of either makes of columns, or of rows whose adjoint is these."""
     act = operator.matmul if action.startswith("matmul") else operator.solve
-    return act(x, adjoint=action.endswith("adjoint"))
+    rows = action.endswith("rows")
+    return act(tf.linalg.adjoint(x) if rows else x, adjoint="adjoint" in action, adjoint_arg=rows)
+
+
+def measured(operator: Any, measure: str) -> tf.Tensor:
+    """What the method of that name gives, an operator as its matrix."""
+    value = getattr(operator, measure)()
+    return value.to_dense() if isinstance(value, tf.linalg.LinearOperator) else value
+
+
+def condition(operator: Any, view: str) -> tf.Tensor:
+    """The condition number of an operator, of its adjoint, or of its inverse, which is the same."""
+    return (operator if view == "operator" else getattr(operator, view)()).cond()
+
+
+def apart(x: tf.Tensor) -> tf.Tensor:
+    """Matrices whose singular values lie around 2, 4, 6, … (Weyl 1912): the kinks are those of `singular_values`."""
+    size = x.shape[-1]
+    return tf.sin(x) / (2.0 * size) + np.diag(2.0 * np.arange(1, size + 1))
+
+
+def self_adjoint(x: tf.Tensor, form: str) -> Any:
+    """A positive definite operator made of a matrix and of a diagonal whose eigenvalues stay apart."""
+    half, hints = apart(x) / 2.0, {"is_self_adjoint": True, "is_positive_definite": True}
+    full = tf.linalg.LinearOperatorFullMatrix(half + tf.linalg.adjoint(half), **hints)
+    diagonal = tf.linalg.LinearOperatorDiag(full.diag_part() + 2.0 * x.shape[-1], **hints)
+    if form == "diagonal":
+        return diagonal
+    if form == "lower_triangular":
+        return tf.linalg.LinearOperatorLowerTriangular(diagonal.to_dense(), **hints)
+    if form == "block_lower_triangular":
+        zeros = tf.linalg.LinearOperatorZeros(x.shape[-1], dtype=x.dtype)
+        return tf.linalg.LinearOperatorBlockLowerTriangular([[full], [zeros, diagonal]], **hints)
+    if form in ("adjoint", "inversion"):
+        return tf.linalg.LinearOperatorAdjoint(full) if form == "adjoint" else tf.linalg.LinearOperatorInversion(full)
+    made = {"block_diagonal": tf.linalg.LinearOperatorBlockDiag, "kronecker": tf.linalg.LinearOperatorKronecker}
+    return made[form]([full, diagonal], **hints)
+
+
+def gram(x: tf.Tensor) -> Any:
+    """A triangular operator times its adjoint, which is known to have the triangular one for a Cholesky factor."""
+    lower = tf.linalg.LinearOperatorLowerTriangular(x)
+    return tf.linalg.LinearOperatorComposition(
+        [lower, lower.adjoint()], is_self_adjoint=True, is_positive_definite=True
+    )
 
 
 def toeplitz(x: tf.Tensor) -> Any:
@@ -52,9 +109,28 @@ def updated(x: tf.Tensor, symmetric: bool) -> Any:
     return tf.linalg.LinearOperatorLowRankUpdate(base, u, update, None if symmetric else v)
 
 
-def _from_singular(x: Array, _columns: Array, *, action: str) -> Array:
-    """A diagonal matrix is inverted."""
-    return np.abs(x) if action.startswith("solve") else np.full_like(x, np.inf)
+def _from_singular(x: Array, *_columns: Array, **attributes: Any) -> Array:
+    """A diagonal matrix is inverted, or the logarithm of its determinant is taken."""
+    return np.abs(x) if INVERTING.intersection(attributes.values()) else np.full(x.shape, np.inf)
+
+
+def _from_shortest(x: Array, *_columns: Array, **_attributes: Any) -> Array:
+    """No vector is to be as long as the shortest that is normalized."""
+    return np.abs(norms(x) - SHORTEST)
+
+
+def _from_no_sign(x: Array, **_attributes: Any) -> Array:
+    """The diagonal of a Cholesky factor is positive: columns change their sign with it."""
+    return np.asarray(np.abs(np.diagonal(x, axis1=-2, axis2=-1)))
+
+
+def _from_extreme_ties(x: Array, depth: int = 1, **_attributes: Any) -> Array:
+    """The largest and the smallest magnitude are to be unique."""
+    return ties_of_extremes(np.abs(x), axis=tuple(range(-depth, 0)))
+
+
+def _smallest(x: Array, depth: int = 1, **_attributes: Any) -> Array:
+    return np.asarray(np.min(np.abs(x), axis=tuple(range(-depth, 0))))
 
 
 def _columns(rows: Callable[[Shape], int], rank: int) -> Rule:
@@ -78,6 +154,8 @@ def _operator(
 
     `inverted` are the distances from where an inverse does not exist.
     """
+    if inverted:
+        fields["singular"] = inverted
     if rank == 2:
         fields = {"shapes": square, "starts": MATRICES, **fields}
     made: Callable[..., OpSpec] = partial(operation, "linalg", **{"shapes": vector, "starts": VECTORS, **fields})
@@ -89,11 +167,10 @@ def _operator(
         *domains,
         others=_columns(rows, rank),
         action=ACTIONS,
-        **({"singular": inverted} if inverted else {}),
     )
     measured = made(
         f"{name}_operator_measure",
-        f"getattr({text}, {{measure}})()",
+        f"measured({text}, {{measure}})",
         of_measures or gradients,
         *domains[:1],
         measure=measures,
@@ -101,18 +178,39 @@ def _operator(
     return acting, measured
 
 
-_spectrum = partial(_operator, gradients="Mul", rank=1, dtypes=("complex128",), result="complex128", domain=SMALL)
+# The adjoint of one of complex numbers is always an operator of complex64.
+_spectrum = partial(
+    _operator, gradients="Mul", rank=1, measures=OWN_MEASURES, dtypes=("complex128",), result="complex128", domain=SMALL
+)
+REAL_SPECTRUM = "({0}, input_output_dtype=tf.complex128)"
 CIRCULANT = "(tf.exp({0}), input_output_dtype=tf.complex128)"
 
+_diagonal = partial(
+    _operator,
+    text="tf.linalg.LinearOperatorDiag({0})",
+    gradients="Mul",
+    of_measures="MatrixDiagV3",
+    rank=1,
+    inverted=_from_singular,
+)
+_householder = partial(
+    _operator,
+    text="tf.linalg.LinearOperatorHouseholder({0})",
+    gradients="Rsqrt",
+    rank=1,
+    measures=("to_dense", "diag_part"),
+    kinks=_from_shortest,
+)
+
 PARAMETERIZED = (
-    *_operator(
-        "diagonal", "tf.linalg.LinearOperatorDiag({0})", "Mul", of_measures="Sum", rank=1, inverted=_from_singular
-    ),
+    *_diagonal("diagonal", measures=(*MEASURES, "eigvals")),
+    *_diagonal("complex_diagonal", **COMPLEX),
     *_operator("full_matrix", FULL, "MatrixSolve", of_measures="Sin"),
     *_operator(
         "positive_definite",
         f"tf.linalg.LinearOperatorFullMatrix({POSITIVE_DEFINITE}, is_self_adjoint=True, is_positive_definite=True)",
         "Cholesky",
+        measures=(*MEASURES, "cholesky"),
     ),
     *_operator("lower_triangular", TRIANGULAR, "MatrixBandPart", of_measures="MatrixDiagPartV3"),
     *_operator("adjoint", f"tf.linalg.LinearOperatorAdjoint({FULL})", "MatrixSolve", of_measures="Sin"),
@@ -139,19 +237,14 @@ PARAMETERIZED = (
         starts=((2, 2), (1, 1)),
     ),
     *_operator("updated", "updated({0}, {symmetric})", "Sin", symmetric=BOOL),
-    *_operator(
-        "householder",
-        "tf.linalg.LinearOperatorHouseholder({0})",
-        "Rsqrt",
-        rank=1,
-        measures=("to_dense", "diag_part"),
-        singular=lambda x, *_, **_attributes: norms(x),
-    ),
+    *_householder("householder"),
+    *_householder("complex_householder", **COMPLEX),
     *_operator(
         "scaled_identity",
         "tf.linalg.LinearOperatorScaledIdentity(2, {0})",
         "Mul",
         rank=0,
+        measures=(*MEASURES, "eigvals"),
         inverted=_from_singular,
         rows=lambda _shape: 2,
         shapes=unary,
@@ -193,6 +286,94 @@ PARAMETERIZED = (
     ),
 )
 
+_of_matrix = partial(operation, "linalg", shapes=square, starts=MATRICES)
+_of_vector = partial(operation, "linalg", shapes=vector, starts=VECTORS)
+_condition_of_spectrum = partial(
+    _of_vector, gradients="Max Min", kinks=_from_extreme_ties, singular=_smallest, view=VIEWS
+)
+_determinant = partial(_of_vector, gradients="Prod")
+
+METHODS = (
+    # Other operators add their matrix.
+    _of_vector(
+        "diagonal_operator_added",
+        "tf.linalg.LinearOperatorDiag({0}).add_to_tensor({1})",
+        "MatrixSetDiagV3",
+        others=lambda shape: [((*shape, shape[-1]),)],
+    ),
+    _of_vector(
+        "scaled_identity_operator_added",
+        "tf.linalg.LinearOperatorScaledIdentity(2, {0}).add_to_tensor({1})",
+        "MatrixSetDiagV3",
+        shapes=unary,
+        others=lambda shape: [((*shape, 2, 2),)],
+        starts=((), (2,)),
+    ),
+    _of_matrix(
+        "adjoint_operator_added",
+        "tf.linalg.LinearOperatorAdjoint(tf.linalg.LinearOperatorFullMatrix({0})).add_to_tensor({1})",
+        "Transpose",
+        others=lambda shape: [(shape,)],
+    ),
+    _condition_of_spectrum("diagonal_operator_condition", "condition(tf.linalg.LinearOperatorDiag({0}), {view})"),
+    _condition_of_spectrum(
+        "circulant_operator_condition", f"condition(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{view}})"
+    ),
+    _condition_of_spectrum(
+        "circulant_2d_operator_condition",
+        f"condition(tf.linalg.LinearOperatorCirculant2D{REAL_SPECTRUM}, {{view}})",
+        shapes=nonempty_matrix,
+        starts=((2, 2), (1, 2)),
+        kinks=partial(_from_extreme_ties, depth=2),
+        singular=partial(_smallest, depth=2),
+    ),
+    _of_matrix(
+        "full_matrix_operator_condition",
+        "condition(tf.linalg.LinearOperatorFullMatrix(apart({0})), {view})",
+        "Svd",
+        view=VIEWS,
+    ),
+    _of_matrix(
+        "self_adjoint_operator_measure",
+        "measured(self_adjoint({0}, {form}), {measure})",
+        "Sin",
+        form=SELF_ADJOINT,
+        measure=("eigvals", "cond", "determinant", "log_abs_determinant", "cholesky", "inverse"),
+        starts=((2, 2), (1, 1), (2, 2, 2)),
+    ),
+    _of_matrix(
+        "composition_operator_cholesky", "gram({0}).cholesky().to_dense()", "MatrixBandPart", singular=_from_no_sign
+    ),
+    _of_vector(
+        "circulant_operator_of_real",
+        f"tf.cast(measured(tf.linalg.LinearOperatorCirculant{REAL_SPECTRUM}, {{measure}}), tf.complex128)",
+        "Cast",
+        result="complex128",
+        singular=_from_singular,
+        measure=(*MEASURES, "eigvals"),
+    ),
+    # Elements of 0, which other operators of triangles, multiples and products do not have.
+    _determinant(
+        "lower_triangular_operator_determinant",
+        "tf.linalg.LinearOperatorLowerTriangular(tf.linalg.diag({0})).determinant()",
+    ),
+    # Of one element its powers are first powers, as is that of an identity of one row.
+    _determinant(
+        "kronecker_operator_determinant",
+        "tf.linalg.LinearOperatorKronecker([tf.linalg.LinearOperatorDiag({0})] * 2).determinant()",
+        when=lambda shape: shape[-1] > 1,
+        starts=((2,), (3,), (2, 2)),
+    ),
+    _of_vector(
+        "scaled_identity_operator_determinant",
+        "tf.linalg.LinearOperatorScaledIdentity({size}, {0}).determinant()",
+        "Pow",
+        shapes=unary,
+        starts=((), (2,)),
+        size=(2, 1, 3),
+    ),
+)
+
 _constant = partial(operation, "linalg", shapes=nonempty_matrix, starts=((2, 1), (2, 2), (3, 2), (2, 2, 2)))
 
 LINEAR_OPERATORS = (
@@ -209,4 +390,5 @@ LINEAR_OPERATORS = (
         permutation=lambda shape: Indices(shape[-2], shape[-2], distinct=True),
         action=ACTIONS,
     ),
+    *METHODS,
 )

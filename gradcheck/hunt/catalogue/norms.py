@@ -120,6 +120,23 @@ NORMS = (
         which=(0, 1),
         singular=norms,
     ),
+    _norm(
+        "normalize_of_power",
+        "tf.linalg.normalize({0}, ord={power}, axis={axis})[{which}]",
+        "RealDiv Sum Abs",
+        power=(1, 3),
+        which=(0, 1),
+        kinks=from_kinks_of_power,
+        singular=norms,
+    ),
+    _norm(
+        "normalize_by_largest",
+        "tf.linalg.normalize({0}, ord=np.inf, axis={axis})[{which}]",
+        "RealDiv Max Abs",
+        which=(0, 1),
+        kinks=_from_kinks_of_largest,
+        singular=norms,
+    ),
     _scaling(
         "l2_normalize",
         "tf.nn.l2_normalize({0}, axis={axis}, epsilon={bound} ** 2)",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from gradcheck.hunt.catalogue.distances import at_zero, ties_of_extremes
 from gradcheck.hunt.catalogue.keras_linalg import kronecker, polynomial, vandermonde
 from gradcheck.hunt.catalogue.keras_statistics import BEHIND
@@ -36,8 +38,7 @@ NUMPY_ELEMENTWISE = (
         "Mul",
         which=(0, 1),
     ),
-    # Of two zeros, the gradient is that of a Euclidean norm.
-    _binary("numpy_hypot", "tf.experimental.numpy.hypot({0}, {1})", "Sqrt Square", REALS, Interval(0.25)),
+    _binary("numpy_hypot", "tf.experimental.numpy.hypot({0}, {1})", "Sqrt Square", kinks=np.hypot),
     _binary("numpy_logaddexp", "tf.experimental.numpy.logaddexp({0}, {1})", "Maximum Log1p Exp Abs SelectV2"),
     _binary("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2({0}, {1})", "Maximum Log1p Pow Abs SelectV2"),
 )
@@ -83,7 +84,6 @@ NUMPY_STATISTICS = (
         "numpy_nanprod",
         f"tf.experimental.numpy.nanprod({BEHIND}, axis={{axis}}, keepdims={{keepdims}})",
         "SelectV2 Prod",
-        Interval(0.25),  # products at zero are those of reduce_prod
         keepdims=BOOL,
     ),
 )

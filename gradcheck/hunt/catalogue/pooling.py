@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise, product
@@ -24,39 +25,42 @@ _nn = partial(operation, "nn")
 on_images = partial(_nn, shapes=at_least(2, 2, 1), starts=IMAGES, stride=STRIDES, padding=PADDINGS)
 _pool = partial(on_images, batching=in_batch, count=COUNTS)
 on_volumes = partial(_nn, shapes=at_least(2, 2, 2, 1), starts=VOLUMES, stride=STRIDES)
+_pool_volumes = partial(on_volumes, batching=in_batch, padding=PADDINGS, count=COUNTS, rtol=1e-6)
 
 
-def margins(lengths: Any, stride: int, padding: str, rate: Any = 1) -> list[tuple[int, int]]:
-    """How much "SAME" or "VALID" padding lies around each axis, for windows of two elements `rate` apart."""
+def margins(lengths: Any, stride: Any, padding: str, rate: Any = 1) -> list[tuple[int, int]]:
+    """How much "SAME" or "VALID" padding lies around each axis, for windows whose ends are `rate` apart."""
+    axes = zip(lengths, *(np.broadcast_to(one, len(lengths)) for one in (stride, rate)), strict=True)
     missing = [
-        max((-(-length // stride) - 1) * stride + apart + 1 - length, 0) * (padding == "SAME")
-        for length, apart in zip(lengths, np.broadcast_to(rate, len(lengths)), strict=True)
+        max((-(-length // step) - 1) * step + apart + 1 - length, 0) * (padding == "SAME")
+        for length, step, apart in axes
     ]
     return [(size // 2, size - size // 2) for size in missing]
 
 
-def _in_windows(values: Array, stride: int, padding: str, rate: int = 1) -> Array:
-    """The elements of every window, (..., channels, 2, ..., 2), for values (*space, channels).
+def _in_windows(values: Array, stride: Any, padding: str, rate: int = 1, ksize: Any = 2) -> Array:
+    """The elements of every window, (..., channels, *ksize), for values (*space, channels).
 
     Padding is minus infinity, and never wins.
     """
     axes = tuple(range(values.ndim - 1))
-    padded = np.pad(values, [*margins(values.shape[:-1], stride, padding, rate), (0, 0)], constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (rate + 1,) * len(axes), axis=axes)
+    spans = rate * (np.broadcast_to(ksize, len(axes)) - 1)
+    padded = np.pad(values, [*margins(values.shape[:-1], stride, padding, spans), (0, 0)], constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(spans + 1), axis=axes)
     apart = (slice(None),) * values.ndim + (slice(None, None, rate),) * len(axes)
-    return np.asarray(windows[(slice(None, None, stride),) * len(axes)][apart])
+    return np.asarray(windows[tuple(slice(None, None, step) for step in np.broadcast_to(stride, len(axes)))][apart])
 
 
 def window_ties(
-    values: Array, stride: int, padding: str, added: Array | None = None, rate: int = 1, **_others: Any
+    values: Array, stride: Any, padding: str, added: Array | None = None, rate: int = 1, ksize: Any = 2, **_others: Any
 ) -> Array:
-    """How far the largest element of every window of edge 2 lies above the second.
+    """How far the largest element of every window lies above the second.
 
     `added` (2, ..., 2, channels) is added to every window first, as a dilation does.
     """
-    windows = _in_windows(values, stride, padding, rate)
+    windows = _in_windows(values, stride, padding, rate, ksize)
     raised = windows if added is None else windows + np.moveaxis(added, -1, 0)
-    largest_two = np.sort(raised.reshape(-1, 2 ** (values.ndim - 1)))[:, -2:]
+    largest_two = np.sort(raised.reshape(-1, math.prod(windows.shape[values.ndim :])))[:, -2:]
     return np.diff(largest_two)
 
 
@@ -100,21 +104,19 @@ def from_cubes(pieces: tf.Tensor, lengths: list[int], stride: int, padding: str)
     return tf.einsum("pijkuvwz,iua,jvb,kwc->pabcz", corners, planes, rows, columns)
 
 
-def only_inside_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
-    """The elements of every window of edge 2 in volumes; padding is minus infinity."""
-    return tf.where(in_cubes(tf.ones_like(x), stride, padding) > 0, in_cubes(x, stride, padding), -np.inf)
-
-
-def largest_in_volumes(x: tf.Tensor, *, stride: int, padding: str, count: int) -> tf.Tensor:
-    """The largest element of every window; those of a batch of multiples are multiples."""
-    if len(x.shape) == 4:
-        return largest_in_volumes(x[tf.newaxis], stride=stride, padding=padding, count=count)[0]
-    return tf.reduce_max(only_inside_cubes(x, stride, padding), 4) * sum_of_squares(count)
+def largest_in_volumes(x: tf.Tensor, *, stride: Any, padding: str, count: int, ksize: Any = 2) -> tf.Tensor:
+    """The largest element of every window, one axis after the other; those of a batch of multiples are multiples."""
+    for axis, edge, step in zip((-4, -3, -2), np.broadcast_to(ksize, 3), np.broadcast_to(stride, 3), strict=True):
+        windows = [np.flatnonzero(weights) for weights in means_of_windows(x.shape[axis], edge, step, padding)]
+        x = tf.stack([tf.reduce_max(tf.gather(x, each, axis=axis), axis) for each in windows], axis)
+    return x * sum_of_squares(count)
 
 
 def largest_in_cubes(x: tf.Tensor, stride: int, padding: str) -> tf.Tensor:
     """One for the largest element of every window and zero for the others."""
-    return tf.one_hot(tf.argmax(only_inside_cubes(x, stride, padding), 4), 8, axis=4, dtype=x.dtype)
+    inside = in_cubes(tf.ones_like(x), stride, padding) > 0
+    largest = tf.argmax(tf.where(inside, in_cubes(x, stride, padding), -np.inf), 4)
+    return tf.one_hot(largest, 8, axis=4, dtype=x.dtype)
 
 
 def put_at_largest(x: tf.Tensor, values: tf.Tensor, *, windows: tuple[int, str]) -> tf.Tensor:
@@ -276,30 +278,32 @@ POOLING = (
         orders=(1,),
         kinks=window_ties,
     ),
-    on_volumes(
+    _pool_volumes(
         "avg_pool3d",
         "tf.cast(added_up(tf.nn.avg_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
         "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
         "AvgPool3D",
-        batching=in_batch,
         ksize=(2, (1, 2, 2), (2, 1, 2)),
         stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
-        padding=PADDINGS,
-        count=COUNTS,
         reference=means_in_volumes,
-        rtol=1e-6,
     ),
-    on_volumes(
+    _pool_volumes(
         "max_pool3d",
         "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
         "2, {stride}, {padding}), {count})[0], tf.float64)",
         "MaxPool3D",
-        batching=in_batch,
-        padding=PADDINGS,
-        count=COUNTS,
         kinks=window_ties,
         reference=largest_in_volumes,
-        rtol=1e-6,
+    ),
+    _pool_volumes(
+        "max_pool3d_unequal",
+        "tf.cast(added_up(tf.nn.max_pool3d(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
+        "{ksize}, {stride}, {padding}), {count})[0], tf.float64)",
+        "MaxPool3D",
+        ksize=((1, 2, 2), (2, 1, 2)),
+        stride=(*STRIDES, (2, 1, 1), (1, 2, 3)),
+        kinks=window_ties,
+        reference=largest_in_volumes,
     ),
     _pool(
         "max_pool_v2",
@@ -370,16 +374,21 @@ POOLING = (
         below=(0, 1),
         kinks=_padded_ties,
     ),
-    _nn(
-        "avg_pool2d_unequal",
-        "added_up(tf.nn.avg_pool2d(multiples({0}[tf.newaxis], {count}), {ksize}, {strides}, {padding}), {count})[0]",
-        "AvgPool",
-        shapes=at_least(3, 3, 1),
-        starts=((3, 3, 1), (4, 3, 2)),
-        batching=in_batch,
-        ksize=((3, 3), (1, 2), (3, 1)),
-        strides=((1, 1), (2, 1), (1, 3)),
-        padding=PADDINGS,
-        count=COUNTS,
+    *(
+        _nn(
+            f"{kind}_pool2d_unequal",
+            f"added_up(tf.nn.{kind}_pool2d(multiples({{0}}[tf.newaxis], {{count}}), "
+            "{ksize}, {stride}, {padding}), {count})[0]",
+            gradient,
+            shapes=at_least(3, 3, 1),
+            starts=((3, 3, 1), (4, 3, 2)),
+            batching=in_batch,
+            ksize=((3, 3), (1, 2), (3, 1)),
+            stride=((1, 1), (2, 1), (1, 3)),
+            padding=PADDINGS,
+            count=COUNTS,
+            kinks=kinks,
+        )
+        for kind, gradient, kinks in (("avg", "AvgPool", None), ("max", "MaxPool", window_ties))
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import between
 from gradcheck.hunt.catalogue.language import float32, operation, rows_first, tf, traced
-from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, transpositions, vector
+from gradcheck.hunt.catalogue.shapes import alike, nonempty_matrix, reduced, transpositions, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, POSITIVE, REALS, Indices, OpSpec, Shapes
 
@@ -71,6 +71,11 @@ def compressed(matrices: tf.Tensor) -> tf.Tensor:
     """The values of dense matrices at the pattern's places as a stack of compressed sparse rows."""
     places = place_of_each_value(matrices.shape[0])
     return tf.raw_ops.DenseToCSRSparseMatrix(dense_input=matrices, indices=places)
+
+
+def of_matrices(dense: tf.Tensor) -> tf.Tensor:
+    """What is combined with the matrices of all points, with ones for the dimensions that it has less than these."""
+    return tf.reshape(dense, [dense.shape[0], *[1] * (3 - len(dense.shape)), *dense.shape[1:]])
 
 
 def rows_of_values(matrices: tf.SparseTensor) -> tf.Tensor:
@@ -162,6 +167,10 @@ def _options_with_output(shape: Shape, other: Shape) -> list[tuple[str, ...]]:
     return [(*factors, *output) for output in outputs for factors in _options(shape, other)]
 
 
+def _spread_over_matrix(_values: Shape) -> Shapes:
+    return [((2, 3),), ((1, 3),), ((2, 1),), ((3,),), ((1, 1),), ((1,),), ((),)]
+
+
 def _either(_first: Shape) -> Shapes:
     return [((3, 2),), ((2, 3),)]
 
@@ -214,8 +223,10 @@ SPARSE = (
     ),
     _of_values(
         "sparse_reduce_sum",
-        f"tf.sparse.reduce_sum({MATRIX}, axis=-1, keepdims={{keepdims}})",
+        f"tf.sparse.reduce_sum({MATRIX}, axis={{axis}}, keepdims={{keepdims}})",
         "SparseReduceSum",
+        batched="tf.sparse.reduce_sum(stacked({0}), behind_points({axis}, stacked({0})), {keepdims})",
+        axis=reduced((2, 3)),
         keepdims=BOOL,
     ),
     _of_values("sparse_softmax", f"tf.sparse.softmax({MATRIX}).values", "SparseSoftmax"),
@@ -257,7 +268,19 @@ SPARSE = (
         adjoints=_adjoints,
     ),
     _of_values("sparse_dense_add", f"tf.sparse.add({MATRIX}, {{1}})", "SparseTensorDenseAdd", others=_with((2, 3))),
-    _of_values("sparse_dense_mul", f"({MATRIX} * {{1}}).values", "SparseDenseCwiseMul", others=_with((2, 3))),
+    _of_values(
+        "sparse_dense_mul",
+        f"({MATRIX} * {{1}}).values",
+        "SparseDenseCwiseMul",
+        others=_spread_over_matrix,
+        batched="rows_of_values(stacked({0}) * of_matrices({1}))",
+    ),
+    _of_values(
+        "sparse_dense_cwise_add",
+        f"tf.raw_ops.SparseDenseCwiseAdd(sp_indices={MATRIX}.indices, sp_values={{0}}, sp_shape=[2, 3], dense={{1}})",
+        others=_spread_over_matrix,
+        batched="{0} + rows_of_values(stacked(tf.ones_like({0})) * of_matrices({1}))",
+    ),
     _of_values(
         "sparse_add",
         f"tf.sparse.add({MATRIX}, tf.sparse.SparseTensor([[0, 2], [1, 1]], {{1}}, [2, 3])).values",
@@ -271,7 +294,8 @@ SPARSE = (
         "SparseDenseCwiseDiv",
         REALS,
         POSITIVE,
-        others=_with((2, 3)),
+        others=_spread_over_matrix,
+        batched="rows_of_values(stacked({0}) / of_matrices({1}))",
     ),
     _of_matrix(
         "csr_matrix_to_dense",

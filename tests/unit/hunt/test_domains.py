@@ -83,6 +83,8 @@ FAR: dict[str, tuple[Function, Sequence[tuple[float, ...]], dict[str, Any]]] = {
     "ndtri": (normal_quantile, ((1e-12,), (1e-5,), (0.5,), (0.9999,), (1 - 1e-9,)), {}),
     "zeta": (lambda q: mpmath.zeta(3, q), (*ABOVE, (1e6,)), {"exponent": 3.0}),
     "polygamma": (lambda x: mpmath.polygamma(2, x), (*ABOVE, (1e6,)), {"order": 2.0}),
+    "igamma_of_x": (lambda x: mpmath.gammainc(2, 0, x, regularized=True), ABOVE, {"a": 2.0}),
+    "igammac_of_x": (lambda x: mpmath.gammainc(2, x, regularized=True), ABOVE, {"a": 2.0}),
     "log_softmax": (lambda x, y: x - log_of_sum(x, y), APART, {}),
     "softmax_cross_entropy_of_logits": (lambda x, y: log_of_sum(x, y) - x, APART, {"label": 0}),
     "sparse_softmax_cross_entropy": (lambda x, y: log_of_sum(x, y) - x, APART, {"labels": (0,)}),
@@ -164,7 +166,7 @@ DEFINED_BEYOND = {
         *("block_lstm_peepholes", "block_lstm_v2_peepholes", "block_lstm_clipped"),
     ),
     "what is meant by a pixel is from 0 to 1, or not negative": (
-        *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_auto_contrast", "adjust_gamma"),
+        *("rgb_to_hsv", "ssim", "ssim_multiscale", "keras_ssim", "keras_auto_contrast", "adjust_gamma"),
     ),
     "corners of boxes inside of the image; crops_of_given_boxes goes beyond": (
         "crop_and_resize",
@@ -191,16 +193,14 @@ DEFINED_BEYOND = {
         *("keras_kl_divergence", "keras_binary_crossentropy", "keras_binary_focal_crossentropy"),
         *("keras_categorical_crossentropy", "keras_categorical_focal_crossentropy"),
         *("keras_sparse_categorical_crossentropy", "keras_generalized_cross_entropy", "keras_dice", "keras_tversky"),
+        *("keras_binary_focal_crossentropy_of_soft_labels", "keras_binary_focal_crossentropy_of_logits"),
+        "keras_categorical_focal_crossentropy_of_logits",
     ),
     "below the least, a reference counts as the least, as a prediction does": ("keras_squared_logarithmic_error",),
     "products beyond 1 are distances below 0, which are cut off": ("keras_circle", "keras_circle_of_references"),
     "of equal elements the median is odd": ("keras_quantile_of_level",),
-    "a zero makes a product of zero, whose gradient is that of reduce_prod": (
-        *("keras_nanprod", "keras_nan_accumulation", "numpy_nanprod"),
-    ),
     "powers of ten, of which one hides the digits of all others": ("keras_logspace", "numpy_logspace"),
     "bounds have one sign, an attribute": ("keras_geomspace",),
-    "of two zeros, the gradient is NaN, as that of a Euclidean norm": ("numpy_hypot",),
 }
 """Where nothing is drawn although the operation is defined there, and why."""
 NARROWER = frozenset(chain.from_iterable(DEFINED_BEYOND.values()))

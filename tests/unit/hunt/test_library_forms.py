@@ -45,6 +45,7 @@ UNSEEN = {
 }
 """What of the regions no call of a public function is, and why."""
 PART = {
+    "ctc_loss_of_dense_labels": "ctc_loss_dense",
     "keras_cosine_similarity": "keras_normalize",
     "softmax_cross_entropy_over_axis": "softmax_cross_entropy",
     "weighted_cross_entropy_of_weights": "weighted_cross_entropy",
@@ -59,7 +60,7 @@ MADE = {
     "keras_prelu": "a batch of its argument",
     "resize_antialiased": "the type decides",
     "weighted_cross_entropy": "labels and logits",
-    "matrix_square_root": "a positive definite matrix",
+    "matrix_square_root": "a regular matrix",
     "ctc_loss_dense": "a batch of its argument",
     "keras_circle": "the labels alone decide",
     "keras_cdist": "all pairs",

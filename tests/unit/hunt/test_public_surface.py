@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from gradcheck.strategies.graphs import signatures
+from gradcheck.strategies.values import alternatives, smooth
 
 from gradcheck.defects.records import version_of
 from gradcheck.hunt.catalogue import CATALOGUE
 from gradcheck.hunt.census import gradient_functions
-from gradcheck.hunt.surface import NAMESPACES, Line, Why, covered, lines, resolved, walk
+from gradcheck.hunt.evaluation import single
+from gradcheck.hunt.opspec import OpSpec
+from gradcheck.hunt.surface import NAMESPACES, NOT_WALKED, Line, Why, covered, lines, met, resolved, walk
 
 LINES = tuple(lines().values())
 PROVED = tuple(line for line in LINES if line.proof and line.why in (Why.NOT_DIFFERENTIABLE, Why.NO_GRADIENT))
@@ -100,18 +107,77 @@ def test_how_many_lines_no_run_shows() -> None:
     assert len(open_lines) == UNPROVED
 
 
-@named(FORMS)
-def test_another_form_makes_the_same_operations(line: Line) -> None:
-    present(line)
+PLACED = {
+    *("Cast", "Complex", "Imag", "Real", "Identity", "IdentityN", "ReadVariableOp", "EnsureShape"),
+    *("BroadcastTo", "ConcatV2", "ExpandDims", "Pack", "Reshape", "Squeeze", "StridedSlice", "Transpose"),
+}
+"""Kernels that only put numbers elsewhere, or take them as another type: they make no other operation of one."""
 
+
+NUMBERS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
+
+
+def kernels(function: Callable[[], Any]) -> set[str]:
+    """The kernels in the scope `form`, and in functions, that make numbers of arguments or of variables."""
+    graph = tf.compat.v1.wrap_function(function, []).graph  # unlike a tf.function, it may make variables
+    reached: set[str] = set()
+    made: set[str] = set()
+    for one in graph.get_operations():
+        if not one.name.startswith("form/"):
+            reached |= {one.name} if one.type == "Identity" else set()
+        elif any(tensor.dtype in NUMBERS for tensor in one.outputs) and (
+            one.type == "ReadVariableOp" or any(tensor.op.name in reached for tensor in one.inputs)
+        ):
+            reached.add(one.name)
+            made.add(one.type)
+    types = {number.as_datatype_enum for number in NUMBERS}
+    called = (node for inner in graph.as_graph_def().library.function for node in inner.node_def)
+    return made | {node.op for node in called if types & {node.attr["T"].type, *node.attr["Tout"].list.type}}
+
+
+@cache
+def kernels_of(name: str) -> set[str]:
+    """The kernels that an operation of the catalogue makes, for any shapes and attributes."""
+    spec, made = CATALOGUE[name], set()
+    for start in spec.starts[:3]:
+        for shapes in signatures(name, start)[:2]:
+            values = [smooth(one, spec.dtype(place), spec.domain(place)).array() for place, one in enumerate(shapes)]
+            for attributes in alternatives(name, shapes, 8):
+                made |= kernels(partial(scoped, spec, values, attributes))
+    return made
+
+
+def scoped(spec: OpSpec, values: list[Any], attributes: dict[str, Any]) -> Any:
+    given = [tf.identity(tf.constant(value)) for value in values]
+    with tf.name_scope("form"):
+        return single(spec)(*given, **attributes)
+
+
+def kernels_of_line(line: Line) -> set[str]:
     def traced() -> Any:
         given = {name: tf.identity(value) for name, value in arguments().items()}
         with tf.name_scope("form"):
             return run(line, given)
 
-    made = tf.compat.v1.wrap_function(traced, []).graph.get_operations()  # unlike a tf.function, it may make variables
-    kinds = {one.type for one in made if "form/" in one.name} - {"Const", "Identity", "NoOp"}
-    assert set(CATALOGUE[line.note].gradients) & kinds
+    return kernels(traced)
+
+
+@named(FORMS)
+def test_another_form_makes_the_same_operations(line: Line) -> None:
+    """It runs a kernel of the operation that it is a form of, and none but of those that it is made of."""
+    present(line)
+    made = kernels_of_line(line)
+    assert set(CATALOGUE[line.operations[0]].gradients) & made
+    with_gradients = {name for name in made - PLACED if gradient_functions().get(name) is not None}
+    assert with_gradients <= set.union(*map(kernels_of, line.operations))
+
+
+def test_more_than_the_same_operations_is_noticed() -> None:
+    line = lines()["tf.keras.layers.AdaptiveAveragePooling3D"]
+    present(line)
+    test_another_form_makes_the_same_operations(line)
+    with pytest.raises(AssertionError):
+        test_another_form_makes_the_same_operations(replace(line, note="avg_pool3d"))
 
 
 def test_a_name_of_the_same_function_is_not_asked_for_again() -> None:
@@ -123,3 +189,17 @@ def test_a_name_of_the_same_function_is_not_asked_for_again() -> None:
 def test_every_namespace_is_walked() -> None:
     walked = Counter(name.rpartition(".")[0] for name in (*walk().names, *walk().aliases))
     assert set(walked) == {space.name for space in NAMESPACES}
+
+
+def test_every_public_module_is_walked_or_listed_with_its_reason() -> None:
+    walked = {space.name for space in NAMESPACES}
+    assert walked.isdisjoint(NOT_WALKED)
+    assert sorted(met() - walked - set(NOT_WALKED)) == [], "walk it, or say in NOT_WALKED why not"
+    if version_of(tf.__version__) >= NEWEST:
+        assert sorted(set(NOT_WALKED) - met()) == [], "gone, or in nothing that is walked"
+
+
+def test_a_module_in_one_that_is_walked_is_noticed() -> None:
+    without = [space for space in NAMESPACES if space.name != "tf.keras.ops.image"]
+    walked = {space.name for space in without}
+    assert met(without) - walked - set(NOT_WALKED) == {"tf.keras.ops.image"}

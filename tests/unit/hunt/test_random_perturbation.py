@@ -26,6 +26,7 @@ AFTER_LABELS = [[1e3, 0.0]], [[GAP, 0.0]]
 LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "reduce_logsumexp": (([[0.0, -GAP]],), {"axis": -1, "keepdims": False}),
     "log_softmax": (([[GAP, 0.0]],), {}),
+    "log_softmax_axis": (([[GAP], [0.0]],), {}),
     "softmax_cross_entropy": (AFTER_LABELS, {}),
     "softmax_cross_entropy_of_logits": (([[GAP, 0.0]],), {"label": 0}),
     "softmax_cross_entropy_over_axis": (AFTER_LABELS, {"axis": -1}),
@@ -35,11 +36,8 @@ LOGARITHMS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         ([[0.0], [0.0]], [GAP + np.log(0.5), np.log(0.75)], [[0.0], [0.0]]),
         {"labels": (0, 0), "remove": True},
     ),
-    "keras_categorical_crossentropy": (AFTER_LABELS[::-1], {"axis": -1, "from_logits": True, "smoothing": 0.0}),
-    "keras_sparse_categorical_crossentropy": (
-        ([[GAP, 0.0]],),
-        {"labels": (0,), "from_logits": True, "ignored": None},
-    ),
+    "keras_categorical_crossentropy_of_logits": (AFTER_LABELS[::-1], {"axis": -1, "smoothing": 0.0}),
+    "keras_sparse_categorical_crossentropy_of_logits": (([[GAP, 0.0]],), {"labels": (0,), "ignored": None}),
 }
 """Arguments of which the value, or the first element's, is the logarithm of 1 + exp(-GAP), or minus that."""
 

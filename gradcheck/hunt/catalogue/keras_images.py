@@ -1,0 +1,198 @@
+"""Functions of `keras.ops.image` that have formulas of their own, on images of shape (height, width, channels)."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gradcheck.hunt.catalogue.images import SINGLE
+from gradcheck.hunt.catalogue.language import operation
+from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
+from gradcheck.hunt.graph import Shape
+from gradcheck.hunt.opspec import BOOL, Array, Interval, Shapes
+
+LAYOUTS = ("channels_last", "channels_first")
+REACH = 2.75
+"""Places lie between -2.75 and 2.75, inside of small images and beyond all of their edges."""
+SAMPLES = (3, 2)
+"""So high and so wide is what scale_and_translate makes."""
+
+_image = partial(operation, "image", shapes=at_least(2, 2, 1), starts=((2, 2, 1), (3, 3, 1), (2, 3, 2)))
+# Keras's fifth mode, "mirror", asks for the pixel behind the last one, which GatherNd refuses.
+FILLS = ("constant", "nearest", "wrap", "reflect")
+# In modes these are what gather_nd is there.
+_places = partial(operation, "image", looped=True, fill=FILLS, value=(0.0, 1.0), modes=())
+
+
+def _carried_on(x: Array, pixel: Array, fill: str, value: float) -> float:
+    """The pixel, of inside of the image or of beyond its edges."""
+    sizes = np.array(x.shape)
+    if fill == "constant":
+        return float(x[tuple(pixel)]) if np.all((pixel >= 0) & (pixel < sizes)) else value
+    turned = np.abs(pixel) % (2 * sizes)
+    folded = {
+        "nearest": np.clip(pixel, 0, sizes - 1),
+        "wrap": pixel % sizes,
+        "reflect": np.where(turned < sizes, turned, 2 * sizes - 1 - turned),
+    }
+    return float(x[tuple(folded[fill])])
+
+
+def _between_pixels(x: Array, place: Array, fill: str, value: float) -> float:
+    lower = np.floor(place)
+    corners = [np.array(corner) for corner in product((0, 1), repeat=x.ndim)]
+    shares = [float(np.prod(np.where(corner, place - lower, 1 - place + lower))) for corner in corners]
+    pixels = [_carried_on(x, (lower + corner).astype(int), fill, value) for corner in corners]
+    return float(np.dot(shares, pixels))
+
+
+def _from_bends(x: Array, angles: Array, *, fill: str, value: float) -> Array:
+    """How far the places are from pixels, where the image, carried on beyond its edges, bends at these."""
+    uneven = x + np.sin(1.0 + np.arange(x.size)).reshape(x.shape)
+    places = REACH * np.sin(angles).reshape(x.ndim, -1).T
+    distances = []
+    for place, step in product(places, np.eye(x.ndim)):
+        pixel = np.where(step, np.round(place), place)
+        before, there, behind = (_between_pixels(uneven, pixel + side * step, fill, value) for side in (-1, 0, 1))
+        bends = abs(before - 2 * there + behind) > 1e-9
+        distances.append(np.max(np.abs(place - pixel)) if bends else np.inf)
+    return np.array(distances)
+
+
+def _samples(sizes: Shape, scales: Array, shifts: Array) -> list[tuple[Array, float, int]]:
+    """Along each axis the places of the samples between pixels, the scale, and the number of pixels."""
+    axes = zip(SAMPLES, 1.0 + 0.5 * np.sin(scales), shifts, sizes, strict=False)
+    return [((np.arange(count) + 0.5 - shift) / scale - 0.5, scale, size) for count, scale, shift, size in axes]
+
+
+def _from_edges(x: Array, scales: Array, shifts: Array, **_attributes: Any) -> Array:
+    """Samples beyond the edges are 0."""
+    return np.concatenate(
+        [np.abs(places - edge) for places, _, size in _samples(x.shape, scales, shifts) for edge in (-0.5, size - 0.5)]
+    )
+
+
+def _from_corners(x: Array, scales: Array, shifts: Array, *, smoothed: bool, **attributes: Any) -> Array:
+    """Where a sample inside of the image meets a corner of a pixel's weights, or these are about to become wider."""
+    samples = _samples(x.shape, scales, shifts)
+    if any(not np.any((places > -0.5) & (places < size - 0.5)) for places, _, size in samples):
+        return np.full(1, np.inf)
+    distances = []
+    for places, scale, size in samples:
+        inside = places[(places > -0.5) & (places < size - 0.5)]
+        gaps = np.abs(inside[:, np.newaxis] - np.arange(size))
+        width = max(1 / scale, 1.0) if smoothed else 1.0
+        distances += [gaps.ravel(), np.abs(gaps - width).ravel()] if attributes["method"] == "linear" else []
+        distances += [np.abs(scale - 1.0)[np.newaxis]] if smoothed else []
+    return np.concatenate([np.full(1, np.inf), *distances])
+
+
+def _some_places(shape: Shape) -> Shapes:
+    return [((len(shape), 2),), ((len(shape), 1),), ((len(shape), 2, 2),)]
+
+
+KERAS_IMAGES = (
+    _places(
+        "keras_map_coordinates",
+        # A flat image would have kinks of second order alone.
+        f"tf.keras.ops.image.map_coordinates({{0}} + spread(*{{0}}.shape), {REACH} * tf.sin({{1}}), 1, "
+        "fill_mode={fill}, fill_value={value})",
+        "GatherNd Mul Sub",
+        shapes=vector,
+        when=lambda shape: len(shape) < 3,
+        others=_some_places,
+        starts=((2,), (3,), (2, 2), (1,), (2, 3)),
+        kinks=_from_bends,
+    ),
+    _places(
+        "keras_map_coordinates_of_places",
+        "tf.keras.ops.image.map_coordinates({0}, np.array([{rows}, {columns}]), {degree}, fill_mode={fill}, "
+        "fill_value={value})",
+        "GatherNd Mul",
+        shapes=at_least(1, 1),
+        starts=((2, 2), (1, 2), (2, 3)),
+        rows=((0.0, 1.0), (0.5, 0.5), (-1.25, 7.75)),
+        columns=((1.0, 0.0), (0.25, 0.25), (2.5, -4.5)),
+        degree=(1, 0),
+    ),
+    _image(
+        "keras_gaussian_blur",
+        "tf.keras.ops.image.gaussian_blur({0}, {size}, 0.5 + tf.square({1}), data_format={layout})",
+        "DepthwiseConv2dNative Exp RealDiv",
+        looped=True,
+        others=lambda _: [((2,),)],
+        size=((3, 3), (2, 2), (3, 1)),
+        layout=LAYOUTS,
+    ),
+    _image(
+        "keras_elastic_transform",
+        "tf.keras.ops.image.elastic_transform({0}, alpha={alpha}, sigma={sigma}, interpolation={between}, "
+        "fill_mode={fill}, fill_value=1.0, seed=1, data_format={layout})",
+        "GatherNd Mul",
+        looped=True,
+        alpha=(2.0, 20.0),
+        sigma=(1.5, 0.5),
+        between=("bilinear", "nearest"),
+        fill=FILLS,
+        layout=LAYOUTS,
+        modes=(),
+    ),
+    # The weights of cubes bend at second order, wherever a sample meets a pixel.
+    _image(
+        "keras_scale_and_translate",
+        "tf.keras.ops.image.scale_and_translate({0} + spread(*{0}.shape), (3, 2, {0}.shape[-1]), "
+        "1.0 + 0.5 * tf.sin({1}), {2}, (0, 1), {method}, antialias={smoothed})",
+        "Abs MatMul RealDiv",
+        looped=True,
+        others=lambda _: [((2,), (2,))],
+        method=("linear", "cubic"),
+        smoothed=(False, True),
+        kinks=_from_corners,
+        singular=_from_edges,
+        orders=(1,),
+    ),
+    _image(
+        "keras_scale_and_translate_of_places",
+        "tf.keras.ops.image.scale_and_translate({0}, (3, 2, {0}.shape[-1]), np.array({scale}), np.array({shift}), "
+        "(0, 1), {method}, antialias={smoothed})",
+        "MatMul",
+        batched="tf.keras.ops.image.scale_and_translate({0}, ({0}.shape[0], 3, 2, {0}.shape[-1]), np.array({scale}), "
+        "np.array({shift}), (1, 2), {method}, antialias={smoothed})",
+        scale=((1.0, 1.0), (2.0, 0.5), (0.75, 1.5)),
+        shift=((0.0, 0.0), (0.25, 0.0), (-0.5, 1.0)),
+        method=("linear", "cubic", "lanczos3", "lanczos5"),
+        smoothed=(True, False),
+    ),
+    _image(
+        "keras_ssim",
+        "tf.keras.ops.image.ssim({0}, {1}, filter_size={size}, filter_sigma={sigma}, k1=0.2, k2=0.4, "
+        "data_format='channels_last')",
+        "Conv2D RealDiv Mean",
+        Interval(0.0, 1.0, closed=True),
+        others=alike,
+        size=(2, 1),
+        sigma=(1.5, 0.5),
+    ),
+    # ResizeBicubicGrad, ResizeNearestNeighborGrad and ScaleAndTranslateGrad have no registered gradients, and
+    # ResizeArea has none. ScaleAndTranslateGrad takes single precision only. In modes these are what resize_bilinear,
+    # resize_bicubic and resize_antialiased are there.
+    _image(
+        "keras_resize_to_aspect",
+        "tf.cast(tf.keras.ops.image.resize(tf.cast({0}, tf.float32), {size}, interpolation={how}, "
+        "crop_to_aspect_ratio={cut}, pad_to_aspect_ratio=not {cut}, fill_value={fill}, "
+        "data_format={layout}), tf.float64)",
+        "Cast",
+        starts=((2, 2, 1), (3, 2, 2), (2, 5, 1)),
+        size=((2, 2), (1, 2), (4, 2)),
+        how=("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"),
+        cut=BOOL,
+        fill=(0.0, 1.0),
+        layout=LAYOUTS,
+        orders=(1,),
+        rtol=SINGLE,
+        modes=(),
+    ),
+)
