@@ -362,13 +362,12 @@ class _Probing:
 
 def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
     """The comparison of combinations with these weights, without those in which no output is left."""
-    shown = weights.any(axis=1)
-    if shown.all():
-        return [table]
+    shown: Array = np.asarray(weights.any(axis=1))
+    if shown.all() or not shown.any():
+        return [table] if shown.all() else []
     kept = combined(partial(np.compress, shown, axis=1), table)
-    rows = tuple(row for row, some in zip(table.rows, shown, strict=True) if some)
-    kept = replace(kept, rows=rows, contribution=np.asarray(table.contribution)[:, shown])
-    return [kept] if shown.any() else []
+    rows = tuple(table.rows[row] for row in np.flatnonzero(shown))
+    return [replace(kept, rows=rows, contribution=np.asarray(table.contribution)[:, shown])]
 
 
 def _too_expensive(count: int) -> list[Comparison]:

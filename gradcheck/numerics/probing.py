@@ -113,7 +113,8 @@ class ProbeTests:
 
     `residual` is the left side, from differences, less the right side, from autodiff; `bound` is its error bound,
     `contribution` the largest single product in either sum, `size` the sum of the magnitudes of the products on the
-    right side, and `largest` the largest of these. An entry of J that is wrong by e contributes at least e |w_a u_b| to the residual.
+    right side, and `largest` the largest of these. An entry of J that is wrong by e contributes at least e |w_a u_b| to
+    the residual.
     """
 
     residual: Array

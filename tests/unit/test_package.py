@@ -47,7 +47,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 
 def test_the_monitor_is_said_to_stand_elsewhere() -> None:
-    with pytest.raises(AttributeError, match="from gradcheck.keras import GradientMonitor"):
+    with pytest.raises(AttributeError, match=r"from gradcheck\.keras import GradientMonitor"):
         gradcheck.GradientMonitor  # noqa: B018
 
 
