@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
-from gradcheck.autodiff.results import specs_of
+from gradcheck.autodiff.opening import open_function, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import (
     UNCHANGED,

@@ -46,7 +46,8 @@ def explain(
     they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
     `gradient`, `right` and `diagnosis` (cause, evidence, remedy, place, and `lost`, the size of the lost part).
 
-    Raises TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain.
+    Raises TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError
+    where `f` runs on the replicas of a strategy, each in a thread of its own.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(1.0)
@@ -66,16 +67,19 @@ def explain(
         )
     tolerance = tolerance_from(1, rtol, atol, probes)
     _refuse_constrained(chain.from_iterable(named_leaves(inputs, parameter_names(f))))
-    listed, time = _listed(variables), BlameTime()
+    listed = _listed(variables)
     with ExitStack() as stack:
         stack.enter_context(shown(name_of(f)))
         stack.enter_context(state_restored())
+        first, _ = _recorded(f, inputs, listed)
+        if first.draws:
+            stack.enter_context(seeded())
+        # What a first run alone makes, such as an optimizer's slots or constants that are kept, no replay makes again.
+        time = BlameTime()
         record, names = _recorded(f, inputs, listed)
         disagreement, notes = None, []
-        if record.draws:
-            stack.enter_context(seeded())
-            record, names = _recorded(f, inputs, listed)
-            notes += [f"{', '.join(record.draws)}: {EAGERLY}"] if record.calls_functions else []
+        if first.draws:
+            notes += [f"{', '.join(first.draws)}: {EAGERLY}"] if first.calls_functions else []
         else:
             record, disagreement = as_traced(record)
         notes += [] if record.held == UNCHANGED else [record.held.note]
@@ -92,9 +96,17 @@ def explain(
 def _recorded(
     f: Callable[..., Any], inputs: tuple[Any, ...], variables: Sequence[Any]
 ) -> tuple[CodeRecord, list[str] | None]:
-    """The record of the code, and the names of the sources where the derivative is not its own. Raises RuntimeError."""
+    """The record of the code, and the names of the sources where the derivative is not its own.
+
+    Raises RuntimeError where it raised, ValueError where it runs on replicas.
+    """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
+    if record.replicas:
+        raise ValueError(
+            f"f runs on replicas ({record.replicas}), each in a thread of its own, which explain does not see; give it "
+            "the function that one replica runs, the one handed to strategy.run, with the inputs of that replica"
+        )
     error = record.error
     if error is not None and not any(error is call.error for call in record.derivatives):
         raise RuntimeError(

@@ -19,7 +19,7 @@ from gradcheck.autodiff.coordinates import WIDE
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import graph_of
 from gradcheck.autodiff.observed_call import FLOAT64, ObservedCall, beside, beside_everywhere, observed_call
-from gradcheck.autodiff.results import specs_of
+from gradcheck.autodiff.opening import specs_of
 from gradcheck.autodiff.retraced import Retraced, straight
 from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.wengert_list import WengertList

@@ -17,7 +17,6 @@ from gradcheck.autodiff.mapped import Mapped, Points, Rows, Values, as_array
 from gradcheck.autodiff.perturbation import perturbing
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.remembered import Remembered
-from gradcheck.autodiff.results import specs_of
 from gradcheck.autodiff.reverse import (
     DerivativeRaisedError,
     Gradients,
@@ -29,7 +28,7 @@ from gradcheck.autodiff.reverse import (
     second_pullbacks,
     seen,
 )
-from gradcheck.autodiff.sources import UNBUILT, Arguments, Source, parameter_names, parse_arguments
+from gradcheck.autodiff.sources import Arguments, Source
 from gradcheck.autodiff.state import UNCHANGED, ChangedState
 from gradcheck.numerics.sampling import QUICK, LinePoints
 from gradcheck.progress import counted
@@ -100,7 +99,7 @@ class Function(Problem):
     @cached_property
     def ones(self) -> Array:
         """The cotangent that `tape.gradient` starts from, (m,): of the sum of the results the real part counts."""
-        return _flat([np.ones(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
+        return flat([np.ones(one.shape, one.dtype.as_numpy_dtype) for one in self.results])
 
     def terms_of(self, cotangents: Array) -> Array:
         return np.asarray(np.max(np.abs(cotangents) * self._sizes, axis=1, initial=0.0))
@@ -162,7 +161,7 @@ class Function(Problem):
     def _values(self, points: Array | LinePoints) -> Array:
         table = np.full((len(points), self.result_parts[-1].stop), np.nan)
         for row, results in self._taken_at(points, self._mapped_results):
-            found = _flat(results or ())
+            found = flat(results or ())
             table[row] = found if found.shape == table[row].shape else np.nan
         return table
 
@@ -234,7 +233,7 @@ class Function(Problem):
 
     def value_of(self, tensors: Tensors) -> Array:
         """The same for tensors in the order of the sources."""
-        return _flat(list(map(as_array, self.call(tensors))))
+        return flat(list(map(as_array, self.call(tensors))))
 
     def call(self, tensors: Tensors) -> Tensors:
         """The results, flat, for tensors (and the variables themselves) in the order of the sources."""
@@ -357,58 +356,11 @@ class Function(Problem):
         ]
 
 
-def _flat(results: Sequence[Array]) -> Array:
+def flat(results: Sequence[Array]) -> Array:
+    """The real coordinates of several arrays, one behind the other."""
     return np.concatenate([np.zeros(0), *map(to_coordinates, results)])
 
 
 def _slices(counts: Sequence[int]) -> tuple[slice, ...]:
     ends = np.cumsum([0, *counts])
     return tuple(slice(int(start), int(end)) for start, end in pairwise(ends))
-
-
-def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any) -> Function:
-    """Call `f` once and record what it takes and returns.
-
-    Raises TypeError for an `f` that is not callable or returns something that is no floating tensor, ValueError for
-    inputs that cannot be differentiated or a result that is not finite, RuntimeError where `f` itself throws.
-    """
-    if not callable(f):
-        raise TypeError(
-            f"f is of type {type(f).__name__}, a callable was expected: gradcheck.check(f, x) checks the gradient "
-            "of f at x; to compare two arrays use numpy.testing.assert_allclose"
-        )
-    if not inputs and variables is None:
-        raise ValueError(
-            "no inputs were given; pass the tensors to differentiate with respect to, gradcheck.check(f, x), "
-            "or variables=[...]"
-        )
-    arguments = parse_arguments(inputs, variables, parameter_names(f))
-    given = arguments.rebuilt([source.tensor(source.value) for source in arguments.sources])
-    try:
-        result = f(*given)
-    except Exception as error:
-        shapes = [
-            f"{item.dtype.name}{tuple(item.shape)}" if hasattr(item, "shape") else type(item).__name__
-            for item in tf.nest.flatten(given)
-        ]
-        raise RuntimeError(
-            f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
-            "f has to run before its gradient can be checked"
-        ) from error
-    if variables is not None and arguments.total == len(arguments.leaves):
-        _refuse_unlisted(f, given, arguments)
-    specs = specs_of(result)
-    return Function(f, arguments, specs, opened=_flat(list(map(as_array, tf.nest.flatten(result)))))
-
-
-def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: Arguments) -> None:
-    """Raise ValueError where a list of variables holds none, and `f` uses some: their gradients would go unseen."""
-    with tf.GradientTape() as tape:
-        f(*given)
-    inputs = {id(source.variable) for source in arguments.sources}
-    unlisted = [variable.name for variable in tape.watched_variables() if id(variable) not in inputs]
-    if unlisted:
-        raise ValueError(
-            f"variables= is empty, but f uses the trainable variables {', '.join(unlisted[:3])}"
-            f"{', …' if len(unlisted) > 3 else ''}. {UNBUILT}; to check the inputs alone, leave variables= out"
-        )

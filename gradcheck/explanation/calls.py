@@ -14,6 +14,7 @@ from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.autodiff.state import state_restored
 from gradcheck.comparison.summary import broken, undecided
 from gradcheck.comparison.tables import Tolerance
+from gradcheck.explanation.call_source import call_source
 from gradcheck.explanation.diagnosis import (
     diagnose_error,
     diagnose_not_finite,
@@ -21,10 +22,10 @@ from gradcheck.explanation.diagnosis import (
 )
 from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source
+from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall
 from gradcheck.explanation.replay import nearly_equal, nondeterminism
 from gradcheck.explanation.source_comparison import compared
-from gradcheck.explanation.user_code import call_user_code, place_of
+from gradcheck.explanation.user_code import call_user_code, place_of, quoted
 from gradcheck.result import Diagnosis, Kind, OrderResult, Place, Reason, Result, SourceResult, Verdict
 
 SHOWN = 12
@@ -78,7 +79,15 @@ def explained_call(
         elif right and not note and order.relative_resolution > COARSE:
             note = f"an error below {order.relative_resolution:.0%} of the largest derivative would not have shown"
         results.append(SourceResult(where, one.name, shown_gradient(one.given), right, note, finding, origin))
-    return merged(orders, results)
+    return merged(orders, results, _constant_updates(record, sources))
+
+
+def _constant_updates(record: CodeRecord, sources: Iterable[CallSource]) -> list[str]:
+    """A note on the updates of other variables that depend on a source and are no part of the derivative."""
+    numbers = sorted({number for source in sources for number in source.kept})
+    lines = dict.fromkeys(quoted(record.operations[number].line) for number in numbers)
+    what = f"variables that {', '.join(lines)} updated before the tape was opened"
+    return [f"{what} count as constants in its derivative"] if lines else []
 
 
 def _failed(

@@ -16,6 +16,7 @@ from gradcheck.autodiff.given import given_gradient
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.blamed_operation import TOGETHER
+from gradcheck.explanation.call_source import call_source
 from gradcheck.explanation.diagnosis import (
     diagnose,
     diagnose_error,
@@ -25,7 +26,7 @@ from gradcheck.explanation.diagnosis import (
 )
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import finite
-from gradcheck.explanation.record import CodeRecord, DerivativeCall, call_source, key
+from gradcheck.explanation.record import CodeRecord, DerivativeCall, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
 from gradcheck.numerics.probing import probe_directions

@@ -30,9 +30,16 @@ from gradcheck.explanation.call_problem import CallProblem
 from gradcheck.explanation.known_defect import known_to_raise
 from gradcheck.explanation.not_finite import not_finite_diagnosis
 from gradcheck.explanation.paths import dependency_path, differentiable, path_breaks
-from gradcheck.explanation.record import CallSource, CodeRecord, DerivativeCall, RecordedOperation
+from gradcheck.explanation.record import (
+    CallSource,
+    CodeRecord,
+    DerivativeCall,
+    RecordedOperation,
+    WatchEvent,
+    key,
+)
 from gradcheck.explanation.replay import Influence, influence
-from gradcheck.explanation.user_code import file_owner
+from gradcheck.explanation.user_code import at, file_owner
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Diagnosis, Finding, Kind
@@ -177,7 +184,7 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
     moved = influence(source)
     zeros = "zeros that stand for None: " if source.call.zeros else ""
     if not moved.large:
-        return f"{zeros}the target does not depend on it", None
+        return f"{zeros}the target does not depend on it{_made_of(source)}", None
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
     finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
@@ -185,6 +192,30 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
     if cause is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
     return "", replace(finding, diagnosis=cause)
+
+
+def _made_of(source: CallSource) -> str:
+    """Where the source was made of something that the tape watches and the target depends on: that it was, and of what.
+
+    Such as the `x[0]` of `tape.gradient(loss, x[0])`, a new tensor.
+    """
+    record, call = source.record, source.call
+    if source.output is None:
+        return ""
+    events, targets = record.before(call), {key(target) for target in call.targets}
+    watches = (event for event in events if isinstance(event, WatchEvent) and event.tape == call.tape)
+    watched = {key(event.tensor): event.tensor for event in watches}
+    behind = (one for operation in reversed(record.ancestors(source.tensor)) for one in operation.inputs)
+    for name in dict.fromkeys(key(one) for one in behind if key(one) in watched):
+        path = dependency_path(events, call.targets, watched[name], lambda number, output: None)
+        if path.operations or name in targets:
+            what = "variable" if name in record.variables else "tensor"
+            maker = record.operations[source.output[0]]
+            return (
+                f": {maker.name}{at(maker.line)} made it, a tensor of its own, from a {what} that the target does "
+                f"depend on; ask for the gradient with respect to that {what}"
+            )
+    return ""
 
 
 def _largest_derivative(problem: CallProblem, reason: str) -> tuple[Finding, tuple[int, int]] | None:

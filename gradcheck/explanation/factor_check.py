@@ -11,7 +11,8 @@ import numpy as np
 
 from gradcheck.autodiff.constraints import hermitian
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
-from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.function import Function
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.problem import Problem
 from gradcheck.autodiff.reverse import Gradients
 from gradcheck.autodiff.sources import Source

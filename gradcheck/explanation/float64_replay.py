@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.given import GivenGradient
+from gradcheck.autodiff.opening import open_function
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.tables import Comparison, Tolerance
 from gradcheck.explanation.call_problem import UntraceableError

@@ -77,7 +77,7 @@ def known_defects(operation: RecordedOperation, orders: Sequence[int]) -> list[D
     from gradcheck.defects.library_use import LibraryUse
 
     found: list[Defect] = []
-    uses: list[KernelUse | LibraryUse] = [kernel_use(operation)]
+    uses: list[KernelUse | LibraryUse] = [replace(kernel_use(operation), wrong=True)]
     uses += [LibraryUse(call, operation.place) for call in reversed(list(operation.calls))]
     for use in uses:
         own = [defect for defect, order, inside in use.defects() if inside and order in orders]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from gradcheck.autodiff.interception import DERIVATIVES
 from gradcheck.explanation.record import Event, HostRead, RecordedOperation, TapeChange, WatchEvent, key
+from gradcheck.explanation.user_code import names_on, only_shown
 
 Changed = Callable[[int, int], bool | None]
 """Whether an output of an operation (by their numbers) depends on the source; None where it is not known."""
 
 FLAT = {"ArgMax", "ArgMin", "Ceil", "Floor", "Rint", "Round", "TruncateDiv", "FloorDiv"}
 """Operations whose registered gradient is None."""
+NUMBERS = "biufc"
+"""The kinds of NumPy's dtypes that are numbers."""
 
 
 def has_gradient(name: str) -> bool | None:
@@ -50,14 +55,14 @@ def gradient_passes(operation: RecordedOperation, tensor: Any, dependent: Set[in
 class DependencyPath:
     """The tensors (by key) that depend on the source, and the operations (by number) between it and the targets.
 
-    `round_trips` gives, for a constant on the way, the host read by which its value left TensorFlow, where that was
-    seen.
+    `round_trips` gives, for a constant on the way, the host reads by any of which its value may have left TensorFlow,
+    the last one first, where any was seen.
     """
 
     source: int
     dependent: frozenset[int]
     operations: tuple[int, ...]
-    round_trips: dict[int, HostRead | None]
+    round_trips: dict[int, tuple[HostRead, ...]]
 
 
 def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[int]:
@@ -87,7 +92,7 @@ def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any
     dependent = _dependent(events, source, changed)
     needed = {key(target) for target in targets} & dependent
     found: list[int] = []
-    round_trips: dict[int, HostRead | None] = {}
+    round_trips: dict[int, tuple[HostRead, ...]] = {}
     for position, event in reversed(list(enumerate(events))):
         if not isinstance(event, RecordedOperation):
             continue
@@ -100,15 +105,41 @@ def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any
             continue
         found.append(event.number)
         if not inputs:
-            reads = (one for one in reversed(events[:position]) if isinstance(one, HostRead))
-            round_trips[event.number] = read = next((one for one in reads if key(one.tensor) in dependent), None)
-            inputs = set() if read is None else {key(read.tensor)}
+            reads = [one for one in reversed(events[:position]) if isinstance(one, HostRead)]
+            round_trips[event.number] = cuts = _cuts([one for one in reads if key(one.tensor) in dependent], event)
+            inputs = {key(cut.tensor) for cut in cuts[:1]}
         elif event.backward is not None:
             needed -= made
         if event.name == "AssignVariableOp":
             needed -= states - {source}
         needed |= inputs
     return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips)
+
+
+def _cuts(reads: Sequence[HostRead], constant: RecordedOperation) -> tuple[HostRead, ...]:
+    """Those of the reads by which the value of a constant most likely left TensorFlow; of a line the first one.
+
+    The line that reads gives a name to what the constant's line uses; the value came back as it was; the line does
+    more than to print it or to choose a way by it.
+    """
+
+    def likely(read: HostRead) -> tuple[bool, bool, bool]:
+        named = names_on(read.line, ast.Store) & names_on(constant.line, ast.Load)
+        return bool(named), _came_back(read.tensor, constant), not only_shown(read.line)
+
+    ranks = [likely(read) for read in reads]
+    best = [read for read, rank in zip(reads, ranks, strict=True) if rank == max(ranks)]
+    return tuple({read.line: read for read in reversed(best)}.values())[::-1]
+
+
+def _came_back(tensor: Any, constant: RecordedOperation) -> bool:
+    """Whether the elements of a tensor are among those of a constant."""
+    if not all(hasattr(one, "_numpy") for one in (tensor, *constant.outputs)):
+        return False
+    read, back = (np.asarray(one._numpy()) for one in (tensor, constant.outputs[0]))
+    return (
+        read.dtype.kind in NUMBERS and back.dtype.kind in NUMBERS and bool(np.isin(read.astype(back.dtype), back).all())
+    )
 
 
 @dataclass(frozen=True)

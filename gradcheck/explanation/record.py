@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -18,6 +18,8 @@ from gradcheck.result import Cause, OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 """Operations that take a variable's handle beside other inputs, or alone, and leave its value alone."""
+UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStridedSliceAssign")
+"""How the names of operations begin that give variables another value."""
 
 
 def key(tensor: Any) -> int:
@@ -85,6 +87,11 @@ class RecordedOperation:
         if self.name in READS or len(self.inputs) < 2:
             return []
         return [tensor for tensor in self.inputs if tensor.dtype == tf.resource]
+
+    @property
+    def variables_written(self) -> list[Any]:
+        """The handles of the variables that it gives another value."""
+        return self.states_written if self.name.startswith(UPDATES) else []
 
     def alone(self, *watched: Any) -> tf.GradientTape:
         """A persistent tape that recorded this operation and nothing else, and watches these of its inputs."""
@@ -190,9 +197,10 @@ class CodeRecord:
     """The events of a run of `f(*inputs)` in order, and what it returned, or raised.
 
     `covering` is a persistent tape that recorded everything and watched everything. `calls_functions` says whether a
-    tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `accessed` is
-    the state that it read or used, as it was before, and `changed` what of it was another one after. `compared`,
-    `wrong`, `causes` and `cotangents` keep what came of looking at its operations, `time` how long that may take.
+    tf.function was called, `variables` gives those that were accessed, by the keys of their handles. `replicas` says
+    how many, of which strategy, ran in threads of their own, unseen, if any did. `accessed` is the state that it read
+    or used, as it was before, and `changed` what of it was another one after. `compared`, `wrong`, `causes` and
+    `cotangents` keep what came of looking at its operations, `time` how long that may take.
     """
 
     events: Sequence[Event]
@@ -203,6 +211,7 @@ class CodeRecord:
     covering: Any = None
     calls_functions: bool = False
     variables: dict[int, Any] = field(default_factory=dict)
+    replicas: str = ""
     accessed: ChangedState = UNCHANGED
     changed: ChangedState = UNCHANGED
     compared: dict[Any, OrderResult] = field(default_factory=dict, compare=False, repr=False)
@@ -244,6 +253,15 @@ class CodeRecord:
             self.changed, variables=tuple(pair for pair in self.changed.variables if id(pair[0]) in written - sources)
         )
 
+    def ancestors(self, tensor: Any) -> list[RecordedOperation]:
+        """The operations that a tensor was computed by, in order."""
+        needed, found = {key(tensor)}, []
+        for operation in reversed(self.operations):
+            if any(key(output) in needed for output in operation.outputs):
+                needed |= {key(one) for one in operation.inputs}
+                found.append(operation)
+        return found[::-1]
+
     def before(self, call: DerivativeCall) -> Sequence[Event]:
         """What happened before a derivative was asked for."""
         return self.events[: call.position]
@@ -254,8 +272,13 @@ class CallSource:
     """A source of a derivative by its name, and where it comes from.
 
     That is an input by its position, a variable, an operation's `output` (operation, position), or before the code ran.
+    `value` is its value, or, of a variable of which only rows were read since it was updated, one from before: it gives
+    the moves their size.
+
     A variable is moved at the start, unless the code sets it before the tape is opened; and again after each of the
-    assignments `sets` (operation: value) that set it to the same value although it was moved.
+    operations `sets`, by their numbers, that set it to the same value although it was moved. The operations `kept`
+    update other variables, before the tape is opened, by a value that depends on the source: they write what they
+    wrote, although it was moved.
     """
 
     record: CodeRecord
@@ -267,7 +290,8 @@ class CallSource:
     variable: Any = None
     output: tuple[int, int] | None = None
     moved_at_start: bool = False
-    sets: Mapping[int, Any] = field(default_factory=dict)
+    sets: tuple[int, ...] = ()
+    kept: frozenset[int] = frozenset()
 
     @property
     def captured(self) -> bool:
@@ -277,7 +301,7 @@ class CallSource:
     @property
     def moved_by_operations(self) -> bool:
         """Whether moving it needs every operation to be observed."""
-        return self.captured or self.output is not None or bool(self.sets)
+        return self.captured or self.output is not None or bool(self.sets) or bool(self.kept)
 
     @cached_property
     def position(self) -> int:
@@ -293,33 +317,3 @@ class CallSource:
     def dtype(self) -> tf.DType:
         """That of its tensor."""
         return tf.as_dtype(self.tensor.dtype)
-
-
-def call_source(record: CodeRecord, call: DerivativeCall, tensor: Any, name: str = "") -> CallSource:
-    """A source of a derivative, which may be a variable, a Keras variable or a tensor."""
-    if hasattr(tensor, "handle"):
-        return _variable_source(record, call, tensor, name)
-    source = CallSource(record, call, tensor, name, tensor.numpy())
-    for position, leaf in enumerate(record.leaves):
-        if leaf is tensor:
-            return replace(source, input=position)
-    for operation in record.operations:
-        for index, output in enumerate(operation.outputs):
-            if output is tensor and operation.backward is None:
-                return replace(source, output=(operation.number, index))
-    return source
-
-
-def _variable_source(record: CodeRecord, call: DerivativeCall, source: Any, name: str) -> CallSource:
-    """A derivative is that at the value which the code gave the variable last, before the tape was opened."""
-    events = record.before(call)
-    opened = next((e.operations for e in events if isinstance(e, TapeChange) and e.tape == call.tape), 0)
-    own = [e for e in events if isinstance(e, RecordedOperation) and e.inputs and key(e.inputs[0]) == key(source)]
-    assigned = {one.number: one.inputs[1] for one in own if one.name.startswith("Assign")}
-    before = [number for number in assigned if number < opened]
-    inside = [one.number for one in own if one.number >= opened and one.name == "AssignVariableOp"]
-    reads = [one.outputs[0] for one in own if one.name == "ReadVariableOp"]
-    variable = record.variables.get(key(source), source)
-    value = (reads[-1] if reads else variable.read_value()).numpy()
-    sets = {number: assigned[number].numpy() for number in (*before[-1:], *inside)}
-    return CallSource(record, call, source, name, value, variable=variable, moved_at_start=not before, sets=sets)

@@ -59,13 +59,14 @@ def recorded(f: Callable[..., Any], inputs: Sequence[Any] = ()) -> CodeRecord:
         used = tuple(generator for generator in before if generator.used)
         accessed, changed = (ChangedState(found, used) for found in (snapshot.accessed(), snapshot.changed()))
     seen = recorder.covering, recorder.calls_functions, recorder.variables
-    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, accessed, changed)
+    return CodeRecord(tuple(recorder.events), f, inputs, result, error, *seen, recorder.replicas, accessed, changed)
 
 
 class CodeRecorder:
     """Records the operations, host reads, tapes and derivatives of one thread; it stands in for TensorFlow's functions.
 
-    `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken.
+    `operations` and `derivatives` count them; `derivative` is the number of the one that is being taken. `replicas`
+    says how many, of which strategy, ran in other threads, unseen.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,7 @@ class CodeRecorder:
         self.variables: dict[int, Any] = {}
         self.covering = tf.GradientTape(persistent=True)
         self.calls_functions = False
+        self.replicas = ""
         self._tapes: list[Any] = []
         self._known: dict[int, Any] = {}
         self._custom_gradients: list[tuple[partial[Any], int]] = []
@@ -120,8 +122,12 @@ class CodeRecorder:
             self._paused = before
 
     def ignores(self) -> bool:
-        """Whether what happens is gradcheck's own doing, or another thread's."""
-        return self._paused or threading.get_ident() != self._thread
+        """Whether what happens is gradcheck's own doing, or another thread's, such as that of a replica."""
+        other = threading.get_ident() != self._thread
+        if other and tf.distribute.has_strategy():
+            strategy = tf.distribute.get_strategy()
+            self.replicas = f"{strategy.num_replicas_in_sync} of {type(strategy).__name__}"
+        return self._paused or other
 
     def frame(self) -> FrameType | None:
         """The frame of the code that is running."""
@@ -139,8 +145,8 @@ class CodeRecorder:
                 self._known[key(tensor)] = tensor
                 self._watch_covering(tensor)
 
-    def given(self, inputs: list[Any]) -> list[Any]:
-        """The inputs that an operation gets instead of those that the code gave it."""
+    def given(self, name: str, inputs: list[Any]) -> list[Any]:
+        """The inputs that an operation of this name gets instead of those that the code gave it."""
         if not self.ignores():
             self.cover(inputs)
         return inputs
@@ -264,7 +270,7 @@ class CodeRecorder:
         self, original: Any, op_name: Any, num_outputs: int, inputs: Any, attrs: Any, ctx: Any, name: Any = None
     ) -> Any:
         operation = op_name.decode() if isinstance(op_name, bytes) else op_name
-        inputs = self.given(list(inputs))
+        inputs = self.given(operation, list(inputs))
         outputs = original(op_name, num_outputs, inputs, attrs, ctx, name)
         return self.made(operation, inputs, outputs, attrs) if isinstance(outputs, list) else outputs
 

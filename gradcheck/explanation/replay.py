@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 from types import FrameType
@@ -41,7 +41,8 @@ def replayed(
 
     `with_operations` records all operations on the way, `with_results` lets the derivative be taken first.
     """
-    unused = {} if with_operations else unused_derivatives(record, call)
+    kept = frozenset().union(*(source.kept for source, _ in moves))
+    unused = {} if with_operations else unused_derivatives(record, call, kept)
     replay = Replay(moves, call.number, unused, with_results)
     leaves = list(record.leaves)
     for source, delta in moves:
@@ -63,16 +64,21 @@ def replayed(
     return replay
 
 
-def unused_derivatives(record: CodeRecord, call: DerivativeCall) -> dict[int, DerivativeCall]:
+def unused_derivatives(
+    record: CodeRecord, call: DerivativeCall, kept: Set[int] = frozenset()
+) -> dict[int, DerivativeCall]:
     """The calls before this one, by number, whose results go into nothing that its targets could depend on.
 
-    Whatever Python reads, or goes into a variable, could matter.
+    Whatever Python reads, or goes into a variable, could matter, but for what goes into the operations `kept`, which
+    write what they wrote before.
     """
     needed = {key(target) for target in call.targets}
     used: set[int] = set()
     for event in reversed(record.before(call)):
         if isinstance(event, HostRead):
             needed.add(key(event.tensor))
+        elif isinstance(event, RecordedOperation) and event.number in kept:
+            continue
         elif isinstance(event, RecordedOperation) and (
             event.states_written or any(key(one) in needed for one in event.outputs)
         ):
@@ -98,9 +104,13 @@ class Replay(CodeRecorder):
         self._stop, self._unused, self._with_results = stop, unused, with_results
         self._outputs = {source.output: delta for source, delta in moves if source.output is not None}
         self._captured = {id(source.tensor): source.tensor + delta for source, delta in moves if source.captured}
-        self._sets = {number: (value, delta) for source, delta in moves for number, value in source.sets.items()}
+        self._sets = {number: (source, delta) for source, delta in moves for number in source.sets}
+        self._kept = {number: source.record.operations[number] for source, _ in moves for number in source.kept}
 
-    def given(self, inputs: list[Any]) -> list[Any]:
+    def given(self, name: str, inputs: list[Any]) -> list[Any]:
+        kept = None if self.ignores() else self._kept.get(self.operations)
+        if kept is not None and kept.name == name and _alike(kept.inputs, inputs):
+            return [new if new.dtype == tf.resource else old for old, new in zip(kept.inputs, inputs, strict=True)]
         return [self._captured.get(id(tensor), tensor) for tensor in inputs]
 
     def made(self, name: str, inputs: Sequence[Any], outputs: list[Any], attrs: Any) -> list[Any]:
@@ -109,8 +119,8 @@ class Replay(CodeRecorder):
                 for position, tensor in enumerate(outputs):
                     delta = self._outputs.get((self.operations, position))
                     outputs[position] = tensor if delta is None else tensor + delta
-                value, delta = self._sets.get(self.operations, (None, None))
-                if delta is not None and np.array_equal(inputs[1]._numpy(), value):
+                source, delta = self._sets.get(self.operations, (None, None))
+                if source is not None and _same_update(source.record.operations[self.operations], name, inputs):
                     tf.raw_ops.AssignAddVariableOp(resource=inputs[0], value=delta)
         return super().made(name, inputs, outputs, attrs)
 
@@ -144,6 +154,19 @@ class Replay(CodeRecorder):
 
     def call(self) -> LibraryCall | None:
         return None  # nor are these
+
+
+def _alike(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether one operation could take the tensors of another one."""
+    return [(one.dtype, one.shape) for one in first] == [(one.dtype, one.shape) for one in second]
+
+
+def _same_update(recorded: RecordedOperation, name: str, inputs: Sequence[Any]) -> bool:
+    """Whether an operation gives a variable what a recorded one gave it."""
+    if recorded.name != name or not _alike(recorded.inputs, inputs):
+        return False
+    pairs = [(old, new) for old, new in zip(recorded.inputs, inputs, strict=True) if new.dtype != tf.resource]
+    return all(np.array_equal(old._numpy(), new._numpy()) for old, new in pairs)
 
 
 def target_value(targets: Sequence[Any], call: DerivativeCall) -> Array:

@@ -51,15 +51,16 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """A value that left TensorFlow and came back as a constant."""
     if step.number not in wrong.path.round_trips:
         return None
-    read = wrong.path.round_trips[step.number]
-    line = _numpy_line(wrong, step) if read is None else read.line
-    how = "" if read is None else f", taken out by {read.method.strip('_')}{at(line)}"
+    reads = wrong.path.round_trips[step.number]
+    lines = [read.line for read in reads] or [_numpy_line(wrong, step)]
+    how = ", or ".join(f"by {read.method.strip('_')}{at(read.line)}" for read in reads)
     evidence = (
         f"{wrong.lost.summary}: a value that depends on {wrong.source.name} comes back{at(step.line)} as a constant "
-        f"that NumPy or Python computed{how}"
+        "that NumPy or Python computed" + (f", taken out {how}" if how else "")
     )
-    remedy = f"write {quoted(line)} with TensorFlow's operations, so that the value stays a tensor"
-    return evidence, remedy, place_of(line, None if read is None else read.method)
+    what = " or ".join(map(quoted, lines))
+    remedy = f"write {what} with TensorFlow's operations, so that the value stays a tensor"
+    return evidence, remedy, place_of(lines[0], reads[0].method if reads else None)
 
 
 def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
@@ -98,7 +99,7 @@ def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """A value that goes through the state of a variable, an iterator or a queue."""
     if not step.states_written and not step.name.startswith(HOLDERS) and "Dataset" not in step.name:
         return None
-    holder = "a variable" if step.name.startswith("Assign") else "something that keeps it"
+    holder = "a variable" if step.variables_written else "something that keeps it"
     evidence = (
         f"{wrong.lost.summary}: {step.name}{at(step.line)} puts a value that depends on {wrong.source.name} into "
         f"{holder}; tapes follow tensors, not state"
@@ -190,7 +191,7 @@ def replaced(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     if wrong.source.output is None or not wrong.breaks[0].unwatched:
         return None
     tensor, variables = wrong.source.tensor, wrong.source.record.variables
-    behind = (key(one) for operation in reversed(_ancestors(wrong.source.record, tensor)) for one in operation.inputs)
+    behind = (key(one) for operation in reversed(wrong.source.record.ancestors(tensor)) for one in operation.inputs)
     variable = next((variables[name] for name in behind if name in variables), None)
     if variable is None or variable.shape != tensor.shape or variable.dtype != tensor.dtype:
         return None
@@ -361,7 +362,7 @@ def integer_source(source: CallSource) -> Diagnosis:
 def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diagnosis | None:
     """The first operation between what a tape gave and the gradient that was used; None if there is none."""
     taken = {key(one): call for call in record.derivatives for one in call.results or () if one is not None}
-    for operation in _ancestors(record, given):
+    for operation in record.ancestors(given):
         calls = [taken[key(tensor)] for tensor in operation.inputs if key(tensor) in taken]
         if calls and operation.derivative is None:
             lost = None if finding.difference is None else finding.difference - (finding.autodiff or 0.0)
@@ -371,13 +372,3 @@ def changed_afterwards(record: CodeRecord, given: Any, finding: Finding) -> Diag
             remedy = f"compare the gradient from before {quoted(line)}; if the change is meant, nothing is wrong"
             return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, remedy, operation.place, lost)
     return None
-
-
-def _ancestors(record: CodeRecord, tensor: Any) -> list[RecordedOperation]:
-    """The operations that a tensor was computed by, in order."""
-    needed, found = {key(tensor)}, []
-    for operation in reversed(record.operations):
-        if any(key(output) in needed for output in operation.outputs):
-            needed |= {key(one) for one in operation.inputs}
-            found.append(operation)
-    return found[::-1]

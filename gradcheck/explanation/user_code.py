@@ -144,6 +144,34 @@ def _leaves(node: ast.expr) -> list[str]:
     return [ast.unparse(node)]
 
 
+def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
+    """The names that the statements on a line use (ast.Load), or give to something (ast.Store)."""
+    nodes = (node for statement in _statements(line) for part in _header(statement) for node in ast.walk(part))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+
+
+def only_shown(line: Line | None) -> bool:
+    """Whether a line does no more with its values than to print them, or to choose a way by them."""
+    found = _statements(line)
+    return bool(found) and all(isinstance(one, (ast.If, ast.While, ast.Assert)) or _prints(one) for one in found)
+
+
+def _prints(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+
+
+def _statements(line: Line | None) -> list[ast.stmt]:
+    """The innermost statements on a line; none where the source cannot be read."""
+    found = () if line is None else Source.for_filename(line[0]).statements_at_line(line[1])
+    return [statement for statement in found if isinstance(statement, ast.stmt)]
+
+
+def _header(statement: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement without the statements inside of it."""
+    return [part for part in ast.iter_child_nodes(statement) if not isinstance(part, (ast.stmt, ast.excepthandler))]
+
+
 def start_of_function(line: Line) -> int:
     """The first line of the innermost function around a line; the line itself where there is none."""
     tree = Source.for_filename(line[0]).tree

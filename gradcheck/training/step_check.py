@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
-from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import check
@@ -20,8 +20,9 @@ from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
-from gradcheck.training.gradient_changes import GradientChange, dense
+from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import StepRunner
+from gradcheck.training.separate_losses import OwnLoss, merged, notes_on, own_losses, renamed
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
 
@@ -29,6 +30,11 @@ MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences element by element are tried for so many at most, and used up to this relative error."""
 NEAR = 1e-4
 REMEDY = "hand over what the tape gave; to clip, use tf.clip_by_value, tf.clip_by_norm or tf.clip_by_global_norm"
+
+OTHER_LOSS = (
+    "return the loss that the tape differentiates; of several losses, each with variables of its own, return one of "
+    "them first, or a dict of them: (generator_loss, discriminator_loss)"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class StepCheck:
 
     def result(self) -> Result:
         """The verdict on the gradients and the update."""
-        order, (wrong_updates, notes) = self._check_gradients(), self._check_update()
+        order, (wrong_updates, notes) = self._check_all_gradients(), self._check_update()
         held = self.runner.held()
         notes = notes if held == UNCHANGED else [*notes, held.note]
         findings = (*order.findings, *wrong_updates)
@@ -62,6 +68,25 @@ class StepCheck:
         given = None if gradient is None else lambda: list(gradient(self.runner.run()))
         result = check(self.runner.loss, variables=self.variables, gradient=given, **self.tolerance)
         return result.orders[1]
+
+    def _check_all_gradients(self) -> OrderResult:
+        """The verdict on the gradients, each beside the loss that it is of where the step has several losses."""
+        separate = own_losses(self._run)
+        if not separate:
+            return self._check_gradients()
+        found: list[tuple[OwnLoss | None, tuple[int, ...]]] = [(own, own.positions) for own in separate]
+        known = {place for own in separate for place in own.positions}
+        if rest := tuple(place for place in range(len(self.variables)) if place not in known):
+            found.append((None, rest))
+        orders = []
+        for own, places in found:
+            runner = self.runner.for_loss(own, places)
+            part = StepCheck(runner, [self.variables[place] for place in places], self.tolerance)
+            names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
+            order = part._check_gradients()
+            orders.append(replace(order, findings=tuple(renamed(finding, names) for finding in order.findings)))
+        order = merged(orders)
+        return replace(order, notes=(*order.notes, *notes_on(separate)))
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients used, or on those before they were clipped or averaged."""
@@ -117,7 +142,7 @@ class StepCheck:
         try:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
-                loss = self.runner.run().loss
+                loss = self.runner.connected_loss()
             gradients = tape.gradient(loss, variables)
             if any(gradient is not None for gradient in gradients):
                 return gradients, 0.0
@@ -146,8 +171,10 @@ class StepCheck:
         taken = dense(run.taken[position])
         change = GradientChange.between([right[position]], [taken], error)
         if taken is None or change is None or not change.nothing:
+            finding = finding if taken is None else self._as_taken(finding)
             lost = LostPart(None if missing else finding.autodiff, finding.difference)
-            return replace(finding, diagnosis=finding.diagnosis or self.runner.broken_path(position, run, lost))
+            diagnosis = finding.diagnosis or self.runner.broken_path(position, run, lost)
+            return replace(finding, diagnosis=self._of_another_loss(position, diagnosis))
         whole = GradientChange.between(run.taken, run.gradients, error)
         if finding.diagnosis is not None and whole is not None and whole.nothing:
             return finding  # what the tape gave was used as it is
@@ -155,10 +182,36 @@ class StepCheck:
         giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
         change = GradientChange.between(right, run.gradients, error)
-        if change is not None and (factor := change.factor) is not None:
+        if change is not None and (factor := change.factor):
             evidence += f"; all gradients were multiplied by {factor:.6g}{self._origin_of_factor(factor)}"
         diagnosis = Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, REMEDY)
         return replace(finding, kind=Kind.MISSING if missing else Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
+
+    def _as_taken(self, finding: Finding) -> Finding:
+        """A finding that is blamed on a clip of what was wrong already, with the cause of that."""
+        if finding.diagnosis is None or finding.diagnosis.cause is not Cause.CHANGED_AFTERWARDS:
+            return finding
+        before = next((one for one in self._of_tapes.findings if one.input == finding.input), finding)
+        return replace(finding, kind=before.kind, diagnosis=before.diagnosis)
+
+    @cached_property
+    def _of_tapes(self) -> OrderResult:
+        return self._compare(lambda run: run.taken)
+
+    def _of_another_loss(self, position: int, diagnosis: Diagnosis | None) -> Diagnosis | None:
+        """The diagnosis, or that the tape differentiated another loss, where no operation is to blame."""
+        run, variable = self._run, self._run.variables[position]
+        taken = [one for one in run.recording.tape_gradients if one.has(variable)]
+        if len(taken) != 1 or (diagnosis is not None and diagnosis.cause is not Cause.COMPOSITION):
+            return diagnosis
+        loss = run.unscaled_loss(taken[0])
+        if alike([loss], [run.loss]):
+            return diagnosis
+        evidence = (
+            f"the tape that was asked for this gradient differentiated another loss, {float(loss):.10g}, than the one "
+            f"that the step returned, {float(run.loss):.10g}"
+        )
+        return Diagnosis(Cause.COMPOSITION, evidence, OTHER_LOSS)
 
     def _origin_of_factor(self, factor: float) -> str:
         rates = [call.learning_rate for call in self._run.recording.optimizer_calls]

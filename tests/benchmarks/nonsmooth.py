@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import gradcheck
-from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.comparison.probes import first_order
 from gradcheck.comparison.second_order import second_order

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.opening import open_function
 from gradcheck.comparison.first_order import compare_first
 from gradcheck.comparison.tables import EXCLUSION, Comparison, Tolerance
 from gradcheck.result import Verdict

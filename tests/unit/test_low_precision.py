@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from gradcheck import Kind, check
 from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import open_function
+from gradcheck.autodiff.opening import open_function
 
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 

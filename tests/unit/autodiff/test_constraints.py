@@ -13,8 +13,8 @@ import gradcheck
 from gradcheck import hermitian, increasing, lower_triangular, positive_definite, simplex, symmetric, upper_triangular
 from gradcheck.autodiff.constraints import Constrained
 from gradcheck.autodiff.coordinates import to_coordinates
-from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.given import GivenGradient
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.sources import Source, parse_arguments
 
 Array = np.ndarray[Any, Any]

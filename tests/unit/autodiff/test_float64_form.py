@@ -14,8 +14,9 @@ from tensorflow.python.framework import op_def_registry
 
 from gradcheck import check
 from gradcheck.autodiff.float64_form import LONGEST, with_float64_form
-from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.observed_call import observed_call
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.state import observe_operations
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53

@@ -11,8 +11,9 @@ import tensorflow as tf
 from gradcheck.autodiff import function as functions
 from gradcheck.autodiff import remembered
 from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import Function, open_function
+from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.mapped import Mapped
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.perturbation import perturbed_gradients
 from gradcheck.numerics.sampling import LinePoints
 

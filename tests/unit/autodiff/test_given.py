@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gradcheck import check
-from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.given import GivenGradient, given_gradient
 from gradcheck.autodiff.mapped import Mapped
+from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import DerivativeRaisedError
 from gradcheck.numerics.sampling import QUICK
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from gradcheck import check
 from gradcheck.autodiff.float64_form import with_float64_form
-from gradcheck.autodiff.function import open_function
 from gradcheck.autodiff.kernels import IN_FLOAT64
+from gradcheck.autodiff.opening import open_function
 
 IMAGE, SPACE = (1, 3, 4, 2), (1, 3, 4, 3, 2)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent, call_source
+from gradcheck.explanation.call_source import call_source
+from gradcheck.explanation.record import HostRead, TapeChange, WatchEvent
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.replay import (
     influence,
@@ -70,7 +71,8 @@ def test_the_origins_of_sources() -> None:
     assert [bool(one.captured) for one in origins] == [False, False, True, False, False]
     assert [one.moved_at_start for one in origins] == [False, False, False, True, False]
     assert [one.moved_by_operations for one in origins] == [False, True, True, False, True]
-    assert (origins[0].input, origins[3].variable is x, list(origins[4].sets.values())) == (0, True, [5.0])
+    (number,) = origins[4].sets
+    assert (origins[0].input, origins[3].variable is x, record.operations[number].inputs[1]) == (0, True, 5.0)
     for origin in origins:
         replay = replayed(record, call, [(origin, tf.constant(0.5, tf.float64))])
         assert replay.target is not None
@@ -130,6 +132,50 @@ def test_derivatives_that_nothing_depends_on_are_not_taken_again() -> None:
 
     record = recorded(printed)
     assert unused_derivatives(record, record.derivatives[-1]) == {}
+
+
+def test_the_other_variables_that_were_updated_before_the_tape_was_opened_get_what_they_got() -> None:
+    def alternating() -> Any:
+        with tf.GradientTape() as tape:
+            y = w * x**2
+        w.assign_sub(tape.gradient(y, w))
+        with tf.GradientTape() as tape:
+            y = w * x
+        return tape.gradient(y, [x, w])
+
+    code = recorded(alternating)
+    second = code.derivatives[-1]
+    of_x, of_w = (call_source(code, second, source) for source in (x, w))
+    (number,) = of_x.kept
+    assert code.operations[number].name == "AssignSubVariableOp"
+    assert (of_w.sets, of_w.kept) == ((number,), frozenset())
+    assert list(unused_derivatives(code, second)) == []
+    assert list(unused_derivatives(code, second, of_x.kept)) == [0]
+    half = tf.constant(0.5, tf.float64)
+    for moves, expected in (
+        ([(of_x, half)], (2.0 - 1.5**2) * 2.0),
+        ([(of_w, half)], (2.5 - 1.5**2) * 1.5),
+        ([(of_x, half), (of_w, half)], (2.5 - 1.5**2) * 2.0),
+    ):
+        target = replayed(code, second, moves).target
+        assert target is not None
+        assert float(target[0]) == pytest.approx(expected)
+
+
+def test_an_update_from_before_the_source_was_set_itself_does_not_depend_on_its_value() -> None:
+    def both() -> Any:
+        with tf.GradientTape() as tape:
+            y = w * x**2
+        slopes = tape.gradient(y, [x, w])
+        w.assign_sub(slopes[1])
+        x.assign_sub(slopes[0])
+        with tf.GradientTape() as tape:
+            y = w * x
+        return tape.gradient(y, x)
+
+    code = recorded(both)
+    of_x = call_source(code, code.derivatives[-1], x)
+    assert ([code.operations[number].inputs[0] is x.handle for number in of_x.sets], of_x.kept) == ([True], frozenset())
 
 
 def test_a_replay_stops_at_the_derivative_and_takes_it_if_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from gradcheck.explanation.user_code import (
     at,
     definition_of,
     file_owner,
+    names_on,
+    only_shown,
     place_of,
     quoted,
     source_expressions,
@@ -158,3 +161,37 @@ def test_whose_file_it_is() -> None:
     owners = [file_owner(one) for one in (__file__, tf.__file__, inspect.__file__, explain.__code__.co_filename)]
     assert owners == ["user", "library", "library", "library"]
     assert file_owner("<frozen importlib>") == "library"
+
+
+def loops(values: list[float]) -> float:
+    total = sum(values)
+    print(total, values)
+    for value in values:
+        if value > total:
+            assert total
+        total = total * (value + 1.0)
+    values.append(total)
+    return total
+
+
+NAMES = {
+    "total = sum(values)": ({"total"}, {"sum", "values"}, False),
+    "print(total, values)": (set(), {"print", "total", "values"}, True),
+    "for value in values:": ({"value"}, {"values"}, False),
+    "if value > total:": (set(), {"value", "total"}, True),
+    "assert total": (set(), {"total"}, True),
+    "+ 1.0": ({"total"}, {"total", "value"}, False),
+    "values.append(total)": (set(), {"values", "total"}, False),
+}
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_what_a_line_gives_a_name_to_what_it_uses_and_whether_it_only_shows_it(text: str) -> None:
+    source, first = inspect.getsourcelines(loops)
+    line = __file__, next(number for number, code in enumerate(source, first) if text in code)
+    assert (names_on(line, ast.Store), names_on(line, ast.Load), only_shown(line)) == NAMES[text]
+
+
+def test_a_line_that_cannot_be_read_gives_and_uses_nothing() -> None:
+    for line in (None, ("<stdin>", 3)):
+        assert (names_on(line, ast.Store), names_on(line, ast.Load), only_shown(line)) == (set(), set(), False)
