@@ -33,12 +33,15 @@ def assert_step(
     loss alone, or (loss, anything); a Keras model's train_step will do: assert_step(model.train_step, (x, y)). Without
     `variables`, all trainable variables count that the step uses. The gradients are compared with finite differences of
     the loss, as in `assert_close`, and the variables have to move as the optimizer moves them for these gradients, or
-    by -`learning_rate` times the gradient where no optimizer is used. The notes of the Result, which is returned, name
-    clipping and averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
+    by -`learning_rate` times the gradient where no optimizer is used. In a step of several losses that returns one of
+    them, or a dict, such as a GAN's, each variable is compared with the loss that its own tape differentiated, while
+    updates from before that tape are held. The notes of the Result, which is returned, name that, clipping and
+    averaging. `rtol`, `atol`, `probes` and `inconclusive` are those of `assert_close`.
 
-    Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were.
-    Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's state that makes two calls
-    differ, files), TypeError for a step that gives no loss or no gradients, RuntimeError where the step raises.
+    Every variable that the step accesses, and the generators of Python, NumPy and TensorFlow, are left as they were;
+    summaries are not written. Raises ValueError, naming it, for what cannot be put back (a dataset's iterator, Python's
+    state that makes two calls differ, files) and for an optimizer inside of strategy.run, TypeError for a step that
+    gives no loss or no gradients, RuntimeError where the step raises.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(3.0)

@@ -20,6 +20,8 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import op_callbacks, op_def_registry, ops
 from tensorflow.python.ops import resource_variable_ops, stateful_random_ops
 
+from gradcheck.autodiff.summaries import summaries_left_out
+
 SEEDS = {"seed", "alg", "algorithm"}
 """The inputs by which an operation is given what it draws random numbers from."""
 
@@ -304,10 +306,11 @@ def _holds_resource(definition: Any) -> bool:
 
 @contextmanager
 def state_restored() -> Iterator[VariableSnapshot]:
-    """Leave every variable that is read or assigned inside, and the generators, as they were, whatever happens.
+    """Leave every variable that is read or assigned inside, the generators and logs as they were, whatever happens.
 
     For code that changes its own state: moving averages, counters, optimizer slots, seeds. A variable made inside keeps
     the value that it was first accessed with. What was computed inside stays connected for a tape around the block.
+    Summaries (TensorBoard's points) are not written.
 
     >>> import tensorflow as tf
     >>> calls = tf.Variable(0)
@@ -316,7 +319,7 @@ def state_restored() -> Iterator[VariableSnapshot]:
     >>> int(calls)
     0
     """
-    with variables_restored(), snapshot_variables() as snapshot:
+    with summaries_left_out(), variables_restored(), snapshot_variables() as snapshot:
         try:
             yield snapshot
         finally:

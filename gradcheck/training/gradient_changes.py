@@ -15,6 +15,8 @@ Array = np.ndarray[Any, Any]
 
 SAME, DIFFERENT = 1e-5, 1e-3
 """Sizes count as equal, or as different, if they differ by at most, or at least, this part of them."""
+CLIPPED_AT_ZERO = "clip_by_value with zero as a bound"
+"""What stands for a call that was seen to turn gradients of one sign into zeros."""
 SLACK = 1e3
 """Two ways of computing one gradient agree within so many units of roundoff of its largest element."""
 
@@ -87,19 +89,22 @@ class GradientChange:
 
         `functions` are those that gradients went through, such as clip_by_norm. Where there are none, two elements (or
         the gradients of two variables) of different sizes must have got the same one before that counts as clipping.
+        What became zero was lost and not clipped, unless a clip function was given zero as a bound (CLIPPED_AT_ZERO).
         """
         called, found = set(functions), None
         if "clip_by_value" in called or not called:
-            found = self._by_value(known=bool(called))
+            found = self._by_value(known=bool(called), at_zero=CLIPPED_AT_ZERO in called)
         if found is None and ({"clip_by_norm", "norm"} & called or not called):
             found = self._by_norm(known=bool(called))
         if found is None and {"clip_by_global_norm", "global_norm", "norm"} & called:
             found = self._by_global_norm()
         return found
 
-    def _by_value(self, *, known: bool) -> str | None:
+    def _by_value(self, *, known: bool, at_zero: bool) -> str | None:
         taken, used = self.taken, self.used
         changed = np.abs(used - taken) > self.slack
+        if not used.any() or (not at_zero and not np.all(used[changed])):
+            return None
         if not changed.any() or not (known or _levelled(np.abs(taken[changed]), np.abs(used[changed]))):
             return None
         low, high = float(used.min()), float(used.max())
@@ -118,7 +123,7 @@ class GradientChange:
             return None
         limit = float(used[changed].max())
         factors = np.minimum(1.0, limit / np.where(taken, taken, np.inf))
-        if not self._used_is(self.taken * factors[self.owner]):
+        if not limit or not self._used_is(self.taken * factors[self.owner]):
             return None
         return f"clipped to the norm {limit:.6g} for each variable (the longest was {taken.max():.6g})"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall
+from gradcheck.training.separate_losses import OwnLoss
 from gradcheck.training.side_effects import PythonState, SideEffectGuard, UnrepeatableStepError, refuse_iterators
-from gradcheck.training.step_recorder import StepRecorder
-from gradcheck.training.step_run import StepRun
+from gradcheck.training.step_recorder import Outcome, StepRecorder, as_it_is
+from gradcheck.training.step_run import StepRun, unscaled
 
 Array = np.ndarray[Any, Any]
 COMPARED = 3
@@ -80,6 +82,8 @@ class StepRunner:
         self._changed: ChangedState | None = None
         self._python: PythonState | None = None
         self._lighter = LighterLoss()
+        self._own: OwnLoss | None = None
+        self._held: Sequence[Outcome] = ()
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -106,6 +110,36 @@ class StepRunner:
             self.keep(list(first.values()))
         return [found[place] for place in first.values()]
 
+    def for_loss(self, own: OwnLoss | None, positions: Sequence[int]) -> StepRunner:
+        """The same for the variables at these positions, and for the loss of theirs if it is not the one returned.
+
+        Raises UnrepeatableStepError where that loss cannot be taken again.
+        """
+        other = copy(self)
+        other._listed = self._listed or self.variables
+        other.variables = tuple(self.variables[position] for position in positions)
+        other._lighter, other._own = LighterLoss(), own
+        if own is not None and own.updates:
+            other._hold_updates(own.updates)
+        return other
+
+    def _hold_updates(self, count: int) -> None:
+        """Give the first updates the outcomes that they have now, however the variables that are checked move."""
+        python = self._put_back()
+        try:
+            with state_restored(), self._guard.active(), self._recorder.outcomes() as outcomes:
+                self._call()
+        finally:
+            python.restore()
+        self._held = outcomes[:count]
+        loss, again = self.run().loss, self.loss()
+        if not alike([loss], [again]):
+            raise UnrepeatableStepError(
+                f"the step moves variables before it takes the loss of {self.variables[0].name}, {float(loss):.10g}; "
+                f"run eagerly with these moves held, it gives {float(again):.10g}, so that there is nothing to compare "
+                "with; check each loss in a step of its own, or the other variables alone, by variables="
+            )
+
     def keep(self, positions: Sequence[int]) -> None:
         """Check the variables at these positions alone; the step still returns gradients for all of them."""
         self._listed = self.variables
@@ -122,14 +156,14 @@ class StepRunner:
         try:
             with state_restored() as snapshot, self._guard.active(), self._recorder.recording() as recording:
                 with self._environment(before):
-                    returned = self._call()
+                    returned = tf.nest.map_structure(as_it_is, self._call())
                 after = self._values()
                 if self._changed is None:  # every run starts from the same state, and changes the same
                     used = tuple(generator for generator in drawing if generator.used)
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, before, after, self._listed)
+        return StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
@@ -139,13 +173,19 @@ class StepRunner:
         if tf.inside_function():
             with generators_restored():
                 return self._loss_without_update()
+        if self._held:  # whole runs move on from other values
+            return self._light_loss()
         return self._lighter.of(lambda: self.run().loss, self._light_loss)
+
+    def connected_loss(self) -> Any:
+        """The loss, computed so that a tape around this call can follow it."""
+        return self.run().loss if self._own is None else self._light_loss()
 
     def held(self) -> ChangedState:
         """What a step that draws random numbers changes besides its update, and what is put back for every run."""
         drawing = generators()
         with suppress(Exception), state_restored() as snapshot, self._guard.active():  # it may need its update to run
-            names = executed_operations(self._loss_without_update)
+            names = executed_operations(self._run_without_update)
             used = tuple(generator for generator in drawing if generator.used)
             if used or any(map(is_random, names)):
                 return ChangedState(snapshot.changed(), used).besides(self.variables)
@@ -164,13 +204,22 @@ class StepRunner:
             return self._loss_without_update()
 
     def _loss_without_update(self) -> Any:
-        python = self._put_back()
+        run = self._run_without_update()
+        return run.loss if self._own is None else unscaled(run.loss, self._own.scale)
+
+    def _run_without_update(self) -> StepRun:
+        python, returned = self._put_back(), None
+        losses, held = (None, None) if self._own is None else (self._own.number + 1, self._held)
         try:
-            with self._recorder.without_updates() as recording:
+            with self._recorder.without_updates(losses, held) as recording:
                 returned = self._call()
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, (), ()).loss
+        return StepRun(returned, self.variables, recording, (), (), own=self._own_number)
+
+    @property
+    def _own_number(self) -> int | None:
+        return None if self._own is None else self._own.number
 
     def _put_back(self) -> PythonState:
         """Begin as every run does, where a graph of the loss leaves another state behind; returns that of Python."""
@@ -225,7 +274,7 @@ def prepare(runner: StepRunner, variables: Any) -> list[Any]:
         found = _first_run(runner, variables)
         between = PythonState(runner.step)
         first, second = (runner.run(restore_python=False) for _ in range(2))
-        if not alike(*([run.loss, *run.gradients, *run.after] for run in (first, second))):
+        if not alike(*([*run.losses, *run.gradients, *run.after] for run in (first, second))):
             raise _difference(runner, first, second, between.changes())
     finally:
         state.restore()
@@ -265,8 +314,8 @@ def _difference(runner: StepRunner, first: StepRun, second: StepRun, changes: Se
             "hand that over as an input, keep it in a tf.Variable, or change it outside of the step"
         )
     return DifferingRunsError(
-        f"two runs of the step from the same state differ (losses {float(first.loss):.10g} and "
-        f"{float(second.loss):.10g}): {runner.hidden_state()}"
+        f"two runs of the step from the same state differ (losses {float(first.losses[0]):.10g} and "
+        f"{float(second.losses[0]):.10g}): {runner.hidden_state()}"
     )
 
 
@@ -279,7 +328,7 @@ def _influential(runner: StepRunner, found: Sequence[Any], run: StepRun) -> list
         if gradient is None:
             try:
                 inner.assign(before * 1.25 + 0.125)
-                if alike([runner.run().loss], [run.loss]):
+                if alike(runner.run().losses, run.losses):
                     continue
             finally:
                 inner.assign(before)

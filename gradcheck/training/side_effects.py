@@ -7,6 +7,7 @@ import dis
 import functools
 import inspect
 import io
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.framework import op_def_library
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.lib.io.tf_record import TFRecordWriter
 from tensorflow.python.ops.data_flow_ops import QueueBase
 
 from gradcheck.autodiff.interception import Wrapper, patched
 from gradcheck.explanation.user_code import file_owner
+from gradcheck.training.optimizers import optimizer_methods
 
 DEPTH = 4
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
@@ -202,6 +208,11 @@ def _difference(before: Any, after: Any) -> str:
     return ""
 
 
+WRITING = {
+    *("WriteFile", "Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"),
+    *("SaveDataset", "SaveDatasetV2", "DatasetToTFRecord", "DatasetToTFRecordV2"),
+}
+"""Operations that write files."""
 TAKING = ("_next_internal", "get_next_as_optional")
 DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
 
@@ -228,7 +239,10 @@ def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
 
 
 class SideEffectGuard:
-    """Stops a step before it takes from iterators and queues, or writes files; iterators that it makes are its own."""
+    """Stops a step before it takes from iterators and queues, writes files, or calls an optimizer in a replica.
+
+    Iterators that it makes are its own.
+    """
 
     def __init__(self) -> None:
         self._own: set[int] = set()
@@ -242,6 +256,12 @@ class SideEffectGuard:
         patches += [(OwnedIterator, name, self._take) for name in TAKING]
         patches += [(QueueBase, name, self._dequeue) for name in DEQUEUING]
         patches += [(module, "open", self._open) for module in (builtins, io)]
+        patches += [(pywrap_tfe, "TFE_Py_FastPathExecute", self._execute)]
+        patches += [(op_def_library, "_apply_op_helper", self._add_operation)]
+        patches += [(file_io.FileIO, "_prewrite_check", self._write), (TFRecordWriter, "__init__", self._write_records)]
+        patches += [(owner, method, self._optimize) for owner, method in optimizer_methods()]
+        if (h5py := sys.modules.get("h5py")) is not None:  # Keras saves weights with it
+            patches.append((h5py.File, "__init__", self._open_hdf5))
         try:
             with patched(*patches):
                 yield
@@ -275,6 +295,51 @@ class SideEffectGuard:
                 f"the step opens {file!r} for writing, which cannot be put back; write it after the step, outside of it"
             )
         return original(file, mode, *args, **kwargs)
+
+    def _execute(self, original: Any, running: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
+        self._refuse_writing(operation)
+        return original(running, operation, *args, **kwargs)
+
+    def _add_operation(self, original: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
+        self._refuse_writing(operation)
+        return original(operation, *args, **kwargs)
+
+    def _refuse_writing(self, operation: str) -> None:
+        if operation in WRITING:
+            raise self.refuse(
+                f"the step runs {operation}, which writes files, and that cannot be put back; write them (save the "
+                "checkpoint) after the step, outside of it"
+            )
+
+    def _optimize(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        inside = tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+        if inside and not isinstance(strategy, tf.distribute.OneDeviceStrategy):
+            raise self.refuse(
+                f"the step calls {type(optimizer).__name__} inside of {type(strategy).__name__}.run, where a replica "
+                "has copies of the variables and gradients of its own; check what a replica runs by itself, with a "
+                "model that was made outside of the strategy, or let the step return (loss, gradients), both summed by "
+                "strategy.reduce, and call no optimizer"
+            )
+        return original(optimizer, *args, **kwargs)
+
+    def _write(self, original: Any, file: Any) -> None:
+        raise self.refuse(
+            f"the step writes {file.name!r}, which cannot be put back; write it after the step, outside of it"
+        )
+
+    def _open_hdf5(self, original: Any, file: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode != "r" and isinstance(name, (str, os.PathLike)):
+            raise self.refuse(
+                f"the step opens {str(name)!r} for writing, which cannot be put back; write it after the step, outside "
+                "of it"
+            )
+        return original(file, name, mode, *args, **kwargs)
+
+    def _write_records(self, original: Any, writer: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        raise self.refuse(
+            f"the step writes records to {path!r}, which cannot be put back; write them after the step, outside of it"
+        )
 
     def refuse(self, message: str) -> UnrepeatableStepError:
         """An error to raise at once, which is raised again at the end of the run."""

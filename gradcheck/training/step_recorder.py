@@ -18,6 +18,8 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.sources import variable_of
+from gradcheck.autodiff.summaries import NOT_TRACED
+from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
 from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
 
 Array = np.ndarray[Any, Any]
@@ -35,16 +37,26 @@ SYNONYMS = {"clip": "clip_by_value"}
 
 @dataclass(frozen=True)
 class TapeGradient:
-    """What a tape gave: the gradients (tensors, IndexedSlices or None) of a scalar with respect to sources."""
+    """What a tape gave: the gradients (tensors, IndexedSlices or None) of a scalar with respect to sources.
+
+    `target` is the tensor that it was asked to differentiate, None where these were several; before the tape was
+    opened, optimizers had been called `updates` times.
+    """
 
     loss: Any
     sources: tuple[Any, ...]
     gradients: tuple[Any, ...]
+    target: Any = None
+    updates: int = 0
 
     @property
     def of_variables(self) -> bool:
         """Whether all sources are variables."""
         return all(variable_of(source) is not None for source in self.sources)
+
+    def has(self, variable: Any) -> bool:
+        """Whether a variable is among the sources."""
+        return any(variable_of(source) is variable for source in self.sources)
 
 
 class _LossReached(BaseException):
@@ -63,12 +75,23 @@ class StepRecording:
     clip_functions: list[str] = field(default_factory=list)
     fetched: list[tuple[Any, float]] = field(default_factory=list)
 
+    @property
+    def of_variables(self) -> list[TapeGradient]:
+        """What tapes gave with respect to variables alone."""
+        return [one for one in self.tape_gradients if one.of_variables]
+
+
+Outcome = list[tuple[Any, Any]]
+"""Variables that a call of an optimizer was given, with the values that they had after it."""
+
 
 class StepRecorder:
     """Observes runs of a step, each of which fills a StepRecording, `current`."""
 
     def __init__(self) -> None:
         self.current = StepRecording()
+        self._opened: dict[int, int] = {}
+        self._updates_begun = False
         self._copies: dict[int, tuple[Any, Any]] = {}
         self._inside_optimizer = False
         self._derivatives: list[Any] = []
@@ -78,19 +101,23 @@ class StepRecorder:
     def recording(self) -> Iterator[StepRecording]:
         """Record what happens inside the block."""
         self.current, self._inside_optimizer = StepRecording(), False
-        self._derivatives, self._clipped = [], []
+        self._derivatives, self._clipped, self._opened = [], [], {}
         patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._call_copy)]
         patches += [(owner, method, self._optimizer(method)) for owner, method in optimizer_methods()]
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
+        patches += [NOT_TRACED, (tf.GradientTape, "__enter__", self._open_tape)]
         with patched(*patches), derivatives_observed(self._take_derivative):
             yield self.current
 
     @contextmanager
-    def without_updates(self, losses: int | None = None) -> Iterator[StepRecording]:
+    def without_updates(
+        self, losses: int | None = None, held: Sequence[Outcome] | None = None
+    ) -> Iterator[StepRecording]:
         """Inside, optimizers change nothing and functions are plain Python; what tapes take of losses is kept.
 
         With `losses`, the block ends as a tape is asked for the gradient of so many with respect to variables, the last
-        of which is not taken: a loss alone costs less.
+        of which is not taken: a loss alone costs less. With `held`, the first calls of optimizers give their variables
+        these values, whatever gradients they are given, and later ones are made.
         """
         recording = StepRecording()
         taken = recording.tape_gradients
@@ -110,9 +137,55 @@ class StepRecorder:
         def change_nothing(*_: Any, **__: Any) -> None:
             pass
 
-        patches = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
+        coming = iter(held or ())
+
+        def change(make: Callable[[], Any], pairs: Sequence[Any]) -> Any:
+            outcome = next(coming, None)
+            if outcome is None:
+                return make()
+            for variable, value in outcome:
+                variable.assign(value)
+            return None
+
+        skipped = [(owner, method, change_nothing) for owner, method in optimizer_methods()]
+        patches = [NOT_TRACED, *(skipped if held is None else self._outermost_calls(change))]
         with suppress(_LossReached), functions_run_eagerly(), patched(*patches), derivatives_observed(keep):
             yield recording
+
+    @contextmanager
+    def outcomes(self) -> Iterator[list[Outcome]]:
+        """Keep what each call of an optimizer inside makes of its variables; functions are plain Python."""
+        found: list[Outcome] = []
+
+        def note(make: Callable[[], Any], pairs: Sequence[Any]) -> Any:
+            result = make()
+            found.append([(variable_of(variable), as_it_is(variable)) for _, variable in pairs])
+            return result
+
+        with functions_run_eagerly(), patched(NOT_TRACED, *self._outermost_calls(note)):
+            yield found
+
+    def _outermost_calls(self, hook: Callable[[Callable[[], Any], Sequence[Any]], Any]) -> list[Any]:
+        """Patches that let the hook stand in for calls of optimizers, but for those that such a call makes itself.
+
+        It takes what makes the call, and the pairs of gradients and variables; it returns what the call does.
+        """
+        self._inside_optimizer = False
+
+        def standing_in(method: str) -> Wrapper:
+            def apply(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._inside_optimizer:
+                    return original(optimizer, *args, **kwargs)
+                pairs, call = pairs_and_call(optimizer, original, method, args, kwargs)
+                self._inside_optimizer = True
+                try:
+                    return hook(lambda: call(pairs), pairs)
+                finally:
+                    self._inside_optimizer = False
+
+            return apply
+
+        return [(owner, method, standing_in(method)) for owner, method in optimizer_methods()]
 
     def add_derivatives(self, result: Any) -> None:
         """Tensors and arrays that a tape, or a session, gave: a function that gets one of them may clip it."""
@@ -131,7 +204,8 @@ class StepRecorder:
             if self._inside_optimizer:
                 return original(optimizer, *args, **kwargs)
             pairs, call = pairs_and_call(optimizer, original, method, args, kwargs)
-            gradients, variables = [gradient for gradient, _ in pairs], tuple(variable for _, variable in pairs)
+            gradients = [as_it_is(gradient) for gradient, _ in pairs]
+            variables = tuple(variable for _, variable in pairs)
             clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
 
             def record(scale: Any, *found: Any) -> None:
@@ -140,13 +214,20 @@ class StepRecorder:
                 self.current.clip_functions.extend(clips)
 
             _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
-            self._inside_optimizer = True
+            self._inside_optimizer = self._updates_begun = True
             try:
                 return call(pairs)
             finally:
                 self._inside_optimizer = False
 
         return apply
+
+    def _open_tape(self, original: Any, tape: Any) -> Any:
+        """Note how many updates there were before; where none is known of, there were none."""
+        if self._updates_begun:
+            opened = id(tape)
+            _whenever_it_runs(lambda: self._opened.update({opened: len(self.current.optimizer_calls)}), [])
+        return original(tape)
 
     def _take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         result = compute()
@@ -159,8 +240,12 @@ class StepRecorder:
             sources = tuple(tf.nest.flatten(arguments["sources"]))
             loss = tf.add_n([tf.reduce_sum(part) for part in parts]) if len(parts) > 1 else tf.reduce_sum(parts[0])
 
+            target = arguments["target"] if tf.is_tensor(arguments["target"]) else None
+            opened = id(tape)
+
             def record(loss: Any, *gradients: Any) -> None:
-                self.current.tape_gradients.append(TapeGradient(loss, sources, gradients))
+                updates = self._opened.get(opened, 0)
+                self.current.tape_gradients.append(TapeGradient(loss, sources, gradients, target, updates))
 
             _whenever_it_runs(record, [loss, *tf.nest.flatten(result)])
         return result
@@ -172,7 +257,10 @@ class StepRecorder:
             result = original(*args, **kwargs)
             self._clipped.append((name, _tensors(result)))
             if _share(_tensors((args, kwargs)), self._derivatives):
-                _whenever_it_runs(lambda: self.current.clip_functions.append(name), [])
+                bounds = (*args[1:], *kwargs.values())
+                at_zero = name == "clip_by_value" and any(isinstance(one, (int, float)) and one == 0 for one in bounds)
+                seen = [name, *([CLIPPED_AT_ZERO] if at_zero else [])]
+                _whenever_it_runs(lambda: self.current.clip_functions.extend(seen), [])
             return result
 
         return clip
@@ -201,6 +289,14 @@ def _whenever_it_runs(record: Callable[..., None], values: Sequence[Any]) -> Non
         record(*tf.nest.pack_sequence_as(values, tensors, expand_composites=True))
 
     tf.numpy_function(unpacked, [part for part in parts if part is not None], [])
+
+
+def as_it_is(given: Any) -> Any:
+    """The value that a variable, or a metric, has now, and may not have later; anything else stays what it is."""
+    if hasattr(given, "update_state"):
+        return given.result()
+    variable = variable_of(given)
+    return given if variable is None or getattr(variable, "_in_graph_mode", True) else tf.identity(variable)
 
 
 def _tensors(structure: Any) -> list[Any]:

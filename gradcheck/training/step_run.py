@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.side_effects import UnrepeatableStepError
-from gradcheck.training.step_recorder import StepRecording
+from gradcheck.training.step_recorder import StepRecording, TapeGradient
 
 Array = np.ndarray[Any, Any]
 WANTED = "return (loss, gradients), one gradient a variable in the order of variables=, or hand them to an optimizer"
@@ -21,7 +21,8 @@ WANTED = "return (loss, gradients), one gradient a variable in the order of vari
 class StepRun:
     """What a step returned and did; `before` and `after` are the values of `variables`.
 
-    `listed` are the variables that it returns gradients for, where these are more than those that are checked.
+    `listed` are the variables that it returns gradients for, where these are more than those that are checked; `own` is
+    the number of the derivative with respect to variables whose loss counts, where that is not what the step returned.
     """
 
     returned: Any
@@ -30,12 +31,40 @@ class StepRun:
     before: tuple[Array, ...]
     after: tuple[Array, ...]
     listed: tuple[Any, ...] = ()
+    own: int | None = None
+
+    @property
+    def _first(self) -> Any:
+        return self.returned[0] if isinstance(self.returned, (tuple, list)) and self.returned else self.returned
+
+    @property
+    def returned_loss(self) -> Any:
+        """What the step returned for its loss; None for nothing or a dict."""
+        return None if isinstance(self._first, dict) else self._first
+
+    @cached_property
+    def losses(self) -> list[Any]:
+        """All losses there are: the one that counts, or those of the tapes of a step that returned none."""
+        of_tapes = [one.loss for one in self.recording.of_variables]
+        return of_tapes if self.own is None and self.returned_loss is None and len(of_tapes) > 1 else [self.loss]
+
+    def scale_of(self, taken: TapeGradient) -> float:
+        """By what the step multiplied the loss that a tape differentiated."""
+        calls = self.recording.optimizer_calls
+        scales = (call.scale for call in calls if any(taken.has(variable_of(one)) for one in call.variables))
+        return next(scales, 1.0)
+
+    def unscaled_loss(self, taken: TapeGradient) -> Any:
+        """The loss that a tape differentiated, as it was before it was scaled."""
+        return unscaled(taken.loss, self.scale_of(taken))
 
     @cached_property
     def loss(self) -> Any:
         """The loss, a scalar tensor: what the step returned, or else what its tape differentiated. Raises TypeError."""
-        first = self.returned[0] if isinstance(self.returned, (tuple, list)) and self.returned else self.returned
-        if first is None or isinstance(first, dict):
+        if self.own is not None:
+            return self.unscaled_loss(self.recording.of_variables[self.own])
+        first = self._first
+        if self.returned_loss is None:
             return self._differentiated_loss(first)
         try:
             value = first.result() if hasattr(first, "update_state") else first
@@ -60,7 +89,8 @@ class StepRun:
             return losses[0] / tf.cast(self.scale, losses[0].dtype)
         raise TypeError(
             f"step returned {'None' if returned is None else 'a dict'}, and its tapes differentiated {len(losses)} "
-            f"losses, so that it is unclear which is meant; {WANTED}"
+            f"losses for the variables that are checked, so that it is unclear which is meant; {WANTED}; or check "
+            "those alone whose gradient one tape gives, by variables="
         )
 
     @cached_property
@@ -89,13 +119,15 @@ class StepRun:
         """
         if not self.recording.optimizer_calls:
             return None
-        found: dict[int, Any] = {}
+        checked, found = set(map(id, self.variables)), dict[int, Any]()
         for call in self.recording.optimizer_calls:
             for variable, gradient in zip(call.variables, call.gradients, strict=True):
+                if id(variable_of(variable)) not in checked:
+                    continue
                 if id(variable_of(variable)) in found:
                     raise UnrepeatableStepError(
                         f"the step hands gradients for {variable.name} to an optimizer twice, at two values of it; "
-                        "check a step that does it once"
+                        "check a step that does it once, or only the other variables, by variables="
                     )
                 found[id(variable_of(variable))] = unscaled(gradient, call.scale)
         return tuple(found.get(id(variable)) for variable in self.variables)
@@ -125,8 +157,10 @@ class StepRun:
 
     @property
     def scale(self) -> float:
-        """By what the step multiplies its loss before it takes gradients."""
-        return self.recording.optimizer_calls[0].scale if self.recording.optimizer_calls else 1.0
+        """By what the step multiplies the loss of its variables before it takes gradients."""
+        calls, wanted = self.recording.optimizer_calls, set(map(id, self.variables))
+        scales = [call.scale for call in calls if wanted & {id(variable_of(one)) for one in call.variables}]
+        return next(iter([*scales, *(call.scale for call in calls)]), 1.0)
 
 
 def unscaled(gradient: Any, scale: float) -> Any:

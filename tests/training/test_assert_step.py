@@ -380,6 +380,107 @@ def test_a3_inside_a_step(x: tf.Variable, y: tf.Variable, optimizer: Any, traced
     assert "6" in message.partition("off by")[2]
 
 
+LOST = {
+    "nothing else": lambda gradient: gradient,
+    "a clip by value": lambda gradient: tf.clip_by_value(gradient, -5.0, 5.0),
+    "a clip by norm": lambda gradient: tf.clip_by_norm(gradient, 5.0),
+}
+
+
+@pytest.mark.parametrize("clip", LOST.values(), ids=LOST)
+def test_a3_of_all_that_a_step_computes(y: tf.Variable, optimizer: Any, traced: Any, clip: Any) -> None:
+    def step() -> Any:
+        square = y**2
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(square + 0 * y)
+        optimizer.apply_gradients([(clip(tape.gradient(loss, y)), y)])
+        return loss
+
+    message = failure_message(GradientPartial, traced(step))
+    assert "given        0\n    estimate     4 " in message
+    assert "cause        computed outside the tape" in message
+
+
+def test_zeros_that_numpy_leaves(y: tf.Variable, optimizer: Any) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.constant(np.sum(y.numpy() ** 2))
+        optimizer.apply_gradients([(tape.gradient(loss, y, unconnected_gradients="zero"), y)])
+        return loss
+
+    assert "given        0\n    estimate     4 " in failure_message(GradientWrongValue, step)
+
+
+def test_zeros_that_are_made_of_small_gradients(y: tf.Variable, optimizer: Any, traced: Any) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((0.1 * y) ** 2)
+        whole = tf.cast(tf.cast(tape.gradient(loss, y), tf.int32), y.dtype)
+        optimizer.apply_gradients([(whole, y)])
+        return loss
+
+    message = failure_message(GradientWrongValue, traced(step))
+    assert "the step's tape gave 0.04, the optimizer was handed 0\n" in message
+
+
+def test_a_clip_at_zero_that_is_meant(y: tf.Variable, optimizer: Any, traced: Any) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = y[0] ** 2 - y[1] ** 2
+        optimizer.apply_gradients([(tf.clip_by_value(tape.gradient(loss, y), 0, 9), y)])
+        return loss
+
+    assert notes(traced(step)) == (f"{AFTERWARDS}clipped by value to at least 0",)
+
+
+# Values that a variable holds for a while.
+
+
+def test_gradients_that_a_variable_accumulates(y: tf.Variable, optimizer: Any, traced: Any) -> None:
+    sums = tf.Variable([7.0, 7.0], dtype=tf.float64, trainable=False)
+    optimizer.build([y])
+
+    def step(batch: Any) -> Any:
+        sums.assign(tf.zeros_like(sums))
+        total = tf.constant(0.0, tf.float64)
+        for part in tf.split(batch, 2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((part * y) ** 2)
+            sums.assign_add(tape.gradient(loss, y))
+            total += loss
+        optimizer.apply_gradients([(sums, y)])
+        sums.assign([5.0, 5.0])
+        return total
+
+    batch = tf.constant([[1.0, 2.0], [3.0, 4.0]], tf.float64)
+    assert notes(traced(step), batch) == ()
+    assert sums.numpy().tolist() == [7.0, 7.0]
+
+
+RETURNED = {
+    "gradients": lambda loss, gradients, metric: (loss, [gradients]),
+    "a loss": lambda loss, gradients, metric: (loss, gradients),
+    "a metric": lambda loss, gradients, metric: (metric, gradients),
+}
+
+
+@pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
+def test_variables_and_metrics_that_a_step_returns(y: tf.Variable, returned: Any) -> None:
+    held = [tf.Variable(start, dtype=tf.float64, trainable=False) for start in (0.0, [0.0, 0.0])]
+    metric = keras.metrics.Mean(dtype="float64")
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(y**2)
+        held[0].assign(loss)
+        held[1].assign(tape.gradient(loss, y))
+        metric.reset_state()
+        metric.update_state(loss)
+        return returned(*held, metric)
+
+    assert notes(step, variables=[y]) == ()
+
+
 def test_a_move_beside_the_optimizer(training: Any, x: tf.Variable) -> None:
     inner = training()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradcheck.training.gradient_changes import GradientChange, alike
+from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO, GradientChange, alike
 
 LIMIT = 0.5
 numbers = st.floats(-9, 9, allow_subnormal=False).map(lambda value: np.float64(round(value, 3)))
@@ -86,6 +86,19 @@ def test_without_a_witness_two_sizes_have_to_become_one() -> None:
         "clipped to the norm 1 for each variable (the longest was 13)"
     )
     assert change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]).clipping([]) is None
+
+
+@pytest.mark.parametrize("seen", [[], ["clip_by_value"], ["clip_by_norm"], ["clip_by_value", CLIPPED_AT_ZERO]])
+def test_gradients_that_are_all_zero_were_lost_and_not_clipped(seen: list[str]) -> None:
+    taken = [np.array([3.0, 12.0]), np.array([5.0])]
+    assert change(taken, [np.zeros(2), np.zeros(1)]).clipping(seen) is None
+
+
+def test_a_gradient_that_became_zero_was_clipped_only_where_a_bound_was_zero() -> None:
+    found = change([np.array([-3.0, -4.0, 8.0, 9.0])], [np.array([0.0, 0.0, 5.0, 5.0])])
+    assert found.clipping([]) is None
+    assert found.clipping(["clip_by_value"]) is None
+    assert found.clipping(["clip_by_value", CLIPPED_AT_ZERO]) == "clipped by value to at most 5 and at least 0"
 
 
 def test_averages() -> None:

@@ -327,3 +327,65 @@ def test_files(x: tf.Variable, tmp_path: Path) -> None:
 
         assert refusal(writes).startswith("the step uses the open file log, whose position cannot be put back")
     assert path.read_text() == ""
+
+
+WRITERS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "write_file": (lambda path: tf.io.write_file(str(path), "a loss"), "the step runs WriteFile, which writes files"),
+    "checkpoint": (lambda path: tf.train.Checkpoint(kept=tf.Variable(1.0)).write(str(path)), "the step runs SaveV2"),
+    "gfile": (lambda path: tf.io.gfile.GFile(str(path), "w").write("a loss"), "the step writes '"),
+    "records": (lambda path: tf.io.TFRecordWriter(str(path)).write(b"a loss"), "the step writes records to '"),
+    "weights": (
+        lambda path: keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)]).save_weights(
+            f"{path}.weights.h5"
+        ),
+        "the step opens '",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_that_tensorflow_writes(name: str, x: tf.Variable, tmp_path: Path) -> None:
+    write, expected = WRITERS[name]
+
+    def step() -> Any:
+        write(tmp_path / "file")
+        return square(x)
+
+    message = refusal(step)
+    assert message.startswith(expected)
+    assert "cannot be put back" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_a_function_writes(x: tf.Variable, tmp_path: Path) -> None:
+    @tf.function
+    def step() -> Any:
+        tf.io.write_file(str(tmp_path / "file"), "a loss")
+        return square(x)
+
+    assert refusal(step).startswith("the step runs WriteFile, which writes files")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
+def test_summaries_are_not_written_again(x: tf.Variable, traced: bool, tmp_path: Path) -> None:
+    writer, optimizer = tf.summary.create_file_writer(str(tmp_path)), keras.optimizers.SGD(0.1)
+    optimizer.build([x])
+
+    def step() -> Any:
+        loss, (gradient,) = square(x)
+        with writer.as_default(step=0), tf.summary.record_if(True):
+            tf.summary.write("loss", loss)
+        optimizer.apply_gradients([(gradient, x)])
+        return loss
+
+    def written() -> int:
+        writer.flush()
+        (file,) = tmp_path.iterdir()
+        return file.stat().st_size
+
+    run, before = tf.function(step) if traced else step, written()
+    assert assert_step(run).verdict == "agree"
+    assert written() == before
+    run()
+    assert written() > before

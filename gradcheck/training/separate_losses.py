@@ -1,0 +1,84 @@
+"""Steps of several losses, such as a GAN's: each variable belongs to the loss that its own tape differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradcheck.result import Finding, OrderResult, Verdict
+from gradcheck.training.gradient_changes import alike
+from gradcheck.training.step_run import StepRun
+
+
+@dataclass(frozen=True)
+class OwnLoss:
+    """A loss that a tape differentiated for variables alone, the `number`-th of the step.
+
+    `positions` are those of its variables among the ones that are checked; before its tape was opened, `updates` calls
+    of optimizers had moved variables. The tape was given `scale` times the loss.
+    """
+
+    positions: tuple[int, ...]
+    number: int
+    updates: int
+    scale: float
+
+
+def own_losses(run: StepRun) -> list[OwnLoss]:
+    """The losses of a step that differentiates several and returns one of them, or none; nothing for any other step.
+
+    A variable that tapes were asked for twice, or never, belongs to none. What the step returns may also be made of its
+    losses, their sum: then it is what counts for all variables.
+    """
+    taken = run.recording.of_variables
+    if len({id(one.target) for one in taken}) < 2 or any(one.target is None for one in taken):
+        return []
+    owners = [[number for number, one in enumerate(taken) if one.has(variable)] for variable in run.variables]
+    found = []
+    for number, one in enumerate(taken):
+        positions = tuple(place for place, numbers in enumerate(owners) if numbers == [number])
+        if positions:
+            found.append(OwnLoss(positions, number, one.updates, run.scale_of(one)))
+    if run.returned_loss is None or any(alike([run.loss], [run.unscaled_loss(one)]) for one in taken):
+        return found
+    return []
+
+
+def notes_on(losses: Sequence[OwnLoss]) -> list[str]:
+    """What a result says about the losses that its variables were compared with."""
+    count = sum(len(own.positions) for own in losses)
+    notes = [f"variables that were compared with the loss that their own tape differentiated: {count}"]
+    if held := sum(len(own.positions) for own in losses if own.updates):
+        notes.append(f"variables whose tape was opened after updates, which were held as they are: {held}")
+    return notes
+
+
+def merged(orders: Sequence[OrderResult]) -> OrderResult:
+    """What the comparisons of several losses come to together."""
+    resolution = np.array([order.resolution for order in orders])
+    largest = resolution / np.array([order.relative_resolution for order in orders])
+    return OrderResult(
+        order=1,
+        verdict=Verdict.worst(order.verdict for order in orders),
+        findings=tuple(finding for order in orders for finding in order.findings),
+        reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
+        notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
+        resolution=float(np.fmax.reduce(resolution)),
+        relative_resolution=float(np.fmax.reduce(resolution) / np.fmax.reduce(largest)),
+        compared=sum(order.compared for order in orders),
+        inconclusive=sum(order.inconclusive for order in orders),
+    )
+
+
+def renamed(finding: Finding, names: dict[str, str]) -> Finding:
+    """A finding about some of the variables, by the names that these have among all."""
+    before = next((name for name in names if finding.input.startswith(name)), None)
+    if before is None:
+        return finding
+    after = names[before]
+    diagnosis = finding.diagnosis
+    if diagnosis is not None:
+        diagnosis = replace(diagnosis, evidence=diagnosis.evidence.replace(before, after))
+    return replace(finding, input=after + finding.input.removeprefix(before), diagnosis=diagnosis)
