@@ -129,13 +129,20 @@ def generators() -> list[Generator]:
 
 @contextmanager
 def generators_restored() -> Iterator[None]:
-    """Leave the global generators as they were, whatever happens inside; code that is being traced may use it."""
-    before = generators()
+    """Leave the global generators as they were, whatever happens inside; code that is being traced may use it.
+
+    `tf.random.set_seed` makes another generator: then the one from before takes its place again, with its seed.
+    """
+    before, seeds = generators(), context.context()
+    held = {name: getattr(seeds, name, None) for name in ("_rng", "_seed")}
     try:
         yield
     finally:
         for generator in before:
             generator.restore()
+        if getattr(seeds, "_rng", None) is not held["_rng"]:
+            vars(seeds).update(held)
+            seeds.clear_kernel_cache()
 
 
 @contextmanager

@@ -236,6 +236,23 @@ def test_random_numbers_are_held_fixed_for_a_check_and_come_as_before_afterwards
         context.context()._set_global_seed(before)
 
 
+@pytest.mark.parametrize("seed", [None, 1234])
+def test_a_seed_that_the_function_sets_is_taken_back(seed: int | None) -> None:
+    def f(x: tf.Tensor) -> tf.Tensor:
+        tf.random.set_seed(0)
+        return x * tf.random.uniform((), dtype=tf.float64)
+
+    before = context.global_seed()
+    context.context()._set_global_seed(seed)
+    try:
+        state = numbers_to_come()
+        assert check(f, 2.0).verdict == "agree"
+        assert context.global_seed() == seed
+        assert numbers_to_come() == state
+    finally:
+        context.context()._set_global_seed(before)
+
+
 def test_what_is_random_in_spite_of_all_is_named() -> None:
     x = tf.Variable(1.0)
     inside = tf.function(lambda: tf.random.normal(()))
