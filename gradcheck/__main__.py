@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 
 from gradcheck import runtime
@@ -20,16 +21,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; 2 where it cannot do what was asked."""
     runtime.set_environment()
     options = parser().parse_args(arguments)
+    path = [*sys.path]
     try:
         cli.load_modules(options.modules)
         output: cli.CommandOutput = cli.with_modules(options.run(options), options.modules)
     except cli.CommandError as error:
-        output = cli.CommandOutput("error", (), {"error": str(error)}, f"{options.prog} --help", 2)
-        print(f"{options.prog}: error: {cli.printable(str(error))}", file=sys.stderr)
-        if options.json:
-            print(output.json)
-        return output.code
+        return _failed(options, str(error))
+    except (Exception, SystemExit) as error:  # 1, with which Python ends then, would say that something is wrong
+        traceback.print_exc()
+        return _failed(options, f"{type(error).__name__}: {error}; that was not expected, and nothing can be said")
+    finally:
+        sys.path[:] = path
     print(output.json if options.json else output.text)
+    return output.code
+
+
+def _failed(options: argparse.Namespace, why: str) -> int:
+    """Says why a command cannot do what was asked, and returns the exit code."""
+    output = cli.CommandOutput("error", (), {"error": why}, f"{options.prog} --help", 2)
+    print(f"{options.prog}: error: {cli.printable(why)}", file=sys.stderr)
+    if options.json:
+        print(output.json)
     return output.code
 
 

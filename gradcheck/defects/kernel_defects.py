@@ -64,18 +64,18 @@ def defects_of(kernel: str, order: int) -> tuple[Defect, ...]:
     return tuple(one for one in found if any(region.concerns(order) for region in one.regions))
 
 
-def bites(defect: Defect, call: KernelCall, order: int) -> bool | None:
+def bites(defect: Defect, call: KernelCall, order: int, *, drawn: bool = True) -> bool | None:
     """Whether a call lies in a region of a defect at this order; None where what is not known decides that.
 
     Not known are values that are missing, what other inputs do than those for which a record holds, and what stands
-    before the inputs, arrives at the outputs or is raised.
+    before the inputs, arrives at the outputs or is raised; without `drawn`, as `in_regions` has it.
     """
     answers = [
         answer if certain or not answer else None
         for form in defect.kernels
         if (certain := _holds(form, call)) is not False
         for op, attrs, arguments in _translated(form, call)
-        for answer in (in_regions(defect, op, attrs, arguments, order),)
+        for answer in (in_regions(defect, op, attrs, arguments, order, drawn=drawn),)
     ]
     return _any(answers)
 
@@ -88,14 +88,18 @@ def in_regions(
     order: int,
     *,
     apart: bool | None = None,
+    drawn: bool = True,
 ) -> bool | None:
     """Whether an operation lies in a region of a defect at this order; None where what is not known decides that.
 
     `apart`: whether no tensor is two of the arguments; where nobody has looked, arguments of other values tell that.
+    Regions in which generation draws, since most of what lies inside is right, only count where the operation is known
+    to be wrong: without `drawn` they leave it open.
     """
     if apart is None and all(_differ(*pair) for pair in combinations(arguments, 2)):
         apart = True
-    return _any([_inside(region, op, attrs, arguments, order, apart) for region in defect.regions])
+    answers = ((region, _inside(region, op, attrs, arguments, order, apart)) for region in defect.regions)
+    return _any([None if inside and region.drawn and not drawn else inside for region, inside in answers])
 
 
 def defects_of_operation(op: str, order: int) -> tuple[Defect, ...]:

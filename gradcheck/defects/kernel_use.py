@@ -44,7 +44,8 @@ class KernelUse:
 
     `outputs` are those that something uses. `place` is the line of somebody's code, `where` says in words where the
     kernel stands if there is none. `brought` says of a function under tf.custom_gradient in a graph whether its
-    gradient is there.
+    gradient is there. `wrong`: its derivative is known to be wrong here, so that a region of a defect tells why even
+    where most of what lies inside is right.
     """
 
     kernel: str
@@ -54,6 +55,7 @@ class KernelUse:
     place: Place | None
     where: str = ""
     brought: bool | None = None
+    wrong: bool = False
 
     @property
     def call(self) -> KernelCall:
@@ -78,7 +80,7 @@ class KernelUse:
             anywhere = replace(call, values=False)
             for defect, order in found:
                 if bites(defect, anywhere, order) is not False:
-                    yield defect, order, bites(defect, call, order)
+                    yield defect, order, bites(defect, call, order, drawn=self.wrong)
 
     def lost(self) -> tuple[LostDerivative, ...]:
         """The derivatives that the kernel does not have, as TensorFlow's symbolic gradients tell."""

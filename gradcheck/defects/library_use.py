@@ -81,10 +81,8 @@ def _defects_of(form: LibraryForm, operation: OperationCall, *, apart: bool) -> 
     for order in form.orders:
         for defect in defects_of_operation(op, order):
             if in_regions(defect, op, operation.attributes, unknown, order) is not False:
-                inside = in_regions(defect, op, operation.attributes, arguments, order, apart=apart)
-                # Where generation draws in a region, most of what lies inside is right.
-                yield defect, order, None if inside and _mostly_right(defect, op) else inside
-
-
-def _mostly_right(defect: Defect, op: str) -> bool:
-    return any(region.drawn and op.endswith(region.op) for region in defect.regions)
+                yield (
+                    defect,
+                    order,
+                    in_regions(defect, op, operation.attributes, arguments, order, apart=apart, drawn=False),
+                )

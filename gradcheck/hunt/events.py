@@ -283,29 +283,52 @@ class EventFile:
         self.close()
 
 
+def _described(event: Event) -> str:
+    """The kind of an event, and what it is about."""
+    about = event.report.name if isinstance(event, FindingMade) else getattr(event, "name", "")
+    return f"{event.kind!r} of {about[:100]}" if about else repr(event.kind)
+
+
 class Journal:
     """The events of a process of a run; its `file` is opened with the first one.
 
-    `problem` says why no more could be written.
+    `problems` say what could not be written, and why.
     """
 
     def __init__(self, configuration: RunConfiguration, worker: str) -> None:
-        self.problem: str | None = None
+        self.problems: list[str] = []
+        self._failed = False
         self.file: EventFile | None = None
         self._configuration, self._worker = configuration, worker
 
-    def write(self, event: Event) -> None:
-        """Adds an event, or keeps silent once writing has failed."""
-        if self.problem is not None:
-            return
+    def write(self, event: Event) -> bool:
+        """Adds an event, and says whether it is there; keeps silent once the file has failed.
+
+        Only an event that could not be read back is left out by itself.
+        """
+        if self._failed:
+            return False
         given = self._configuration
         try:
             if self.file is None:
                 self.file = EventFile(given.events, f"{given.name}-{self._worker}", self._started())
-            self.file.write(event)
         except (OSError, ValueError) as error:
-            self.close()
-            self.problem = f"the events could not be written to {given.events} ({error}); what follows is missing there"
+            self._fail(error)
+            return False
+        try:
+            self.file.write(event)
+        except ValueError as error:
+            self.problems.append(f"the event {_described(event)} is missing in {self.file.path}: {error}")
+            return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        self._failed, place = True, self._configuration.events
+        self.problems.append(f"the events could not be written to {place} ({error}); what follows is missing there")
 
     def close(self) -> None:
         """Ends the file."""

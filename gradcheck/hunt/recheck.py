@@ -13,7 +13,7 @@ from gradcheck.autodiff.coordinates import to_coordinates
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
 from gradcheck.defects.records import NONE, ZEROS, Defect, Known, Outcome, TapeDefect, Values
 from gradcheck.hunt import trial
-from gradcheck.hunt.admission import admit
+from gradcheck.hunt.admission import AdmissionError, admit
 from gradcheck.hunt.events import State
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import coordinates_of, split_coordinates
@@ -184,16 +184,18 @@ def taken(example: Example) -> Values:
 def output_of(example: Example) -> Array:
     """A graph's output, once the cotangent and the direction fit it.
 
-    Raises AdmissionError for a graph that could not have been drawn, ValueError for a cotangent or a direction of other
-    shapes than the graph's, and what its operations raise.
+    Raises AdmissionError for a graph that could not have been drawn, or a cotangent or a direction of other shapes than
+    the graph's, and what its operations raise.
     """
     output = admit(example.graph)[-1]
     if example.cotangent.shape != output.shape:
-        raise ValueError(f"the cotangent is of shape {example.cotangent.shape}; expected the output's, {output.shape}")
+        raise AdmissionError(
+            f"the cotangent is of shape {example.cotangent.shape}; expected the output's, {output.shape}"
+        )
     shapes = [vector.shape for vector in example.direction]
     wanted = [literal.shape for literal in example.graph.inputs] if example.order == 2 else []
     if shapes != wanted:
-        raise ValueError(f"the direction is of shapes {shapes}; expected {wanted} at order {example.order}")
+        raise AdmissionError(f"the direction is of shapes {shapes}; expected {wanted} at order {example.order}")
     return output
 
 

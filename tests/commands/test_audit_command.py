@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ def silent():
 
 def broken():
     raise ValueError("no data")
+
+
+def ending():
+    raise SystemExit(0)
+
+
+def lazy():
+    from {name}_data import value
+
+    return tf.math.cumprod(weight * value)
 """
 
 
@@ -46,7 +57,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     """A module of somebody's here, by a name of its own, and the records that are installed."""
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: COMMITTED)
     name = f"audited_{abs(hash(request.node.name))}"
-    (tmp_path / f"{name}.py").write_text(CODE)
+    (tmp_path / f"{name}.py").write_text(CODE.replace("{name}", name))
+    (tmp_path / f"{name}_data.py").write_text("value = 1.0\n")
+    (tmp_path / f"{name}_script.py").write_text("def step(): pass\n\n\nraise SystemExit(0)\n")
     return name
 
 
@@ -65,9 +78,18 @@ def test_a_step_in_a_region_exits_with_1(call: Any, module: str) -> None:
 
 def test_the_code_is_left_as_it_was(call: Any, module: str) -> None:
     call("audit", f"{module}:step")
-    import sys
-
     assert sys.modules[module].weight.numpy().tolist() == [0.0, 2.0]
+
+
+def test_what_the_function_imports_from_here_when_it_is_called_is_there(
+    call: Any, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The console script, unlike python -m, does not have the working directory on its path."""
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one not in ("", str(Path.cwd()))])
+    before = [*sys.path]
+    said = call("audit", f"{module}:lazy")
+    assert said.code == 1, said.err
+    assert sys.path == before
 
 
 def test_right_code_exits_with_0(call: Any, module: str) -> None:
@@ -100,6 +122,8 @@ def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatc
         ("{}:number", "is of type int; a function was expected"),
         ("{}:of", "takes x; a function without arguments was expected"),
         ("{}:broken", "f raised ValueError: no data; it has to run before its operations can be audited"),
+        ("{}:ending", "ended the process (SystemExit: 0) before its operations could be audited; let it return"),
+        ("{}_script:step", "cannot be imported (SystemExit: 0); put what it runs below `if __name__ == "),
         ("{}:silent", "returns no tensor, of an operation: nothing was audited; let it return its loss"),
         ("{}.py", "a file; a folder written by tf.saved_model.save or model.export was expected"),
         (".", "cannot be read as a saved model"),

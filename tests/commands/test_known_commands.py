@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,20 @@ def test_a_record_of_the_package_that_has_changed_is_shown_and_not_to_be_written
     monkeypatch.setattr("gradcheck.defects.known.installed", lambda: packaged)
     checked = call("known", "check", CUMPROD)
     assert (checked.code, checked.next) == (1, f"python -m gradcheck known show {CUMPROD}")
+
+
+def test_paths_with_spaces_are_one_word_of_the_next_step(call: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "my records"
+    folder.mkdir()
+    path = copied(folder, kernels=[])
+    for command, given in (
+        (("kernels",), folder),
+        (("fixed", CUMPROD, "--release", "99.1.0"), path),
+        (("page", "--into", tmp_path / "a page.html"), tmp_path / "a page.html"),
+    ):
+        said = call("known", *command, "--folder", folder)
+        assert said.code == 0, said.err
+        assert str(given) in shlex.split(said.next.replace(",", ""))
 
 
 def test_kernels_are_found_and_written(call: Any, folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gradcheck.hunt import recheck
 from gradcheck.hunt.events import (
     Crash,
     Ending,
@@ -23,10 +24,11 @@ from gradcheck.hunt.events import (
     Started,
     State,
 )
-from gradcheck.hunt.finding import GraphFinding
+from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.run import read
 from tests.machine import ELSEWHERE, MACHINE
 
 pytest_plugins = ["pytester"]
@@ -113,6 +115,9 @@ def test_the_output_of_merge(call: Any, tmp_path: Path, events: list[Event]) -> 
     assert "new finding: cumprod, wrong value at order 1: cumprod-order1-wrong-value-" in said.out
     assert "2 findings, 1 crashes, 1 hangs; read reports/merged/index.html" in said.out
     assert said.next == "python -m gradcheck replay reports/merged"
+    run(tmp_path / "crashed", [(started(), [event for event in events if isinstance(event, Crash | Hang)])])
+    assert call("merge", "crashed", "--into", "of it").next == "python -m gradcheck replay 'of it'"
+    assert call("merge", "crashed", "--into", "right", "--json").json["findings"] == []
     data = call("merge", "whole", "--into", "two", "--json").json
     assert list(data) == [
         *("format", "version", "into", "files", "findings", "crashes", "hangs", "missing_shards", "remarks"),
@@ -134,6 +139,73 @@ def test_a_missing_shard_and_a_killed_process_are_told(call: Any, tmp_path: Path
     assert "note: worker0.jsonl: line 4 is half-written; its process was killed" in said.out
     assert "shard 2/3 is missing" in (tmp_path / "reports" / "merged" / "index.html").read_text()
     assert "note: shard 2/3 is missing" in call("coverage", "one", "three").out
+
+
+def test_a_folder_without_events_is_told_and_the_others_are_merged(
+    call: Any, tmp_path: Path, events: list[Event]
+) -> None:
+    """A shard whose processes never came to a test leaves its schedule, and no events."""
+    run(tmp_path / "one", [(started(), events)])
+    (tmp_path / "two" / "events").mkdir(parents=True)
+    (tmp_path / "two" / "schedule.json").write_text("{}")
+    said = call("merge", "two", "one", "--json")
+    assert said.code == 1
+    assert len(said.json["findings"]) == 2
+    assert said.json["missing_shards"] == ["two"]
+    told = "two: a folder without events (events/*.jsonl); its run is missing"
+    assert told in said.json["remarks"]
+    assert told in (tmp_path / "reports" / "merged" / "index.html").read_text()
+    assert f"note: {told}" in call("coverage", "one", "two").out
+    assert call("merge", "two", "two", "--into", "nothing").code == 2
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_shards_are_counted_for_each_build(call: Any, tmp_path: Path) -> None:
+    def build(shard: str, **build: str) -> Started:
+        one = started(shard)
+        return structs.replace(one, environment=structs.replace(one.environment, **build))
+
+    run(tmp_path / "stable", [(build("1/2"), []), (build("2/2", processor="another", seed="8"), [])])
+    run(tmp_path / "nightly", [(build("1/2", tensorflow="2.22.0-dev20260131"), [])])
+    run(tmp_path / "onednn", [(build("2/2", onednn="1"), [])])
+    assert call("merge", "stable", "--into", "whole").code == 0
+    assert call("merge", "nightly", "--into", "half", "--json").json["missing_shards"] == ["2/2"]
+    said = call("merge", "stable", "nightly", "onednn", "--json")
+    assert said.code == 1
+    assert said.json["missing_shards"] == [
+        "1/2 of TensorFlow 2.21.0, TF_ENABLE_ONEDNN_OPTS 1",
+        "2/2 of TensorFlow 2.22.0-dev20260131, TF_ENABLE_ONEDNN_OPTS 0",
+    ]
+
+
+def test_a_finding_that_cannot_run_here_keeps_its_json_and_has_no_page(
+    call: Any, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one of an operation that only a later release of TensorFlow takes so."""
+    run(tmp_path / "one", [(started(), events)])
+    output_of = recheck.output_of
+
+    def of_this_release(example: Example) -> Any:
+        if example.graph.nodes[-1].op == "cumprod":
+            raise NotImplementedError("no such kernel\nand more")
+        return output_of(example)
+
+    monkeypatch.setattr(recheck, "output_of", of_this_release)
+    said = call("merge", "one", "--json")
+    assert said.code == 0
+    names = {one["operation"]: one["name"] for one in said.json["findings"]}
+    into = tmp_path / "reports" / "merged"
+    assert sorted(path.suffix for path in into.glob(f"{names['xlogy']}.*")) == [".html", ".json", ".md", ".py"]
+    assert [path.suffix for path in into.glob(f"{names['cumprod']}.*")] == [".json"]
+    (remark,) = said.json["remarks"]
+    assert remark.startswith(f"the finding {names['cumprod']} cannot run on the installed TensorFlow 2.")
+    assert remark.endswith(" (NotImplementedError: no such kernel); it has its JSON only")
+    page = (into / "index.html").read_text()
+    links = re.findall(r'href="([^"#]+)"', page)
+    assert [link for link in links if not (into / link).exists()] == []
+    assert page.count("cannot run here, not looked at again") == 1
+    assert len(read(into / "events").findings) == 2
+    assert call("merge", into, "--into", "again").code == 0
 
 
 def test_nothing_of_somebody_s_is_overwritten(call: Any, tmp_path: Path, events: list[Event]) -> None:

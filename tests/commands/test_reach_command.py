@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,10 @@ def test_a_run_shows_what_it_reached(recorded: Path, call: Callable[..., Any]) -
     assert "never reached: " in said.out
     assert "claimed by the catalogue" not in said.out
     assert f"report: {recorded / 'index.html'}" in said.out
-    assert said.next == "python -m gradcheck reach --read --all"
+    assert said.next == f"python -m gradcheck reach --read --all --reports {recorded}"
+    assert call(*said.next.split()[3:]).next == f"python -m gradcheck coverage {recorded}"
+    both = call("reach", "--read", "--runs", 2, "--reports", recorded)
+    assert both.next == f"python -m gradcheck reach --read --all --runs 2 --reports {recorded}"
 
 
 def test_what_never_ran_is_told_with_the_reason(recorded: Path, call: Callable[..., Any]) -> None:
@@ -73,6 +77,43 @@ def test_several_runs_are_put_together(recorded: Path, call: Callable[..., Any],
 
     assert other not in reached(1)
     assert reached(2) == reached(1) | {other}
+
+
+def test_what_an_earlier_run_drew_counts_among_several(
+    recorded: Path, call: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The last of two runs drew nothing; the one before claims a gradient in vain."""
+    (tmp_path / "events").symlink_to(recorded / "events")
+    (tmp_path / "gradients").mkdir()
+    (path,) = (recorded / "gradients").glob("*.json")
+    data = documents.parse(path.read_text())
+    for order in ("first", "second"):
+        data[order].remove("Cumsum")
+    for name in (path.name, "99990101-000000-1-main.json"):
+        (tmp_path / "gradients" / name).write_text(documents.to_text(data))
+    claimed = [
+        call("reach", "--read", "--json", "--runs", runs, "--reports", tmp_path).json["claimed_in_vain"]
+        for runs in (1, 2)
+    ]
+    assert claimed == [[], ["Cumsum of cumsum"]]
+
+
+def test_the_page_of_a_later_run_stays(recorded: Path, call: Callable[..., Any], tmp_path: Path) -> None:
+    shutil.copytree(recorded, tmp_path / "reports")
+    (events,) = (tmp_path / "reports" / "events").glob("*-main.jsonl")
+    page = tmp_path / "reports" / "index.html"
+    page.write_text("of the newest run")
+    said = call("reach", "--read")
+    assert (said.code, f"report: {page.relative_to(tmp_path)}" in said.out) == (0, True)
+    assert page.read_text() != "of the newest run"
+    later = "99990101-000000-1-main.jsonl"
+    shutil.copy(events, events.with_name(later))
+    page.write_text("of the newest run")
+    said = call("reach", "--read")
+    assert (said.code, said.next) == (0, "python -m gradcheck reach --read --all")
+    assert "note: reports/index.html is of a later run, and stays" in said.out
+    assert "report: " not in said.out
+    assert page.read_text() == "of the newest run"
 
 
 def test_the_run_s_page_has_the_lines_that_never_ran(recorded: Path, call: Callable[..., Any]) -> None:
@@ -166,6 +207,19 @@ def test_tests_that_are_not_there_are_named(call: Callable[..., Any]) -> None:
     said = call("reach", "tests/elsewhere")
     assert said.code == 2
     assert "tests/elsewhere: no such tests here" in said.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        *(("--minutes", value, "a number above 0") for value in ("0", "-1", "nan", "inf")),
+        *(("--runs", value, "an integer of at least 1") for value in ("0", "-3", "2.5", "two")),
+    ],
+)
+def test_a_number_that_is_none_is_refused(call: Callable[..., Any], option: str, value: str, expected: str) -> None:
+    said = call("reach", f"{option}={value}", "--read")
+    assert said.code == 2
+    assert f"{option}: '{value}' was given; expected {expected}" in said.err
 
 
 def test_nothing_that_was_recorded_is_an_error(call: Callable[..., Any], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -116,10 +117,24 @@ def test_a_known_defect_that_is_right_here_is_to_be_marked(call: Any, tmp_path: 
     data.update(right=data["given"], given=data["right"])
     (tmp_path / "one.json").write_text(json.dumps(data))
     said = call("replay", tmp_path / "one.json")
-    assert (said.code, said.next) == (0, f"python -m gradcheck known fixed {CUMPROD}")
+    assert (said.code, said.next) == (0, f"python -m gradcheck known fixed {CUMPROD} --folder {tmp_path}")
     data["releases"].update({"from": "2.0", "until": "2.1"})
     (tmp_path / "one.json").write_text(json.dumps(data))
     assert call("replay", tmp_path / "one.json").next == f"rm {tmp_path / 'one.json'}"
+
+
+@pytest.mark.parametrize("folder", ["reports/known", "another folder"])
+def test_the_next_step_marks_a_fixed_defect_in_its_own_folder(call: Any, tmp_path: Path, folder: str) -> None:
+    data = json.loads((COMMITTED / f"{CUMPROD}.json").read_text())
+    data.update(right=data["given"], given=data["right"])
+    path = tmp_path / folder / f"{CUMPROD}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(data))
+    step = shlex.split(call("replay", path).next)
+    assert ("--folder" in step) is (folder == "another folder")
+    data.update(right=data["given"], given=data["right"], title="the same, as it was")
+    assert call(*step[3:]).code == 0
+    assert json.loads(path.read_text())["releases"]["until"] is not None
 
 
 def test_the_json_is_stable(call: Any, written: Any) -> None:
@@ -202,6 +217,73 @@ def test_crashes_and_hangs_run_again_in_a_process_of_their_own(
     assert (said.code, said.json["findings"][0]["state"]) == (code, state)
     assert said.json["findings"][0]["source"] == "crash"
     assert ("killed by SIGABRT" in said.json["findings"][0]["message"]) is (behaviour == "os.abort()")
+
+
+@pytest.mark.parametrize("limit", ["inf", "nan", "-200", "0", "1e9", "soon"])
+def test_a_limit_that_is_none_is_refused(call: Any, limit: str) -> None:
+    said = call("replay", f"--limit={limit}")
+    assert (said.code, said.out) == (2, "")
+    assert f"--limit: '{limit}' was given; expected a number above 0, at most 1,000,000" in said.err
+
+
+def crashed(folder: Path) -> None:
+    """Writes a run that has crashed."""
+    with EventFile(folder / "events", "main", Started(MACHINE, "ci", "7", "1/1", ())) as file:
+        file.write(Crash.of("sin", 1, GRAPH, "killed by SIGABRT"))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ImportError("No module named 'fcntl'")])
+def test_a_crash_that_cannot_be_run_again_is_undecided(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(_: object) -> None:
+        raise error
+
+    crashed(tmp_path / "reports")
+    monkeypatch.setattr("gradcheck.hunt.commands.replay_findings.ProcessRecorder", refuse)
+    said = call("replay", "--json")
+    assert (said.code, said.json["counts"]["cannot tell"]) == (2, 1)
+    assert said.json["findings"][0]["message"] == f"it could not be run: {error}"
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("no such thing"), SystemExit(0), SystemExit("no such thing")])
+def test_what_nobody_expects_is_no_verdict(call: Any, monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
+    """1 would say that a finding is still wrong, 0 that none is."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("gradcheck.hunt.commands.replay_findings._files", fail)
+    said = call("replay", "--json")
+    assert said.code == said.json["exit_code"] == 2
+    assert said.json["error"].startswith(f"{type(raised).__name__}: {raised}; ")
+    assert "Traceback" in said.err
+
+
+def test_a_module_of_ones_own_that_ends_the_process_is_named(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "ends_the_process.py").write_text("raise SystemExit(0)\n")
+    said = call("replay", "--import", "ends_the_process")
+    assert (said.code, said.out) == (2, "")
+    assert "--import ends_the_process: SystemExit: 0; expected a module that can be imported from here" in said.err
+
+
+def test_on_a_system_without_the_signals_and_locks_of_unix_the_command_line_works(tmp_path: Path) -> None:
+    """As Windows is; what crashed there is run nowhere, and undecided."""
+    crashed(tmp_path / "reports")
+    code = """
+import signal, sys
+del signal.SIGKILL, signal.SIGHUP
+sys.modules["fcntl"] = None
+from gradcheck.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", code, "replay", str(tmp_path / "reports"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["state"] == "cannot tell"
+    assert found["message"].startswith("it could not be run: ")
+    assert "fcntl" in found["message"]
 
 
 def test_the_console_script_is_the_same_command_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -221,6 +222,44 @@ def test_a_night_in_small_is_merged_and_listed_and_remembers_what_it_finished(tm
     assert "## Known defects (" in issue.stdout
 
 
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ([0], 0),
+        ([1], 1),
+        ([-6, -11, -9, 0], 0),
+        ([-6, 1], 1),
+        ([-2], 130),
+        ([-15], 143),
+        ([-6] * 41, 134),
+    ],
+    ids=["in time", "too few noticed", "crashes", "a crash", "Ctrl-C", "cancelled", "crashes only"],
+)
+def test_a_week_goes_on_after_changes_that_crash_tensorflow(tmp_path: Path, ends: list[int], code: int) -> None:
+    """A process that ends so, each time it is started; -6 stands for SIGABRT. Every time it gets the same file."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "weekly", tmp_path / ".ci")
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"""#!{sys.executable}
+import os, pathlib, signal, sys
+file = pathlib.Path(sys.argv[sys.argv.index("--into") + 1])
+with file.open("a") as rows:
+    rows.write(" ".join(sys.argv[1:]) + "\\n")
+end = {ends}[len(file.read_text().splitlines()) - 1]
+if end < 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), -end)
+sys.exit(end)
+""")
+    python.chmod(0o755)
+    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    done = subprocess.run([tmp_path / ".ci" / "weekly", "2/4"], env={**os.environ, "PATH": path}, check=False)
+    rows = (tmp_path / "reports" / "weekly" / "mutations.jsonl").read_text().splitlines()
+    assert (done.returncode, len(rows)) == (code, len(ends))
+    assert len(set(rows)) == 1
+
+
 @pytest.fixture
 def night(tmp_path: Path) -> Callable[..., Path]:
     """A function that writes a merged night with these crashes."""
@@ -279,6 +318,26 @@ elif sys.argv[1:3] in (["issue", "create"], ["issue", "edit"]):
     third = issue(night(3, []))
     assert "Open before, not met tonight" in third
     assert "## New" not in third
+    assert sorted(items(third)) == sorted(items(second)), "with what they are and the box to tick"
+    # Somebody ticks one and removes another, in a browser, which ends lines as Windows does.
+    ticked, removed, *left = items(third)
+    edited = third.replace(ticked, ticked.replace("[ ]", "[x]")).replace(removed, "").replace("\n", "\r\n")
+    (tmp_path / "issue.json").write_text(json.dumps([{"number": 7, "body": edited}]))
+    fourth, fifth = issue(night(4, [])), issue(night(5, []))
+    assert items(fifth) == items(fourth) == left
+    again = issue(night(6, ["exp"]))
+    assert ("## Open (1)" in again, len(items(again))) == (True, len(left))
+
+
+def items(text: str) -> list[str]:
+    """The findings of an issue that nobody has ticked, with what is said of them."""
+    return [line for line in text.splitlines() if line.startswith("- [ ] `") and "**crash**" in line]
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    done = script("rolling-issue", str(tmp_path / "merged"), "--dry-run")
+    assert done.returncode == 1
+    assert f"rolling-issue: {tmp_path / 'merged' / 'events'}: no such folder" in done.stderr
 
 
 def test_a_wrong_derivative_is_listed_with_its_name_and_what_is_special(tmp_path: Path) -> None:

@@ -54,6 +54,19 @@ def test_known_defects_are_named_and_whether_these_values_lie_in_their_region(
     assert ("in its region with these values" in str(result)) is inside
 
 
+def test_a_kernel_that_is_mostly_right_in_a_region_is_perhaps_wrong_as_a_function_of_several_is() -> None:
+    dawsn = told(audit(tf.math.special.dawsn, [1e5]))["Dawsn"]
+    assert {name: inside for name, order, inside in dawsn if order == 1} == {
+        "dawsn-large-order1": None,
+        "dawsn-negative-order1": None,
+    }
+    silent = tf.zeros((1, 512))
+    layer = keras.layers.MelSpectrogram(fft_length=64, sequence_stride=32, num_mel_bins=4)
+    answers = [told(audit(layer, sound))["keras.layers.MelSpectrogram"] for sound in (silent, silent + tf.range(512.0))]
+    name = "keras_mel_spectrogram-silence-order2"
+    assert [{one: inside for one, _, inside in row}[name] for row in answers] == [True, None]
+
+
 def test_what_a_defect_cannot_concern_is_not_listed() -> None:
     assert told(audit(lambda x: tf.linalg.svd(x, compute_uv=False), np.eye(2))).get("Svd", [])[0][0] == (
         "singular_values-small-order2"

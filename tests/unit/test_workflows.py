@@ -80,3 +80,28 @@ def test_what_an_installation_may_lack_runs_in_the_job_of_the_extras() -> None:
     assert len(skipping) >= 3
     assert [path for path in skipping if not any(path.is_relative_to(one) for one in run)] == []
     assert "run: .ci/install-extras" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+STEP, JOB = re.compile(r"^ {6}- ", re.MULTILINE), re.compile(r"^ {2}(?=[\w-]+:$)", re.MULTILINE)
+HUNTS = re.compile(r"run: \.ci/(run|nightly|weekly)( |$)", re.MULTILINE)
+ANYWAY = re.compile(r"if: (always\(\)|failure\(\)|\$\{\{ !cancelled\(\) \}\})$", re.MULTILINE)
+
+
+def jobs_that_hunt() -> list[list[str]]:
+    """The steps of every job that may find something, from the first on that does."""
+    found = []
+    for path in WORKFLOWS:
+        for job in JOB.split(path.read_text().split("\njobs:\n")[1]):
+            steps = STEP.split(job)[1:]
+            hunting = [number for number, step in enumerate(steps) if HUNTS.search(step)]
+            found += [steps[hunting[0] :]] if hunting else []
+    return found
+
+
+def test_what_a_job_has_found_ends_neither_its_other_steps_nor_goes_with_the_log() -> None:
+    """A script that hunts fails where it finds something, and GitHub skips what comes after a step that fails."""
+    jobs = jobs_that_hunt()
+    assert len(jobs) == 4
+    for _, *after in jobs:
+        assert [step for step in after if not ANYWAY.search(step)] == []
+        assert any("uses: actions/upload-artifact@" in step and "path: " in step for step in after)

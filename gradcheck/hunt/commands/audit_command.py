@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
-import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +50,11 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
         result = audit_saved_model(target) if match is None else audit(_function(*match.groups()))
     except (ValueError, TypeError, RuntimeError) as error:
         raise cli.CommandError(str(error)) from None
+    except SystemExit as error:
+        raise cli.CommandError(
+            f"{options.target} ended the process (SystemExit: {error}) before its operations could be audited; let it "
+            "return instead"
+        ) from None
     if not result.looked_at:
         raise cli.CommandError(
             f"{options.target} takes no derivative, and returns no tensor, of an operation: nothing was audited; "
@@ -65,13 +67,11 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     """What the name stands for in the module; raises CommandError unless it can be called without arguments."""
-    sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
-    except Exception as error:  # the module is somebody's code
-        raise cli.CommandError(f"{module}: cannot be imported ({type(error).__name__}: {error})") from error
-    finally:
-        sys.path.pop(0)
+        found: Any = cli.imported(module)
+    except (Exception, SystemExit) as error:  # the module is somebody's code
+        advice = '; put what it runs below `if __name__ == "__main__":`' if isinstance(error, SystemExit) else ""
+        raise cli.CommandError(f"{module}: cannot be imported ({type(error).__name__}: {error}){advice}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise cli.CommandError(f"{module} has no {name}; name a function of it as {module}:function")

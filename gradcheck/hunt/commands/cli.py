@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import os
 import shlex
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gradcheck import documents, files, runtime
@@ -19,6 +21,9 @@ from gradcheck.defects import known
 from gradcheck.defects.records import Known
 from gradcheck.documents import MAX_TEXT
 from gradcheck.hunt import known_graphs
+
+LARGEST_NUMBER = 1_000_000
+"""Of seconds or minutes; the clocks of the system take not many more."""
 
 
 class CommandError(Exception):
@@ -92,16 +97,51 @@ def subcommand(
 def load_modules(names: Sequence[str]) -> None:
     """Imports the modules that --import names, as from the working directory; raises CommandError."""
     for name in names:
-        sys.path.insert(0, os.getcwd())
         try:
-            importlib.import_module(name)
-        except Exception as error:
+            imported(name)
+        except (Exception, SystemExit) as error:
             raise CommandError(
                 f"--import {name}: {type(error).__name__}: {error}; expected a module that can be imported from here, "
                 "such as project.layers"
             ) from None
-        finally:
-            sys.path.pop(0)
+
+
+def imported(name: str) -> ModuleType:
+    """A module of somebody's, imported as from the working directory; raises what it raises, which may be SystemExit.
+
+    The directory stays on the path of `main`: what is called may import more of it.
+    """
+    if sys.path[:1] != [os.getcwd()]:
+        sys.path.insert(0, os.getcwd())
+    return importlib.import_module(name)
+
+
+def positive(text: str) -> float:
+    """An option's number above 0, such as of seconds; raises argparse.ArgumentTypeError.
+
+    >>> positive("nan")
+    Traceback (most recent call last):
+    argparse.ArgumentTypeError: 'nan' was given; expected a number above 0, at most 1,000,000
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= LARGEST_NUMBER:
+        raise argparse.ArgumentTypeError(f"{text!r} was given; expected a number above 0, at most {LARGEST_NUMBER:,}")
+    return number
+
+
+def count(text: str) -> int:
+    """An option's integer of at least 1; raises argparse.ArgumentTypeError.
+
+    >>> count("0")
+    Traceback (most recent call last):
+    argparse.ArgumentTypeError: '0' was given; expected an integer of at least 1
+    """
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} was given; expected an integer of at least 1")
+    return int(text)
 
 
 def add_paths(parser: argparse.ArgumentParser, name: str, metavar: str, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,5 +150,5 @@ def run_fixed(options: argparse.Namespace) -> cli.CommandOutput:
     data = {"file": str(path), "name": found.name, "from": found.releases.since, "until": until}
     test = "test_known_tape_defects.py" if isinstance(found, TapeDefect) else "test_known.py"
     return cli.CommandOutput(
-        "known fixed", lines, data, f"git diff {path}, then python -m pytest tests/properties/{test}"
+        "known fixed", lines, data, f"git diff {shlex.quote(str(path))}, then python -m pytest tests/properties/{test}"
     )

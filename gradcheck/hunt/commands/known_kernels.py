@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from functools import partial
 from typing import Any
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     kernels = {one.name: sorted({form.kernel for form in one.kernels}) for one in found}
     total = f"{sum(map(bool, kernels.values()))} of {len(found)} with a kernel, {len(changed)} files written"
     data = {"kernels": kernels, "written": [one.name for one in changed]}
-    step = f"git diff {folder}" if changed else "python -m pytest tests/unit/defects"
+    step = f"git diff {shlex.quote(str(folder))}" if changed else "python -m pytest tests/unit/defects"
     return cli.CommandOutput("known kernels", (*cli.table(rows), total), data, step)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,4 +47,4 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
     causes = len({one.cause for one in records})
     lines = (f"{len(records)} records of {causes} root causes", f"written: {options.into}")
     data = {"file": str(options.into), "records": len(records), "causes": causes}
-    return cli.CommandOutput("known page", lines, data, f"open {options.into} in a browser")
+    return cli.CommandOutput("known page", lines, data, f"open {shlex.quote(str(options.into))} in a browser")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gradcheck.hunt.report.run import HuntRun
 from gradcheck.hunt.report.writer import ReportError, write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
 
+DEFAULT = Path("reports")
 SHOWN = 20
 LARGEST = 2**23
 REACH = """hunt, and show how much of TensorFlow's own gradients was reached
@@ -38,12 +40,13 @@ def add(commands: Any) -> None:
     parser = cli.subcommand(commands, "reach", run_reach, REACH)
     parser.add_argument("tests", nargs="*", metavar="TESTS", default=["tests/properties"], help="what pytest is to run")
     parser.add_argument("--ops", metavar="NAMES", help="operations to hunt in: names or globs, with commas (all)")
-    parser.add_argument("--minutes", type=float, metavar="M", help="hunt for so many minutes")
+    parser.add_argument("--minutes", type=cli.positive, metavar="M", help="hunt for so many minutes")
     parser.add_argument("--profile", default="dev", help="Hypothesis profile: dev or nightly (dev)")
     parser.add_argument("--processes", default="2", metavar="N", help="processes of pytest-xdist, 0 for none (2)")
-    parser.add_argument("--reports", type=Path, default=Path("reports"), metavar="DIR", help="folder of the reports")
+    parser.add_argument("--reports", type=Path, default=DEFAULT, metavar="DIR", help="folder of the reports")
     parser.add_argument("--read", action="store_true", help="run nothing; read what the last such run has recorded")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="what the last N runs reached together (1)")
+    together = "what the last N runs reached together (1)"
+    parser.add_argument("--runs", type=cli.count, default=1, metavar="N", help=together)
     parser.add_argument("--all", action="store_true", help="print every function, and every line that never ran")
 
 
@@ -56,22 +59,40 @@ def run_reach(options: argparse.Namespace) -> cli.CommandOutput:
         reach = reach_of(run)
     except (ValueError, NoCoverageError) as error:
         raise cli.CommandError(str(error)) from None
-    another = "name another folder of a run's reports with --reports DIR"
-    hunted = run_commands.events_in([options.reports / EVENTS], f"{names[-1]}-*.jsonl", another)
-    page = _page(hunted, options.reports, reach) if hunted.started else None
+    events, another = options.reports / EVENTS, "name another folder of a run's reports with --reports DIR"
+    hunts = [run_commands.events_in([events], f"{name}-*.jsonl", another) for name in names]
     lines = [*_summary(reach), *_details(reach, SHOWN if not options.all else sys.maxsize)]
-    lines += [f"note: pytest ended with exit code {code}"] * bool(code) + [f"report: {page}"] * (page is not None)
+    lines += [f"note: pytest ended with exit code {code}"] * bool(code)
+    if _later_hunt(events, names[-1]):
+        lines.append(f"note: {options.reports / 'index.html'} is of a later run, and stays; --json has all of this one")
+    elif hunts[-1].started:
+        lines.append(f"report: {_page(hunts[-1], options.reports, reach)}")
     data: dict[str, Any] = {
         "tensorflow": reach.tensorflow,
         "gradients": list(map(_row, reach.gradients)),
         "runs": names,
     }
     data |= {"lines": reach.lines, "branches": reach.branches, "explained": reach.explained}
-    claimed = _claimed_in_vain(hunted, run)
+    claimed = _claimed_in_vain(hunts, run)
     data["claimed_in_vain"] = claimed
     lines += [f"claimed by the catalogue, but never run: {each}" for each in claimed]
-    step = "python -m gradcheck reach --read --all" if not options.all else "python -m gradcheck coverage"
-    return cli.CommandOutput("reach", tuple(lines), data, step, 1 if claimed else 0)
+    return cli.CommandOutput("reach", tuple(lines), data, _next(options), 1 if claimed else 0)
+
+
+def _next(options: argparse.Namespace) -> str:
+    """All of the same, or what the operations were tested for."""
+    reports: Path = options.reports
+    runs: int = options.runs
+    folder = "" if reports == DEFAULT else shlex.quote(str(reports))
+    if options.all:
+        return f"python -m gradcheck coverage {folder}".rstrip()
+    several = f" --runs {runs}" if runs > 1 else ""
+    return f"python -m gradcheck reach --read --all{several}" + f" --reports {folder}" * bool(folder)
+
+
+def _later_hunt(events: Path, name: str) -> bool:
+    """Whether another run, which recorded no gradients, has written the page of the folder since."""
+    return any(path.name > f"{name}-" and not path.name.startswith(f"{name}-") for path in events.glob("*.jsonl"))
 
 
 def _hunt_recorded(options: argparse.Namespace) -> int:
@@ -97,7 +118,7 @@ def _hunt(options: argparse.Namespace) -> int:
     command += ["-n", options.processes, "--dist", "worksteal"] if options.processes != "0" else []
     command += ["--gradcheck-reach", f"--gradcheck-reports={options.reports}"]
     command += [f"--gradcheck-ops={options.ops}"] if options.ops else []
-    command += [f"--gradcheck-minutes={options.minutes}"] if options.minutes else []
+    command += [f"--gradcheck-minutes={options.minutes}"] if options.minutes is not None else []
     output = sys.stderr if options.json else None  # standard output is for the one object then
     return subprocess.run(command, stdout=output, check=False).returncode
 
@@ -110,7 +131,7 @@ def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise cli.CommandError(f"{folder}: nothing was recorded there; run python -m gradcheck reach without --read")
-    names = sorted({path.stem.rpartition("-")[0] for path in paths})[-max(count, 1) :]
+    names = sorted({path.stem.rpartition("-")[0] for path in paths})[-count:]
     try:
         runs = [
             documents.convert(documents.parse(files.read(path, LARGEST)), GradientRun)
@@ -133,9 +154,9 @@ def _page(hunted: HuntRun, folder: Path, reach: RunReach) -> Path:
         ) from None
 
 
-def _claimed_in_vain(hunted: HuntRun, run: GradientRun) -> list[str]:
-    """The operations that were drawn, each with the gradients that its entry claims and that never ran."""
-    drawn = {done.operation for done in hunted.operations if sum(done.counts.values())}
+def _claimed_in_vain(hunts: Iterable[HuntRun], run: GradientRun) -> list[str]:
+    """The operations that one of the runs drew, each with the gradients that its entry claims and that never ran."""
+    drawn = {done.operation for hunted in hunts for done in hunted.operations if sum(done.counts.values())}
     claims = (
         (one.name, sorted(set(one.gradients) - set(run.first))) for one in CATALOGUE.values() if one.name in drawn
     )

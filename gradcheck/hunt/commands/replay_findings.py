@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradcheck import documents
+from gradcheck.defects import known
 from gradcheck.defects.records import Defect, Known
 from gradcheck.hunt import known_graphs
 from gradcheck.hunt.commands import cli, run_commands
@@ -66,9 +67,8 @@ def add(commands: Any) -> None:
     """Adds the command."""
     parser = cli.subcommand(commands, "replay", run, REPLAY)
     cli.add_paths(parser, "findings", "FINDING", "a JSON file, or a folder of them")
-    parser.add_argument(
-        "--limit", type=float, default=60.0, metavar="SECONDS", help="for a graph that crashed or hung, once more (60)"
-    )
+    limit = "for a graph that crashed or hung, once more (60)"
+    parser.add_argument("--limit", type=cli.positive, default=60.0, metavar="SECONDS", help=limit)
 
 
 def run(options: argparse.Namespace) -> cli.CommandOutput:
@@ -99,11 +99,14 @@ def run(options: argparse.Namespace) -> cli.CommandOutput:
 
 def _rerun(place: Path, one: Stopped, limit: float) -> Replayed:
     """Runs a graph that ended or held up its process once more, in a process of its own and in its mode."""
-    with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
-        recorder = ProcessRecorder(Path(folder, "graph.json"))
-        recorder.before(one.operation, one.order, one.taken, one.graph)
-        outcome, message = rerun(recorder.path, limit)
-        recorder.remove()
+    try:
+        with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
+            recorder = ProcessRecorder(Path(folder, "graph.json"))
+            recorder.before(one.operation, one.order, one.taken, one.graph)
+            outcome, message = rerun(recorder.path, limit)
+            recorder.remove()
+    except (ImportError, OSError) as error:  # a system without fcntl, a full disk
+        outcome, message = "not run", f"it could not be run: {error}"
     return Replayed(str(place), RERUNS[outcome], message, one.kind, one.name, one.operation, one.order, one.kind)
 
 
@@ -134,32 +137,38 @@ def _replayed(path: Path, defects: Sequence[Defect], release: str) -> Replayed:
     from gradcheck.hunt.recheck import of_known, of_report
 
     if not isinstance(found, Report):
-        seen, known = of_known(found), found.name if found.covers(release) else None
+        seen, here = of_known(found), found.name if found.covers(release) else None
         signature = found.signature if isinstance(found, Defect) else None
         operation, order = (None, None) if signature is None else (signature.operation, signature.order)
         return Replayed(
-            str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, known, seen.changed
+            str(path), seen.state, seen.message, "known", found.name, operation, order, found.kind, here, seen.changed
         )
     one = found.finding
     seen, match = of_report(one), None
     if seen.state is not State.CANNOT_TELL:
         # The values in the file are whatever somebody wrote; those of the graph are not.
         match = known_graphs.match(with_values(one), defects=defects)
-    known = None if match is None else match.name
+    name = None if match is None else match.name
     return Replayed(
-        str(path), seen.state, seen.message, "report", one.name, one.culprit, one.order, one.kind, known, seen.changed
+        str(path), seen.state, seen.message, "report", one.name, one.culprit, one.order, one.kind, name, seen.changed
     )
+
+
+def _elsewhere(folder: Path) -> str:
+    """The option that names a folder of known defects, unless it is found without."""
+    home = known.home()
+    return "" if home is not None and home.resolve() == folder.resolve() else cli.elsewhere(folder)
 
 
 def _next(seen: Sequence[Replayed]) -> str:
     """The most useful step: a fixed defect first, then a new one, then a file that cannot run."""
     steps: dict[int, str] = {}
     for one in seen:
-        known, file = one.known is not None, shlex.quote(one.file)
+        is_known, file = one.known is not None, shlex.quote(one.file)
         match one.state, one.source:
-            case "fixed", "known" if known:
-                steps.setdefault(0, f"python -m gradcheck known fixed {one.name}")
-            case "still wrong", "report" if not known:
+            case "fixed", "known" if is_known:
+                steps.setdefault(0, f"python -m gradcheck known fixed {one.name}{_elsewhere(Path(one.file).parent)}")
+            case "still wrong", "report" if not is_known:
                 steps.setdefault(1, f"python -m gradcheck known add {file} --title TEXT --source TEXT")
             case "still wrong", "crash" | "hang":
                 steps.setdefault(2, run_commands.hunt([str(one.operation)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from gradcheck.documents import plain
 from gradcheck.hunt import coverage, known_graphs
 from gradcheck.hunt.commands import cli
 from gradcheck.hunt.events import Ending, Finished, Started, to_line
-from gradcheck.hunt.finding import summary_line
+from gradcheck.hunt.finding import GraphFinding, summary_line
 from gradcheck.hunt.report import run
 from gradcheck.hunt.report.run import Grade, HuntRun, Reach, reaches
 from gradcheck.hunt.running.configuration import EVENTS
@@ -30,9 +30,10 @@ MERGE = """put the results of several shards together into one report
 
 Reads the events of all folders, each finding once and all counts added up, and writes a folder that looks as
 if one run had done it all: index.html, summary.md, the findings' reports and events/merged.jsonl. The order of the
-folders does not matter.
+folders does not matter. A finding that cannot run on the installed TensorFlow, such as one of another release, keeps
+its JSON and has no page. Shards are counted for each build (TensorFlow, oneDNN, XLA) that ran.
 
-exit codes: 0 merged, 1 merged but a shard is missing, 2 nothing was merged.
+exit codes: 0 merged, 1 merged but a shard is missing or a folder has no events, 2 nothing was merged.
 
 example:
   python -m gradcheck merge shard-1 shard-2 --into reports/merged"""
@@ -65,10 +66,11 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     if into.is_symlink() or (into.exists() and not (into.is_dir() and not any(into.iterdir()))):
         raise cli.CommandError(f"{into}: already there; name a new folder with --into DIR, or remove it first")
     together = read(options.folders)
-    missing, merged = together.missing_shards, one_run(together)
-    _refuse_forged(merged)
+    missing = [*together.missing_shards, *map(str, _without_events(options.folders))]
+    merged, failed = one_run(together), _cannot_run(together.findings)
+    merged = replace(merged, remarks=(*merged.remarks, *failed.values()))
     try:
-        written = _written(merged, into)
+        written = _written(merged, into, failed)
     except OSError as error:
         raise cli.CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
@@ -89,7 +91,8 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
         *(f"note: {remark}" for remark in merged.remarks),
         f"{counts}; read {into / 'index.html'}",
     )
-    step = f"python -m gradcheck {'replay' if findings else 'coverage'} {shlex.quote(str(into))}"
+    wrong = findings or merged.crashes or merged.hangs
+    step = f"python -m gradcheck {'replay' if wrong else 'coverage'} {shlex.quote(str(into))}"
     return cli.CommandOutput("merge", lines, data, step, 1 if missing else 0)
 
 
@@ -112,28 +115,38 @@ def one_run(together: HuntRun) -> HuntRun:
     return replace(together, started=tuple(alike[key] for key in sorted(alike)), finished=(finished,))
 
 
-def _refuse_forged(merged: HuntRun) -> None:
-    """A report's page is computed from its graph, which is to be one that could have been drawn."""
-    if not merged.findings:
-        return
-    cli.tensorflow()
+def _cannot_run(findings: Sequence[GraphFinding]) -> dict[str, str]:
+    """What there is to say of findings whose operations raise here, such as those of another release, by their names.
+
+    A page looks as if somebody had run the graph. Raises CommandError for one that could not have been drawn at all.
+    """
+    if not findings:
+        return {}
+    release, failed = cli.tensorflow(), {}
+    from gradcheck.hunt.admission import AdmissionError
     from gradcheck.hunt.recheck import output_of
 
-    for found in merged.findings:
+    for found in findings:
         try:
             output_of(found.example)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".split("\n")[0]
-            raise cli.CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
+            reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+            if isinstance(error, AdmissionError):
+                raise cli.CommandError(f"the finding {found.name} cannot run ({reason}); take its event away") from None
+            where = f"cannot run on the installed TensorFlow {release}"
+            failed[found.name] = f"the finding {found.name} {where} ({reason}); it has its JSON only"
+    return failed
 
 
-def _written(merged: HuntRun, into: Path) -> list[Path]:
+def _written(merged: HuntRun, into: Path, json_only: Collection[str]) -> list[Path]:
     """Writes the reports, and last the events, without which the folder is no run."""
-    from gradcheck.hunt.report.writer import write, write_run
+    from gradcheck.hunt.report.writer import write, write_json, write_run
 
     into.mkdir(parents=True, exist_ok=True)
-    paths = [path for found in merged.findings for path in write(found, into)]
-    paths += write_run(merged, into, left_out())
+    paths: list[Path] = []
+    for found in merged.findings:
+        paths += write_json(found, into) if found.name in json_only else write(found, into)
+    paths += write_run(merged, into, left_out(), without_page=json_only)
     (into / EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in merged.events())
     return [*paths, files.replace(into / EVENTS / MERGED, events)]
@@ -186,21 +199,31 @@ def _summary_lines(found: HuntRun) -> list[dict[str, Any]]:
 def read(folders: Sequence[Path]) -> HuntRun:
     """The run whose events lie in these folders, or in their folders `events`; the same folder counts once.
 
-    Its remarks name the shards that are missing, too. Raises CommandError where a folder is missing, has no events or
-    has something else among them.
+    Its remarks name the shards that are missing, too, and the folders without events. Raises CommandError where a
+    folder is missing, or has something else among its events, or where none has any.
     """
-    places = {}
     for folder in folders:
         if not folder.is_dir():
             raise cli.CommandError(f"{folder}: no such folder; name the folder of a run's reports")
-        place = folder / EVENTS if (folder / EVENTS).is_dir() else folder
-        if not any(place.glob("*.jsonl")):
-            raise cli.CommandError(
-                f"{folder}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
-            )
-        places[place.resolve()] = place
-    found = events_in(places.values())
-    return replace(found, remarks=(*found.remarks, *(f"shard {shard} is missing" for shard in found.missing_shards)))
+    without = _without_events(folders)
+    if len(without) == len(folders):
+        raise cli.CommandError(
+            f"{without[0]}: a folder without events (events/*.jsonl); name one that a hunt wrote to, such as reports"
+        )
+    places = [_place(folder) for folder in folders if folder not in without]
+    found = events_in({place.resolve(): place for place in places}.values())
+    remarks = [f"shard {shard} is missing" for shard in found.missing_shards]
+    remarks += [f"{folder}: a folder without events (events/*.jsonl); its run is missing" for folder in without]
+    return replace(found, remarks=(*found.remarks, *remarks))
+
+
+def _place(folder: Path) -> Path:
+    """Where the events of a folder of reports are."""
+    return folder / EVENTS if (folder / EVENTS).is_dir() else folder
+
+
+def _without_events(folders: Iterable[Path]) -> list[Path]:
+    return [folder for folder in folders if not any(_place(folder).glob("*.jsonl"))]
 
 
 def events_in(

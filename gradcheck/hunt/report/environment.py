@@ -30,6 +30,12 @@ class Environment(Document, frozen=True):
     seed: str
     xla: str = "not set"
 
+    @property
+    def build(self) -> str:
+        """The TensorFlow under test and its flags, in words: what shards of one run have in common on all machines."""
+        flags = f"TF_ENABLE_ONEDNN_OPTS {self.onednn}" + f", XLA flags {self.xla}" * (self.xla != "not set")
+        return f"TensorFlow {self.tensorflow}, {flags}"
+
     def rows(self) -> tuple[tuple[str, str], ...]:
         """Names as people write them, with their values."""
         names = {

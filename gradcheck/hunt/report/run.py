@@ -129,12 +129,18 @@ class HuntRun:
 
     @property
     def missing_shards(self) -> list[str]:
-        """The shards K/N that no process was, for each N that one was."""
-        seen: dict[int, set[int]] = defaultdict(set)
+        """The shards K/N that no process was, for each N that one of the same build was; the build, if others ran."""
+        seen: dict[tuple[str, int], set[int]] = defaultdict(set)
         for event in self.started:
             number, total = map(int, event.shard.split("/"))
-            seen[total].add(number)
-        return [f"{k}/{n}" for n, numbers in sorted(seen.items()) for k in range(1, n + 1) if k not in numbers]
+            seen[event.environment.build, total].add(number)
+        several = len({build for build, _ in seen}) > 1
+        return [
+            f"{number}/{total}" + f" of {build}" * several
+            for (build, total), numbers in sorted(seen.items())
+            for number in range(1, total + 1)
+            if number not in numbers
+        ]
 
     @property
     def ranked(self) -> tuple[GraphFinding, ...]:

@@ -45,8 +45,11 @@ def run_page(
     left_out: LeftOut | None = None,
     reach: RunReach | None = None,
     linked: Collection[str] = (),
+    without_page: Collection[str] = (),
 ) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it, known defects to `known.html` if `linked`.
+
+    Those `without_page`, which cannot run here, link to their JSON.
 
     Imports no TensorFlow.
     """
@@ -74,6 +77,7 @@ def run_page(
         counted=counted,
         reach=reach,
         linked=linked,
+        without_page=without_page,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,23 +36,37 @@ def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
         ".py": finding.script,
         ".html": finding_page(finding),
     }
+    return _report(finding, folder, contents)
+
+
+def write_json(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
+    """Writes the `.json` alone, which says no more than the finding does, and returns its path; raises ReportError."""
+    return _report(finding, folder, {".json": documents.to_text(Report.of(finding))})
+
+
+def _report(finding: GraphFinding, folder: Path | str, contents: Mapping[str, str]) -> tuple[Path, ...]:
     named = {finding.name + suffix: text for suffix, text in contents.items()}
     return _written(Path(folder), named, f"the report {finding.name}")
 
 
 def write_run(
-    run: HuntRun, folder: Path | str, left_out: LeftOut | None = None, reach: RunReach | None = None
+    run: HuntRun,
+    folder: Path | str,
+    left_out: LeftOut | None = None,
+    reach: RunReach | None = None,
+    without_page: Collection[str] = (),
 ) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
     maps (operation, order) to the known defect that leaves it no use; `reach` is what the run has reached of
-    TensorFlow's gradients, if that was recorded. Raises ReportError where the folder cannot be made or written to.
-    Imports no TensorFlow.
+    TensorFlow's gradients, if that was recorded; `without_page` names findings that have JSON only. Raises ReportError
+    where the folder cannot be made or written to. Imports no TensorFlow.
     """
     records = _replayed(run)
     linked = frozenset(one.name for one in records)
-    contents = {"index.html": run_page(run, left_out, reach, linked), "summary.md": summary(run, left_out)}
+    page = run_page(run, left_out, reach, linked, without_page)
+    contents = {"index.html": page, "summary.md": summary(run, left_out)}
     if records:
         contents["known.html"] = known_page(records, max((each.release for each in run.known), key=version_of))
     return _written(Path(folder), contents, "the report of the run")

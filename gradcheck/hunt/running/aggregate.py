@@ -121,23 +121,22 @@ class Aggregate:
             self.progress.examples += count
         self.findings.update({finding["name"]: finding for finding in sent.get("findings", [])})
         self.progress.findings = len(self.findings)
-        if sent.get("problem"):
-            self.remarks[sent["problem"]] = None
+        self.remarks.update(dict.fromkeys(sent.get("problems", [])))
         if not skipped:
             self._finished.add(nodeid)
 
     def report_crashes(self, records: Iterable[Path], returncode: int | None = None) -> None:
         """Makes crashes and hangs of what dead processes recorded, and takes the records away.
 
-        One with an operation that this process does not know stays, for a run that does.
+        One that cannot be read here stays, such as with an operation that this process does not know.
         """
         from gradcheck.hunt.running.crashes import crash_report
-        from gradcheck.hunt.running.process_recorder import UnknownOperationError
+        from gradcheck.hunt.running.process_recorder import RecordError
 
         for path in records:
             try:
                 report = crash_report(path, self.configuration.limit, returncode)
-            except UnknownOperationError as error:
+            except RecordError as error:
                 self.remarks[str(error)] = None
                 continue
             if isinstance(report, str):
@@ -145,9 +144,9 @@ class Aggregate:
             elif report is not None:
                 self.crashes[report.name] = report
                 journal = self._opened()
-                journal.write(report)
-                if journal.problem:
-                    self.remarks[journal.problem] = None
+                written = journal.write(report)
+                self.remarks.update(dict.fromkeys(journal.problems))
+                if not written:
                     continue
             path.unlink(missing_ok=True)
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from gradcheck.hunt.events import Crash, Hang
 from gradcheck.hunt.registry import Origin, origins
-from gradcheck.hunt.running.process_recorder import SLACK, UnknownOperationError, Watchdog, read
+from gradcheck.hunt.running.process_recorder import SLACK, RecordError, Watchdog, read
 
 ENDED = "ended"
 STARTING = 120.0
 STOPPED: dict[str, type[Crash] | type[Hang]] = {"crash": Crash, "hang": Hang}
-OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+OUTSIDE = {-getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)}
+"""What somebody else may have sent; Windows has no SIGKILL and no SIGHUP."""
 
 
 def rerun(path: Path, limit: float) -> tuple[str, str]:
@@ -61,7 +62,7 @@ def crash_report(path: Path, limit: float, returncode: int | None) -> Crash | Ha
 
     `returncode` is the process's, None where it is not known. The graph is run again, for at most `limit` seconds,
     unless its process was ended by its watchdog. A process that somebody else may have killed (SIGKILL, as for want of
-    memory) only counts if the graph does it again. Raises UnknownOperationError as `read` does.
+    memory) only counts if the graph does it again. Raises RecordError as `read` does.
     """
     example = read(path)
     if example is None:
@@ -91,7 +92,7 @@ def main() -> int:
         Origin(module, folder).load()
     try:
         example = read(path)
-    except UnknownOperationError as error:
+    except RecordError as error:
         print(error, file=sys.stderr)
         return 2
     if example is None:

@@ -24,7 +24,11 @@ from gradcheck.hunt.graph_json import from_document, unchecked_json
 SLACK = 0.1
 
 
-class UnknownOperationError(LookupError):
+class RecordError(Exception):
+    """What a process was running cannot be read here; names the file, which is to be kept, and what to do."""
+
+
+class UnknownOperationError(RecordError):
     """A process ran an operation of a project's own that is not registered in this one; names it and the record."""
 
 
@@ -114,23 +118,38 @@ class ProcessRecorder:
 
 
 def read(path: Path) -> RunningExample | None:
-    """The last record of a process; None where nothing was running, or the record is damaged or forged.
+    """The last record of a process; None where nothing was running, or there is no file.
 
-    Raises UnknownOperationError where it can only be read once a project's module has been imported.
+    Raises RecordError where the record is damaged, forged or of another version of gradcheck, UnknownOperationError
+    where it can only be read once a project's module has been imported.
     """
     try:
-        checksum, _, text = files.read(path, MAX_TEXT).partition("\n")[0].partition(" ")
-        if checksum != f"{zlib.crc32(text.encode()):08x}" or not text:
-            return None
-        data = json.loads(text)
-        operation, order, since = data["operation"], data["order"], data["since"]
-        if not (isinstance(operation, str) and order in (1, 2) and isinstance(since, float)):
-            return None
-        mode, document = Mode(data["path"], data["mode"]), documents.convert(data["graph"], GraphDocument)
-        _refuse_unknown(path, document)
-        return RunningExample(operation, order, mode, since, from_document(document))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        written = files.read(path, MAX_TEXT)
+        return _example(path, written.partition("\n")[0]) if written else None
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = str(error).removeprefix(f"{path}: ").split("\n")[0][:300]
+        raise RecordError(
+            f"{path}: a process has ended, and what it was running cannot be read ({type(error).__name__}: {reason}); "
+            "read it with the gradcheck that wrote it, or delete the file"
+        ) from None
+
+
+def _example(path: Path, line: str) -> RunningExample | None:
+    """What a record's line says; None where that nothing is running. Raises ValueError and the like for another."""
+    checksum, _, text = line.partition(" ")
+    if checksum != f"{zlib.crc32(text.encode()):08x}":
+        raise ValueError("its checksum is another than that of its text")
+    if not text:
+        return None
+    data = json.loads(text)
+    operation, order, since = data["operation"], data["order"], data["since"]
+    if not (isinstance(operation, str) and order in (1, 2) and isinstance(since, float)):
+        raise ValueError("its operation, order or time is none")
+    mode, document = Mode(data["path"], data["mode"]), documents.convert(data["graph"], GraphDocument)
+    _refuse_unknown(path, document)
+    return RunningExample(operation, order, mode, since, from_document(document))
 
 
 def _refuse_unknown(path: Path, document: GraphDocument) -> None:

@@ -100,7 +100,7 @@ class Worker:
 
     def send(self) -> dict[str, Any]:
         """What the controller has to know of the test that has just ended, as plain data."""
-        sent = {"outcomes": self._outcomes, "findings": self._findings, "problem": self.journal.problem}
+        sent = {"outcomes": self._outcomes, "findings": self._findings, "problems": self.journal.problems}
         self._outcomes, self._findings = [], []
         return sent
 

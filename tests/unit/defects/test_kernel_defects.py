@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import tensorflow as tf
 from msgspec import structs
 
 from gradcheck.defects import kernel_defects, known
-from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs
+from gradcheck.defects.kernel_defects import KernelCall, bites, defects_at, defects_of, differs, in_regions
 from gradcheck.defects.kernel_use import FLAT, KernelUse, attribute_values
 from gradcheck.defects.records import Defect
-from gradcheck.explanation.known_defect import kernel_use
+from gradcheck.defects.region import Region
+from gradcheck.explanation.known_defect import kernel_use, known_defects
 from gradcheck.explanation.recorder import recorded
 from gradcheck.hunt.evaluation import forward
 from gradcheck.hunt.graph_json import from_document
@@ -114,6 +116,48 @@ def test_records_of_complex_numbers_are_for_those() -> None:
     real, turned = ([np.ones(1), np.ones(1)], [1j * np.ones(1), np.ones(1)])
     assert [bites(defect, KernelCall("SquaredDifference", one, {}), 1) for one in (real, turned)] == [False, True]
     assert "complex_squared_difference-order1" in {one.name for one in defects_of("SquaredDifference", 1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "f", "inputs", "kernel", "inside"),
+    [
+        ("dawsn-negative-order1", tf.math.special.dawsn, [[1e5]], "Dawsn", None),
+        ("dawsn-negative-order1", tf.math.special.dawsn, [[2.0]], "Dawsn", False),
+        ("bessel_i0e-large-order2", tf.math.bessel_i0e, [[1e5]], "BesselI0e", None),
+        ("cumprod-zero-order1", tf.math.cumprod, [[0.0, 2.0]], "Cumprod", True),
+    ],
+)
+def test_a_kernel_that_is_mostly_right_in_a_region_bites_where_it_is_known_to_be_wrong(
+    name: str, f: Any, inputs: Any, kernel: str, inside: bool | None
+) -> None:
+    one = use(f, *inputs, kernel=kernel)
+    for wrong, answer in ((False, inside), (True, inside is not False)):
+        assert {defect.name: told for defect, _, told in replace(one, wrong=wrong).defects()}[name] is answer
+
+
+def test_what_is_found_wrong_in_such_a_region_is_the_known_defect() -> None:
+    (operation,) = recorded(tf.math.special.dawsn, [tf.constant([1e5])]).operations
+    assert {"dawsn-large-order1", "dawsn-negative-order1"} <= {one.name for one in known_defects(operation, (1,))}
+
+
+def test_a_region_that_is_mostly_right_leaves_open_what_no_other_region_decides() -> None:
+    """Of the same record, or of another order or operation of a name that ends alike, they say nothing."""
+    cumprod = DEFECTS["cumprod-zero-order1"]
+    mostly = Region("cumprod", "always", (1,), drawn=True)
+    zero, elsewhere = Region("cumprod", "zero", (1,)), Region("cumprod", "always", (2,), drawn=True)
+    called_alike = Region("prod", "always", (1,), drawn=True)
+
+    def answer(*regions: Region, value: float = 0.0, drawn: bool = False) -> bool | None:
+        defect = structs.replace(cumprod, regions=regions)
+        attrs = {"axis": 0, "exclusive": False, "reverse": False}
+        return in_regions(defect, "cumprod", attrs, [np.array([value, 2.0])], 1, drawn=drawn)
+
+    assert answer(mostly) is None
+    assert answer(mostly, drawn=True) is True
+    assert answer(mostly, zero) is answer(zero, mostly) is True
+    assert answer(mostly, zero, value=1.0) is None
+    assert answer(zero, elsewhere, called_alike) is True
+    assert answer(zero, elsewhere, called_alike, value=1.0) is False
 
 
 def test_dimensions_may_be_counted_from_the_end() -> None:

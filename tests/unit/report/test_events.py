@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +17,7 @@ from gradcheck.hunt.events import (
     FindingMade,
     Finished,
     Hang,
+    Journal,
     KnownReplayed,
     OperationDone,
     Started,
@@ -26,6 +28,9 @@ from gradcheck.hunt.events import (
 from gradcheck.hunt.graph import Graph, Input, Node
 from gradcheck.hunt.report.environment import Environment
 from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.run import read
+from gradcheck.hunt.running.aggregate import Aggregate
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(Event)}
 README = Path(__file__).parents[3] / "reports" / "README.md"
@@ -154,3 +159,45 @@ def test_a_crash_is_named_after_its_operations_only() -> None:
     assert len(names) == 1
     assert re.fullmatch(r"crash-order1-sin-[0-9a-f]{6}", names.pop())
     assert Hang.of("sin", 1, SIN, "a").name != Crash.of("sin", 1, SIN, "a").name != Crash.of("sin", 2, SIN, "a").name
+
+
+@pytest.fixture
+def journal(tmp_path: Path, machine: Environment, monkeypatch: pytest.MonkeyPatch) -> Journal:
+    """That of a process of a run, without TensorFlow's import."""
+    monkeypatch.setattr("gradcheck.hunt.report.environment.current", lambda _: machine)
+    return Journal(RunConfiguration("a", tmp_path, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7"), "main")
+
+
+def test_an_event_that_could_not_be_read_back_is_told_and_those_after_it_are_written(
+    journal: Journal, tmp_path: Path
+) -> None:
+    assert journal.write(Crash.of("sin", 1, SIN, "before"))
+    too_long = KnownReplayed("x" * 60_000, State.STILL, "2.21")
+    assert not journal.write(too_long)
+    assert journal.write(Hang.of("sin", 1, SIN, "after"))
+    journal.close()
+    run = read(tmp_path / "events")
+    assert (len(run.crashes), len(run.hangs), len(run.known)) == (1, 1, 0)
+    (problem,) = journal.problems
+    assert problem.startswith("the event 'known' of xxx")
+    assert f" is missing in {tmp_path / 'events' / 'a-main.jsonl'}: $.name: " in problem
+    aggregate = Aggregate(journal._configuration)
+    aggregate.add("a test", {"problems": journal.problems}, skipped=False)
+    assert list(aggregate.remarks) == [problem]
+
+
+def test_a_disk_that_takes_no_more_ends_the_events(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    assert journal.write(Crash.of("sin", 1, SIN, "before"))
+    with monkeypatch.context() as context:
+        context.setattr("gradcheck.hunt.events.os.write", full)
+        assert not journal.write(Hang.of("sin", 1, SIN, "now"))
+    assert not journal.write(Hang.of("sin", 1, SIN, "after"))
+    (problem,) = journal.problems
+    assert "No space left on device" in problem
+    assert "what follows is missing there" in problem
+    assert not read(tmp_path / "events").hangs

@@ -21,6 +21,7 @@ from gradcheck.hunt.running.aggregate import Aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration, Shard
 from gradcheck.hunt.running.process_recorder import (
     ProcessRecorder,
+    RecordError,
     UnknownOperationError,
     Watchdog,
     abandoned,
@@ -50,8 +51,9 @@ def test_the_last_record_is_read_back_whole(tmp_path: Path) -> None:
     assert not recorder.path.exists()
 
 
-@pytest.mark.parametrize("damage", ["half", "forged", "no such mode", "empty", "garbage", "link", "missing"])
-def test_a_damaged_record_is_none(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["half", "forged", "no such mode", "no order", "garbage", "link"])
+def test_a_damaged_record_is_told_and_stays(tmp_path: Path, damage: str) -> None:
+    """A process has died, and nobody knows of what: that is not the same as that nothing was running."""
     recorder = ProcessRecorder(tmp_path / "a.json")
     recorder.before("sin", 1, PLAIN, SMALL)
     path, text = recorder.path, recorder.path.read_text()
@@ -61,18 +63,44 @@ def test_a_damaged_record_is_none(tmp_path: Path, damage: str) -> None:
         case "forged":
             path.write_text(text.replace('"sin"', '"cos"', 1))
         case "no such mode":
-            data = text.partition(" ")[2].strip().replace('"eager"', '"swift"')
-            path.write_text(f"{zlib.crc32(data.encode()):08x} {data}\n")
-        case "empty":
-            path.write_text("")
+            rewrite(path, '"eager"', '"swift"')
+        case "no order":
+            rewrite(path, '"order": 1', '"order": 3')
         case "garbage":
             path.write_bytes(b"\xff\xfe\x00")
         case "link":
             path.rename(tmp_path / "b")
             path.symlink_to(tmp_path / "b")
-        case "missing":
-            path.unlink()
-    assert read(path) is None
+    told = r"a\.json: a process has ended, and what it was running cannot be read \(\w+: .+\); .* or delete the file"
+    with pytest.raises(RecordError, match=told):
+        read(path)
+    run = Aggregate(configuration(tmp_path, "another"))
+    run.report_crashes([path])
+    assert path.exists()
+    assert [remark.startswith(f"{path}: a process has ended") for remark in run.remarks] == [True]
+
+
+def rewrite(path: Path, before: str, after: str) -> None:
+    """Changes a record, and its checksum with it."""
+    data = path.read_text().partition(" ")[2].strip()
+    assert data.count(before) == 1
+    data = data.replace(before, after)
+    path.write_text(f"{zlib.crc32(data.encode()):08x} {data}\n")
+
+
+@pytest.mark.parametrize("left", ["nothing", "a worker at rest", "no file"])
+def test_what_was_running_nothing_is_no_crash(tmp_path: Path, left: str) -> None:
+    recorder = ProcessRecorder(tmp_path / "a.json")
+    match left:
+        case "a worker at rest":
+            recorder.before("sin", 1, PLAIN, SMALL)
+            recorder.rest()
+        case "no file":
+            recorder.remove()
+    assert read(recorder.path) is None
+    run = Aggregate(configuration(tmp_path, "another"))
+    run.report_crashes([recorder.path])
+    assert (run.remarks, run.crashes, recorder.path.exists()) == ({}, {}, False)
 
 
 def test_a_record_with_an_operation_that_is_not_registered_here_is_neither_damaged_nor_lost(tmp_path: Path) -> None:
@@ -87,7 +115,8 @@ def test_a_record_with_an_operation_that_is_not_registered_here_is_neither_damag
     assert ["'fused_gate'" in remark for remark in run.remarks] == [True]
     recorder.path.write_text(text[:-9])
     run.report_crashes([recorder.path])
-    assert not recorder.path.exists()
+    assert recorder.path.exists()
+    assert len(run.remarks) == 2
 
 
 def test_what_a_worker_of_this_run_left_is_looked_at_when_its_exit_code_is_known(
