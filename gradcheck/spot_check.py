@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import ROUNDOFF
+from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments, variable_of
 from gradcheck.autodiff.state import ChangedState, generators, hidden_state, seeded, state_restored
 from gradcheck.check import PROBES, result_of
@@ -205,7 +206,11 @@ class SpotWalk:
             )
         rows = []
         for name, variable, one in zip(self.names, self.variables, given, strict=True):
-            dense = np.zeros(variable.shape) if one is None else tf.convert_to_tensor(one).numpy().astype(np.float64)
+            dense = (
+                np.zeros(variable.shape)
+                if one is None
+                else tf.convert_to_tensor(shaped(one, variable.shape)).numpy().astype(np.float64)
+            )
             if dense.shape != tuple(variable.shape):
                 raise ValueError(
                     f"the gradient of {name} has the shape {dense.shape}; that of the variable was expected, "

@@ -167,16 +167,22 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
         return list(tape.gradient(connected, sources, output_gradients=seeds))
 
 
-def dense(part: Any, shape: Any = None) -> Any:
-    """A tensor or None; the gradient of a gather is an IndexedSlices, which no tape takes as a target.
+def dense(part: Any, shape: Any) -> Any:
+    """A gradient as a tensor of its source's shape; None stays None.
 
-    One that does not know its shape has that of its source. Raises DerivativeRaisedError where there are rows in it
-    that the source does not have.
+    That of a gather is an IndexedSlices, which no tape takes as a target. Raises DerivativeRaisedError where there are
+    rows in it that the source does not have.
     """
-    if isinstance(part, tf.IndexedSlices) and part.dense_shape is None and shape is not None:
-        part = tf.IndexedSlices(part.values, part.indices, tf.cast(shape, part.indices.dtype))
     with taking_derivative():
-        return None if part is None else tf.convert_to_tensor(part)
+        return None if part is None else tf.convert_to_tensor(shaped(part, shape))
+
+
+def shaped(part: Any, shape: Any) -> Any:
+    """A gradient; an IndexedSlices that does not know its shape, as a custom gradient may give, has its source's."""
+    if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None:
+        return part
+    sizes = shape if tf.is_tensor(shape) else tf.constant(tuple(shape))
+    return tf.IndexedSlices(part.values, part.indices, tf.cast(sizes, part.indices.dtype))
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, dense, shaped
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.blamed_operation import TOGETHER
 from gradcheck.explanation.call_source import call_source
@@ -119,7 +119,7 @@ class CheckDiagnosis:
         record = self._record(None)
         for position, source in enumerate(self.function.sources):
             taken = _taken_by(record, _given(record, position), self._tensor(record, position))
-            if taken is None or finite(_given(record, position)):
+            if taken is None or finite(shaped(_given(record, position), source.shape)):
                 continue
             origin = diagnose_not_finite(call_source(record, *taken, source.name))
             if origin is not None:
@@ -178,9 +178,12 @@ class CheckDiagnosis:
                 return _gradient(self.function.call, tensors, self.function.cotangent(self._weights(output)))
             return given_gradient(self.function, self.gradient)(tensors)
 
+        def of_known_shapes(tensors: Tensors) -> Tensors:
+            return [shaped(part, tensor.shape) for part, tensor in zip(first(tensors), tensors, strict=True)]
+
         def f(*inputs: Any) -> Tensors:
             tensors = [*inputs, *held]
-            return first(tensors) if self.order == 1 else _gradient(first, tensors, None)
+            return first(tensors) if self.order == 1 else _gradient(of_known_shapes, tensors, None)
 
         return replace(recorded(f, free), time=self.time)
 
@@ -244,6 +247,13 @@ def _taken_by(record: CodeRecord, given: Any, tensor: Any) -> tuple[DerivativeCa
     """The last call that gave this gradient, or None for this tensor or variable, and its source."""
     for call in reversed(record.derivatives):
         for source, result in zip(call.sources, call.results or (), strict=False):
-            if result is given and (given is not None or key(source) == key(tensor)):
+            if _same(result, given) and (given is not None or key(source) == key(tensor)):
                 return call, source
     return None
+
+
+def _same(result: Any, given: Any) -> bool:
+    """Whether a derivative is the one given; rows of it are handed on as a tensor."""
+    if result is given or not isinstance(result, tf.IndexedSlices) or given is None:
+        return result is given
+    return np.array_equal(dense(result, given.shape).numpy(), given.numpy(), equal_nan=True)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import to_coordinates
+from gradcheck.autodiff.reverse import dense
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.probes import SMALL
 from gradcheck.comparison.summary import broken, element_of, estimate_text
@@ -160,10 +161,11 @@ def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | 
     call = source.call
     weights = _weights(call, row)
     try:
-        result = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
+        given = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
+        result = dense(given, source.tensor.shape)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
-    return None if result is None else float(to_coordinates(tf.convert_to_tensor(result).numpy())[coordinate])
+    return None if result is None else float(to_coordinates(result.numpy())[coordinate])
 
 
 def _weights(call: DerivativeCall, row: int | None) -> list[Any] | None:

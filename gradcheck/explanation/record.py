@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import execute, record
 
+from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.blame_time import ENDLESS, BlameTime
@@ -311,7 +312,7 @@ class CallSource:
     @property
     def given(self) -> Any:
         """The gradient that the call gave."""
-        return None if self.call.results is None else self.call.results[self.position]
+        return None if self.call.results is None else shaped(self.call.results[self.position], self.tensor.shape)
 
     @property
     def dtype(self) -> tf.DType:

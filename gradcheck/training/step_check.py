@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.opening import open_function
+from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import check
@@ -145,7 +146,7 @@ class StepCheck:
                 loss = self.runner.connected_loss()
             gradients = tape.gradient(loss, variables)
             if any(gradient is not None for gradient in gradients):
-                return gradients, 0.0
+                return [shaped(*pair) for pair in zip(gradients, (v.shape for v in variables), strict=True)], 0.0
         except Exception:  # whatever the step's operations raise, there is no such gradient then
             pass
         function = open_function(self.runner.loss, (), variables)
@@ -176,7 +177,7 @@ class StepCheck:
             diagnosis = finding.diagnosis or self.runner.broken_path(position, run, lost)
             return replace(finding, diagnosis=self._of_another_loss(position, diagnosis))
         whole = GradientChange.between(run.taken, run.gradients, error)
-        if finding.diagnosis is not None and whole is not None and whole.nothing:
+        if whole is not None and whole.nothing:
             return finding  # what the tape gave was used as it is
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
@@ -209,6 +210,7 @@ class StepRecorder:
             clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
 
             def record(scale: Any, *found: Any) -> None:
+                found = tuple(shaped(one, variable.shape) for one, variable in zip(found, variables, strict=True))
                 made = OptimizerCall(type(optimizer).__name__, optimizer, variables, found, call, float(scale))
                 self.current.optimizer_calls.append(made)
                 self.current.clip_functions.extend(clips)

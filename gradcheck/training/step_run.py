@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording, TapeGradient
@@ -138,12 +139,13 @@ class StepRun:
         gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
         if gradients is None:
             raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
-        return gradients
+        pairs = zip(gradients, self.variables, strict=True)
+        return tuple(shaped(gradient, variable.shape) for gradient, variable in pairs)
 
     def from_tapes(self, variable: Any) -> list[Any]:
         """Every gradient with respect to a variable that the step's tapes gave."""
         return [
-            unscaled(gradient, self.scale)
+            unscaled(shaped(gradient, variable.shape), self.scale)
             for taken in self.recording.tape_gradients
             for source, gradient in zip(taken.sources, taken.gradients, strict=True)
             if variable_of(source) is variable

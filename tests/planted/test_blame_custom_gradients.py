@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain
+from gradcheck import Cause, Diagnosis, GradientMismatch, Result, assert_step, check, explain, spot_check
 from gradcheck.explanation.check_diagnosis import CheckDiagnosis
 
 Activation = Callable[[Any], Any]
@@ -169,6 +169,51 @@ def test_in_a_train_step_of_keras() -> None:
         assert_step(model.train_step, batch)
     assert caught.value.result is not None
     assert_blamed(diagnosis_of(caught.value.result), gated)
+
+
+@pytest.mark.parametrize("shape", [None, (3, 2)])
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_that_gives_rows(shape: Any, factor: float) -> None:
+    """Rows that know the shape of their table, or not: tapes and optimizers take both."""
+    rows = tf.constant([0, 2, 2])
+
+    @tf.custom_gradient
+    def lookup(table: Any) -> Any:
+        known = None if shape is None else tf.constant(shape)
+        return tf.gather(table, rows), lambda dy: tf.IndexedSlices(factor * dy, rows, known)
+
+    table, optimizer = tf.Variable(np.ones((3, 2))), keras.optimizers.SGD(0.1)
+
+    def loss() -> Any:
+        return tf.reduce_sum(lookup(table) ** 2)
+
+    def gradient() -> Any:
+        with tf.GradientTape() as tape:
+            value = loss()
+        return tape.gradient(value, table)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            value = loss()
+        optimizer.apply_gradients([(tape.gradient(value, table), table)])
+        return value
+
+    checks = (
+        lambda: check(loss, variables=[table], order=2),
+        lambda: explain(gradient),
+        lambda: spot_check(loss, [table]).result,
+        lambda: assert_step(step),
+    )
+    result: Result | None = None
+    for run in checks:
+        try:
+            result = run()
+        except GradientMismatch as error:
+            result = error.result
+        assert result is not None
+        assert result.verdict == ("agree" if factor == 1.0 else "mismatch")
+        assert all(one.diagnosis and one.diagnosis.cause is Cause.CUSTOM_GRADIENT for one in result.findings)
+    assert spot_check(loss, [table], lambda: [gradient()]).verdict == ("agree" if factor == 1.0 else "mismatch")
 
 
 def test_in_a_loop_and_a_branch() -> None:
