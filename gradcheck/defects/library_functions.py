@@ -200,6 +200,15 @@ def _circle(y_true: Any, ref_labels: Any, remove_diagonal: bool) -> OperationCal
     return _is(y_true, labels=(0, 1) if alone else tuple(labels), removed=remove_diagonal)
 
 
+def _focal(y_true: Any, y_pred: Any, gamma: Any, from_logits: bool, label_smoothing: Any) -> OperationCall | None:
+    """Below 2, the second derivative of the power of what a certain label leaves is infinite, as for 1."""
+    labels = value(y_true)
+    if labels is None or not from_logits or label_smoothing or not _is_real(gamma) or gamma >= 2:
+        return None
+    hard = [label for label in (1.0, 0.0) if np.any(labels == label)]
+    return _is(y_pred, label=hard[0], gamma=0.5 if gamma < 1 else 1.0) if hard else None
+
+
 def _smoothed(y_true: Any, y_pred: Any, from_logits: bool, label_smoothing: Any, axis: int) -> OperationCall | None:
     """Smoothing divides by the size of the last axis, whichever has the classes."""
     if not from_logits or not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
@@ -283,15 +292,11 @@ FORMS = (
     LibraryForm("keras_logaddexp", "keras.ops.logaddexp", lambda x1, x2: _is(x1, x2)),
     LibraryForm("keras_logaddexp2", "keras.ops.logaddexp2", lambda x1, x2: _is(x1, x2)),
     LibraryForm("keras_sinc", "keras.ops.sinc", lambda x: _is(x)),
+    LibraryForm("numpy_hypot", "tf.experimental.numpy.hypot", lambda x1, x2: _is(x1, x2)),
     LibraryForm("numpy_logaddexp", "tf.experimental.numpy.logaddexp", lambda x1, x2: _is(x1, x2)),
     LibraryForm("numpy_logaddexp2", "tf.experimental.numpy.logaddexp2", lambda x1, x2: _is(x1, x2)),
     LibraryForm("numpy_sinc", "tf.experimental.numpy.sinc", lambda x: _is(x)),
-    LibraryForm(
-        "keras_relu",
-        "keras.activations.relu",
-        _bounded_relu,
-        ("x",),
-    ),
+    LibraryForm("keras_relu", "keras.activations.relu", _bounded_relu, ("x",)),
     LibraryForm("keras_prelu", "keras.layers.PReLU.call", lambda self, inputs: _is(inputs, self.alpha), ("inputs",)),
     LibraryForm("keras_mel_spectrogram", "keras.layers.MelSpectrogram.call", lambda inputs: _is(inputs)),
     LibraryForm(
@@ -320,6 +325,17 @@ FORMS = (
         _labelled,
         ("y_true",),
         orders=(2,),
+    ),
+    LibraryForm(
+        "keras_binary_focal_crossentropy_of_hard_labels",
+        "keras.losses.binary_focal_crossentropy",
+        _focal,
+        ("y_pred",),
+    ),
+    LibraryForm(
+        "keras_adaptive_max_pool3d",
+        "keras.ops.adaptive_max_pool",
+        lambda inputs: _is(inputs) if len(getattr(inputs, "shape", ())) == 5 else None,
     ),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),

@@ -47,6 +47,7 @@ UNSEEN = {
 PART = {
     "ctc_loss_of_dense_labels": "ctc_loss_dense",
     "keras_cosine_similarity": "keras_normalize",
+    "keras_layer_normalization_over_axis": "keras_layer_normalization",
     "softmax_cross_entropy_over_axis": "softmax_cross_entropy",
     "weighted_cross_entropy_of_weights": "weighted_cross_entropy",
     **dict.fromkeys(("norm_of_all", "norm_frobenius"), "norm_euclidean"),
@@ -55,6 +56,7 @@ PART = {
 MADE = {
     "clip_by_global_norm": "the parts of its argument",
     "global_norm": "the parts of its argument",
+    "keras_adaptive_max_pool3d": "a batch of its argument",
     "keras_group_normalization": "a batch of its argument",
     "keras_nanstd": "its argument and NaN beside it",
     "keras_prelu": "a batch of its argument",
