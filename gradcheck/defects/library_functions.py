@@ -209,6 +209,14 @@ def _focal(y_true: Any, y_pred: Any, gamma: Any, from_logits: bool, label_smooth
     return _is(y_pred, label=hard[0], gamma=0.5 if gamma < 1 else 1.0) if hard else None
 
 
+def _volume_pooled(inputs: Any, output_size: Any) -> OperationCall | None:
+    sizes = _numbers(output_size)
+    sizes = 3 * sizes if len(sizes) == 1 else sizes
+    if len(getattr(inputs, "shape", ())) != 5 or len(sizes) != 3:
+        return None
+    return _is(inputs, size=(1, 1, 1) if 1 in sizes else tuple(sizes))  # a size of 1 along one axis is enough
+
+
 def _smoothed(y_true: Any, y_pred: Any, from_logits: bool, label_smoothing: Any, axis: int) -> OperationCall | None:
     """Smoothing divides by the size of the last axis, whichever has the classes."""
     if not from_logits or not label_smoothing or y_pred.shape[axis] == y_pred.shape[-1]:
@@ -332,11 +340,7 @@ FORMS = (
         _focal,
         ("y_pred",),
     ),
-    LibraryForm(
-        "keras_adaptive_max_pool3d",
-        "keras.ops.adaptive_max_pool",
-        lambda inputs: _is(inputs) if len(getattr(inputs, "shape", ())) == 5 else None,
-    ),
+    LibraryForm("keras_adaptive_max_pool3d", "keras.ops.adaptive_max_pool", _volume_pooled, ("inputs",)),
     LibraryForm("keras_circle", "keras.losses.circle", _circle, ("y_pred",)),
     LibraryForm("ctc_loss_dense", "tf.nn.ctc_loss", _dense, ("logits",)),
     LibraryForm("isotonic_regression", "tf.nn.isotonic_regression", lambda inputs: _is(inputs)),

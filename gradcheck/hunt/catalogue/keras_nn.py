@@ -65,9 +65,9 @@ _of_image = partial(_pool, shapes=at_least(2, 2, 2), starts=((2, 2, 2), (3, 3, 2
 _of_volume = partial(
     _pool,
     dimensions=3,
-    shapes=at_least(2, 2, 2, 2),
-    starts=((2, 2, 2, 2), (3, 2, 2, 2), (2, 3, 2, 3)),
-    size=((2, 2, 2), (2, 3, 2), (3, 2, 2)),
+    shapes=at_least(2, 2, 2, 1),
+    starts=((2, 2, 2, 2), (3, 2, 2, 1), (2, 3, 2, 3)),
+    size=((2, 2, 2), (2, 3, 2), (3, 2, 2), (1, 1, 1)),
 )
 
 
