@@ -137,6 +137,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
 PLACES: dict[str, Callable[[Array], Array]] = {
     "positive": lambda array: np.asarray(np.real(array) > 0),
     "not zero": lambda array: np.asarray(array != 0),
+    "zero": lambda array: np.asarray(array == 0),
 }
 """Which elements of an argument are such; those beside them count."""
 

@@ -446,7 +446,7 @@ def test_a_matrix_is_looked_at_in_its_own_shape() -> None:
         Region("pinv", "vanishing singular values", (2,))
 
 
-def test_only_elements_may_count_beside_which_another_argument_is_positive_or_not_zero() -> None:
+def test_only_elements_may_count_beside_which_another_argument_is_positive_zero_or_not_zero() -> None:
     prelu = Region("keras_prelu", "zero", (1,), where={"1": "positive"})
     for x, alpha, expected in (([0.0, 1.0], [0.5, -1.0], True), ([0.0, 1.0], [-1.0, 0.5], False), ([0.0], 0.5, True)):
         assert prelu.contains("keras_prelu", {}, [np.array(x), np.array(alpha)], 1) is expected
@@ -454,6 +454,13 @@ def test_only_elements_may_count_beside_which_another_argument_is_positive_or_no
     hypot = Region("keras_hypot", "zero", (1,), minus=1, where={"0": "not zero"})
     for same, expected in (([2.0], True), ([0.0], False), ([0.0, -2.0], True)):
         assert hypot.contains("keras_hypot", {}, [np.array(same), np.array(same)], 1) is expected
+    both = Region("numpy_hypot", "zero", (1,), where={"1": "zero"})
+    for x, y, expected in (
+        ([0.0, 1.0], [0.0, 0.0], True),
+        ([0.0, 1.0], [1.0, 0.0], False),
+        ([[0.0], [3.0]], [0.0], True),
+    ):
+        assert both.contains("numpy_hypot", {}, [np.array(x), np.array(y)], 1) is expected
     for wrong in ({"where": {"1": "large"}}, {"where": {"x": "positive"}}, {"where": {"1": "positive"}, "along": 0}):
         with pytest.raises(DocumentError, match=r"where|along"):
             Region("keras_prelu", "zero", (1,), **wrong)  # type: ignore[arg-type]
