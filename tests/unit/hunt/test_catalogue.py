@@ -28,7 +28,7 @@ from gradcheck.defects.records import version_of
 from gradcheck.defects.region import COMPLEX
 from gradcheck.hunt import catalogue
 from gradcheck.hunt.catalogue import CATALOGUE, FUNCTIONS, GROUPS, by_name
-from gradcheck.hunt.catalogue.control_flow import times_the_sine
+from gradcheck.hunt.catalogue.control_flow import plus_or_minus_the_sum, times_the_sine
 from gradcheck.hunt.catalogue.language import traced, traced_anew
 from gradcheck.hunt.census import Judgement, census
 from gradcheck.hunt.evaluation import forward, single
@@ -333,6 +333,13 @@ def test_the_adjoint_of_a_circulant_operator_has_another_dtype() -> None:
     spectrum = tf.constant([1.0, 1j], tf.complex128)
     operator = tf.linalg.LinearOperatorCirculant(spectrum, input_output_dtype=tf.complex128)
     assert (operator.inverse().dtype, operator.adjoint().dtype) == (tf.complex128, tf.complex64)
+
+
+def test_grappler_empties_the_value_of_a_condition_on_the_sum_of_a_number() -> None:
+    """Why cond_on_value takes none."""
+    value = tf.function(plus_or_minus_the_sum, autograph=False)(tf.constant(0.5, tf.float64))
+    assert (value.shape, value.dtype) == ((0,), tf.float32)
+    assert float(plus_or_minus_the_sum(tf.constant(0.5, tf.float64))) == 1.0
 
 
 def test_every_family_of_the_census_has_at_least_three_operations() -> None:
