@@ -206,11 +206,9 @@ class SpotWalk:
             )
         rows = []
         for name, variable, one in zip(self.names, self.variables, given, strict=True):
-            dense = (
-                np.zeros(variable.shape)
-                if one is None
-                else tf.convert_to_tensor(shaped(one, variable.shape)).numpy().astype(np.float64)
-            )
+            dense = np.zeros(variable.shape)
+            if one is not None:
+                dense = tf.convert_to_tensor(shaped(one, variable.shape)).numpy().astype(np.float64)
             if dense.shape != tuple(variable.shape):
                 raise ValueError(
                     f"the gradient of {name} has the shape {dense.shape}; that of the variable was expected, "

@@ -167,8 +167,8 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
         return list(tape.gradient(connected, sources, output_gradients=seeds))
 
 
-def dense(part: Any, shape: Any) -> Any:
-    """A gradient as a tensor of its source's shape; None stays None.
+def dense(part: Any, shape: Any = None) -> Any:
+    """A gradient as a tensor of its source's shape, if that is known; None stays None.
 
     That of a gather is an IndexedSlices, which no tape takes as a target. Raises DerivativeRaisedError where there are
     rows in it that the source does not have.
@@ -179,7 +179,7 @@ def dense(part: Any, shape: Any) -> Any:
 
 def shaped(part: Any, shape: Any) -> Any:
     """A gradient; an IndexedSlices that does not know its shape, as a custom gradient may give, has its source's."""
-    if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None:
+    if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None or shape is None:
         return part
     sizes = shape if tf.is_tensor(shape) else tf.constant(tuple(shape))
     return tf.IndexedSlices(part.values, part.indices, tf.cast(sizes, part.indices.dtype))

@@ -65,9 +65,9 @@ _of_image = partial(_pool, shapes=at_least(2, 2, 2), starts=((2, 2, 2), (3, 3, 2
 _of_volume = partial(
     _pool,
     dimensions=3,
-    shapes=at_least(2, 2, 2, 1),
-    starts=((2, 2, 2, 2), (3, 2, 2, 1), (2, 3, 2, 3)),
-    size=((2, 2, 2), (2, 3, 2), (3, 2, 2), (1, 1, 1)),
+    shapes=at_least(2, 2, 2, 2),
+    starts=((2, 2, 2, 2), (3, 2, 2, 2), (2, 3, 2, 3)),
+    size=((2, 2, 2), (2, 3, 2), (3, 2, 2)),
 )
 
 
@@ -126,6 +126,20 @@ KERAS_NN = (
     _of_image("max", "MaxPool GatherV2"),
     _of_volume("average", "AvgPool3D GatherV2"),
     _of_volume("max", "MaxPool3D GatherV2"),
+    # Traced, it pools by windows that are longer than the volume, which raises.
+    _nn(
+        "keras_adaptive_max_pool3d_to_one",
+        "tf.cast(tf.keras.ops.adaptive_max_pool(tf.cast({0}, tf.float32)[tf.newaxis], 1, data_format={layout})[0], "
+        "tf.float64)",
+        "MaxPool3D GatherV2",
+        batching=in_batch,
+        shapes=at_least(2, 2, 2, 1),
+        starts=((2, 2, 2, 1), (3, 2, 2, 2), (2, 2, 3, 2)),
+        layout=LAYOUTS,
+        kinks=partial(_from_ties_of_windows, size=(1, 1, 1)),
+        rtol=SINGLE,
+        modes=(),
+    ),
     _nn(
         "keras_unfold",
         "tf.keras.ops.unfold({0}[tf.newaxis], {size}, dilation={dilation}, padding={padding}, stride={stride})[0]",
