@@ -455,12 +455,12 @@ def test_only_elements_may_count_beside_which_another_argument_is_positive_zero_
     for same, expected in (([2.0], True), ([0.0], False), ([0.0, -2.0], True)):
         assert hypot.contains("keras_hypot", {}, [np.array(same), np.array(same)], 1) is expected
     both = Region("numpy_hypot", "zero", (1,), where={"1": "zero"})
-    for x, y, expected in (
+    for one, other, expected in (
         ([0.0, 1.0], [0.0, 0.0], True),
         ([0.0, 1.0], [1.0, 0.0], False),
-        ([[0.0], [3.0]], [0.0], True),
+        ([0.0, 3.0], 0.0, True),
     ):
-        assert both.contains("numpy_hypot", {}, [np.array(x), np.array(y)], 1) is expected
+        assert both.contains("numpy_hypot", {}, [np.array(one), np.array(other)], 1) is expected
     for wrong in ({"where": {"1": "large"}}, {"where": {"x": "positive"}}, {"where": {"1": "positive"}, "along": 0}):
         with pytest.raises(DocumentError, match=r"where|along"):
             Region("keras_prelu", "zero", (1,), **wrong)  # type: ignore[arg-type]
