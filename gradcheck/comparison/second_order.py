@@ -356,6 +356,7 @@ def _second_closely(
         estimate=slope_estimate,
         own=own,
         residue=residue(problem, both_values[1], lines.cotangents, step * lines.lengths),
+        beside=residue(problem, both_values[1], lines.cotangents, step * lines.lengths, of_any=True),
         values=both_values,
         everywhere=(lines, gradients),
         moving=moves(lines.directions),
@@ -367,6 +368,7 @@ def _second_closely(
         estimate=curvature_estimate,
         own=twice,
         residue=residue(problem, both_values[1], lines.cotangents, step**2),
+        beside=residue(problem, both_values[1], lines.cotangents, step**2, of_any=True),
     )
     slopes_of = [
         scaled_by_values(slope_estimate(one), other, lines)

@@ -53,9 +53,10 @@ class Evidence:
     """What the filters look at: a quantity on k lines, sampled with two stencils, and autodiff's derivatives of it.
 
     `lines` sample the quantity, `estimate` makes the estimate of its derivative of a sample. `own` has autodiff's
-    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may leave of
-    a derivative. `values` are the samples of the function itself. `everywhere` has all directions that were looked at
-    closely, not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
+    values (k, c), and what their rounding may be. `residue` (k, c) is what the rounding of cancelled terms may
+    leave of a derivative, `beside` what those of any output may leave: so little is next to zero beside the others.
+    `values` are the samples of the function itself. `everywhere` has all directions that were looked at closely,
+    not only those in doubt, and a sample of each; `moving` (n,) is how far any line of the check moves a
     coordinate.
     """
 
@@ -64,6 +65,7 @@ class Evidence:
     estimate: Callable[[Sample], Estimate]
     own: OwnRounding
     residue: Array
+    beside: Array
     values: Sequence[Sample]
     everywhere: tuple[Lines, Sample]
     moving: Array
@@ -83,7 +85,7 @@ class Evidence:
         """A rounding up to this leaves something to compare with an estimate, if only that it is next to zero."""
         problem, sample = self.lines.problem, self.samples[0]
         sizes = np.max(np.where(np.isfinite(sample.values), np.abs(sample.values), 0.0), axis=1) / sample.step[:, None]
-        rounded = np.maximum(LITTLE * problem.precision * sizes, self.residue)
+        rounded = np.maximum(LITTLE * problem.precision * sizes, self.beside)
         return np.asarray(np.maximum(VACUOUS * np.abs(difference), rounded))
 
     @cached_property
@@ -127,14 +129,17 @@ class Evidence:
         return [confirm(side, finer) for side in self.coarse_sides]
 
 
-def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array) -> Array:
+def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array, *, of_any: bool = False) -> Array:
     """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
+
+    With `of_any`, the terms of any output count for all.
 
     `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
     such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
     """
-    terms = problem.terms_of(cotangents)
-    size = np.max(magnitudes(problem.point)) * np.max(np.abs(cotangents), axis=1, initial=0.0)
+    weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
+    terms = problem.terms * weights if of_any else problem.terms_of(cotangents)
+    size = np.max(magnitudes(problem.point)) * weights
     terms = np.where(constant(sample), np.maximum(terms, size), terms)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(EXCLUSION * ULPS * problem.precision * terms / lengths)
