@@ -205,6 +205,7 @@ def test_values_that_are_constant_around_the_point_have_no_curvature() -> None:
         estimate=lambda _: estimated(2.0, 0.1),
         lines=lines_with(lambda **_: values),
         residue=0 * ONE,
+        beside=0 * ONE,
         own=SimpleNamespace(at=lambda *_: 0 * ONE),
     )
     found = filtered(wrong(0.0, 2.0, 0.1), seen, VALUE_DIFFERENCES)
@@ -233,7 +234,7 @@ def test_what_a_low_precision_loses_is_not_wrong(scatter: float, verdict: Verdic
         return scatter * ONE * (other == 3)
 
     own = OwnRounding(Surroundings(problem, derivative), 1.05 * ONE, 0 * ONE)
-    seen = evidence(lines=SimpleNamespace(problem=problem), own=own, samples=(values, values), residue=0 * ONE)
+    seen = evidence(lines=SimpleNamespace(problem=problem), own=own, samples=(values, values), beside=0 * ONE)
     assert filters.low_precision(wrong(1.05, 1.0, 1e-12), seen).any(verdict)
 
 
