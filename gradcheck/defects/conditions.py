@@ -116,6 +116,7 @@ CONDITIONS: dict[str, Callable[[Array], bool]] = {
     "over 2, not real": lambda groups: groups.shape[-1] > 2 and bool(np.any(groups.imag != 0)),
     "largest twice": _ties_on_top,
     "several, not real": lambda groups: groups.shape[-1] > 1 and bool(np.any(groups.imag != 0)),
+    "over 36": lambda groups: bool(np.any(np.abs(groups) > 36)),
     "over 88": lambda groups: bool(np.any(np.abs(groups) > 88)),
     "over 709": lambda groups: bool(np.any(np.abs(groups.imag if np.iscomplexobj(groups) else groups) > 709)),
     "over 5000": lambda groups: bool(np.any(np.abs(groups) > 5000)),
@@ -136,6 +137,7 @@ MATRIX_CONDITIONS: dict[str, Callable[[Array], bool]] = {
 
 PLACES: dict[str, Callable[[Array], Array]] = {
     "positive": lambda array: np.asarray(np.real(array) > 0),
+    "negative": lambda array: np.asarray(np.real(array) < 0),
     "not zero": lambda array: np.asarray(array != 0),
     "zero": lambda array: np.asarray(array == 0),
 }
