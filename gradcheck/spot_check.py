@@ -208,7 +208,7 @@ class SpotWalk:
         for name, variable, one in zip(self.names, self.variables, given, strict=True):
             dense = np.zeros(variable.shape)
             if one is not None:
-                dense = tf.convert_to_tensor(shaped(one, variable.shape)).numpy().astype(np.float64)
+                dense = tf.convert_to_tensor(shaped(one, variable)).numpy().astype(np.float64)
             if dense.shape != tuple(variable.shape):
                 raise ValueError(
                     f"the gradient of {name} has the shape {dense.shape}; that of the variable was expected, "

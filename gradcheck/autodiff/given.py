@@ -172,7 +172,7 @@ def _tensor(item: Any, source: Source) -> Any:
     if not tf.is_tensor(item) and (array := np.asarray(item)).dtype.kind in "iuf":
         # Numbers that did not come from TensorFlow: whole ones count as floating, real ones as complex.
         item = array.astype(np.complex128 if is_complex else array.dtype if array.dtype.kind == "f" else np.float64)
-    tensor = dense(item, source.shape)
+    tensor = dense(item, source)
     if tuple(tensor.shape) != source.shape:
         raise ValueError(
             f"gradient for {source.name} has shape {tuple(tensor.shape)}, its source has shape {source.shape}; "

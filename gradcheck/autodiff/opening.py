@@ -72,11 +72,11 @@ def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: A
 
 def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
     """The names, shapes and dtypes of what `f` returned. Raises TypeError and ValueError as `open_function` does."""
-    flat = tf.nest.flatten(result)
-    if not flat:
+    leaves = tf.nest.flatten(result)
+    if not leaves:
         raise TypeError(f"f returned {result!r}, which holds no tensor; {WANTED}")
-    names = ["the result"] if len(flat) == 1 else [f"output {position}" for position in range(len(flat))]
-    for name, value in zip(names, flat, strict=True):
+    names = ["the result"] if len(leaves) == 1 else [f"output {position}" for position in range(len(leaves))]
+    for name, value in zip(names, leaves, strict=True):
         if value is None:
             raise TypeError(f"{name} of f is None; {WANTED} (is a return statement missing?)")
         if not tf.is_tensor(value):
@@ -97,4 +97,4 @@ def specs_of(result: Any) -> tuple[tf.TensorSpec, ...]:
                 f"{name} of f is NaN or Inf in {int(np.sum(~finite))} of {finite.size} coordinates at the inputs "
                 "given; a derivative exists only where f is finite, give other inputs"
             )
-    return tuple(tf.TensorSpec(value.shape, value.dtype, name) for name, value in zip(names, flat, strict=True))
+    return tuple(tf.TensorSpec(value.shape, value.dtype, name) for name, value in zip(names, leaves, strict=True))

@@ -106,8 +106,7 @@ def gradient_of(forward: Forward, cotangent: Tensors, taken: Differentiate = dif
     """The function from sources to the gradient of <cotangent, forward(sources)>, of dense tensors or None."""
 
     def first(sources: Tensors) -> Tensors:
-        parts = taken(forward, sources, [cotangent])[1][0]
-        return [dense(part, tf.shape(source)) for part, source in zip(parts, sources, strict=True)]
+        return [dense(*pair) for pair in zip(taken(forward, sources, [cotangent])[1][0], sources, strict=True)]
 
     return first
 
@@ -167,28 +166,34 @@ def pulled_back(tape: Any, targets: Tensors, sources: Tensors, weights: Tensors)
         return list(tape.gradient(connected, sources, output_gradients=seeds))
 
 
-def dense(part: Any, shape: Any = None) -> Any:
-    """A gradient as a tensor of its source's shape, if that is known; None stays None.
+def dense(part: Any, source: Any = None) -> Any:
+    """A gradient as a tensor of its source's shape, if there is one; None stays None.
 
     That of a gather is an IndexedSlices, which no tape takes as a target. Raises DerivativeRaisedError where there are
     rows in it that the source does not have.
     """
     with taking_derivative():
-        return None if part is None else tf.convert_to_tensor(shaped(part, shape))
+        return None if part is None else tf.convert_to_tensor(shaped(part, source))
 
 
-def shaped(part: Any, shape: Any) -> Any:
+def shaped(part: Any, source: Any) -> Any:
     """A gradient; an IndexedSlices that does not know its shape, as a custom gradient may give, has its source's."""
-    if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None or shape is None:
+    if not isinstance(part, tf.IndexedSlices) or part.dense_shape is not None or source is None:
         return part
-    sizes = shape if tf.is_tensor(shape) else tf.constant(tuple(shape))
+    static = tf.TensorShape(source.shape)
+    sizes = tf.constant(static.as_list()) if static.is_fully_defined() else tf.shape(source)
     return tf.IndexedSlices(part.values, part.indices, tf.cast(sizes, part.indices.dtype))
+
+
+def all_shaped(parts: Sequence[Any], sources: Sequence[Any]) -> Tensors:
+    """The same for one gradient a source."""
+    return [shaped(*pair) for pair in zip(parts, sources, strict=True)]
 
 
 def connected(parts: Tensors, tensors: Tensors) -> Tensors:
     """Gradients as dense tensors: zeros for None."""
     pairs = zip(parts, tensors, strict=True)
-    return [tf.zeros_like(tensor) if part is None else dense(part, tf.shape(tensor)) for part, tensor in pairs]
+    return [tf.zeros_like(tensor) if part is None else dense(part, tensor) for part, tensor in pairs]
 
 
 def differentiate_by_jacobian(
@@ -273,7 +278,7 @@ def gradient_matrix(rows: Sequence[Sequence[Any]], sources: Sequence[Source]) ->
 
 
 def _coordinates(part: Any, source: Source) -> Array:
-    tensor = dense(part, source.shape)
+    tensor = dense(part, source)
     if tuple(tensor.shape) != source.shape:
         raise WrongShapeError(source.name, f"of shape {tuple(tensor.shape)}", f"of shape {source.shape}")
     if tensor.dtype.is_complex != np.iscomplexobj(source.value) or not (

@@ -100,14 +100,14 @@ def _first_closely(everywhere: Lines, autodiff: Array, sample: Sample, moving: A
     confirming = lines.sample(SECOND[sample.stencil], shrink=widened(lines, sample_here))
     own = slope_rounding(problem, autodiff, lines.cotangents, lines.directions)
     samples = with_inner_rounding(lines, sample_here, confirming, enough=own.settled(slope_estimate))
-    left = partial(residue, problem, samples[0], lines.cotangents, reach(lines, samples[0]))
+    of_terms = partial(residue, problem, samples[0], lines.cotangents, reach(lines, samples[0]))
     evidence = Evidence(
         lines=lines,
         samples=samples,
         estimate=slope_estimate,
         own=own,
-        residue=left(),
-        beside=left(of_any=True),
+        residue=of_terms(),
+        beside=of_terms(of_any=True),
         values=samples,
         everywhere=(everywhere, sample),
         moving=moving,

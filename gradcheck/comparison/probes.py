@@ -363,8 +363,10 @@ class _Probing:
 def _of_some_output(table: Comparison, weights: Array) -> list[Comparison]:
     """The comparison of combinations with these weights, without those in which no output is left."""
     shown: Array = np.asarray(weights.any(axis=1))
-    if shown.all() or not shown.any():
-        return [table] if shown.all() else []
+    if shown.all():
+        return [table]
+    if not shown.any():
+        return []
     kept = combined(partial(np.compress, shown, axis=1), table)
     rows = tuple(table.rows[row] for row in np.flatnonzero(shown))
     return [replace(kept, rows=rows, contribution=np.asarray(table.contribution)[:, shown])]

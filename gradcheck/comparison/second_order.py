@@ -229,12 +229,12 @@ def _second_quickly(lines: Lines, products: Gradients) -> tuple[Comparison, Arra
         estimate = estimate.replaced(again, estimate.lines(again).better(other))
     entries = _with_what_is_lost(lines, autodiff, estimate)
     agrees: Array = np.asarray(entries.where(Verdict.AGREE).all(axis=1))
-    diagonal = _tolerated(_diagonal(lines, autodiff, curvature_estimate(values)), entries, lines)
+    diagonal = _diagonal(lines, autodiff, curvature_estimate(values), entries)
     unclear = np.flatnonzero(agrees & ~diagonal.where(Verdict.AGREE)[:, 0])
     if len(unclear):
         some, beside = lines.some(unclear), combined(itemgetter(unclear), entries)
         values = some.sample()
-        diagonal = _tolerated(_diagonal(some, autodiff[unclear], curvature_estimate(values)), beside, some)
+        diagonal = _diagonal(some, autodiff[unclear], curvature_estimate(values), beside)
         wrong = diagonal.where(Verdict.MISMATCH)
         agrees[unclear] = ~(wrong | np.isin(classify(values).kind, UNSMOOTH))[:, 0]
     return entries, agrees, widest
@@ -259,10 +259,11 @@ def _with_what_is_lost(lines: Lines, autodiff: Array, estimate: Estimate) -> Com
     return compare(autodiff, estimate, lines.tolerance, np.maximum(rounding, lost), factor=EXCLUSION)
 
 
-def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate) -> Comparison:
-    """The second derivatives along each direction twice beside the second differences of values."""
-    twice = lines.twice(autodiff)
-    return compare(twice, curvature, Tolerance(), ulp_rounding(twice, lines.problem.precision), factor=EXCLUSION)
+def _diagonal(lines: Lines, autodiff: Array, curvature: Estimate, entries: Comparison) -> Comparison:
+    """The second derivatives along each direction twice, made of the entries, beside second differences of values."""
+    twice, precision = lines.twice(autodiff), lines.problem.precision
+    alone = compare(twice, curvature, Tolerance(), ulp_rounding(twice, precision), factor=EXCLUSION)
+    return _tolerated(alone, entries, lines)
 
 
 def _tolerated(diagonal: Comparison, entries: Comparison, lines: Lines) -> Comparison:
@@ -313,7 +314,7 @@ def compare_products(
     if closer is not estimate:
         close = compare(autodiff, closer, lines.tolerance, rounding, factor=1.0)
     entries, agreed = close, wide.where(Verdict.AGREE)
-    diagonal = _tolerated(_diagonal(lines, autodiff, estimates[1]), close, lines)
+    diagonal = _diagonal(lines, autodiff, estimates[1], close)
     alone = None
     # Where the function is not twice differentiable along a direction, its second derivative is not checked.
     if rough.all():
@@ -349,14 +350,14 @@ def _second_closely(
     of_values, of_slopes = lines.sample(second), of_gradients.sample(second)
     both_values = with_inner_rounding(lines, values, of_values, enough=twice.settled(curvature_estimate))
     both_gradients = with_inner_rounding(of_gradients, gradients, of_slopes, enough=own.settled(slope_estimate))
-    step = reach(lines, both_values[1])
+    step, of_terms = reach(lines, both_values[1]), partial(residue, problem, both_values[1], lines.cotangents)
     beside_gradients = Evidence(
         lines=of_gradients,
         samples=both_gradients,
         estimate=slope_estimate,
         own=own,
-        residue=residue(problem, both_values[1], lines.cotangents, step * lines.lengths),
-        beside=residue(problem, both_values[1], lines.cotangents, step * lines.lengths, of_any=True),
+        residue=of_terms(step * lines.lengths),
+        beside=of_terms(step * lines.lengths, of_any=True),
         values=both_values,
         everywhere=(lines, gradients),
         moving=moves(lines.directions),
@@ -367,8 +368,8 @@ def _second_closely(
         samples=both_values,
         estimate=curvature_estimate,
         own=twice,
-        residue=residue(problem, both_values[1], lines.cotangents, step**2),
-        beside=residue(problem, both_values[1], lines.cotangents, step**2, of_any=True),
+        residue=of_terms(step**2),
+        beside=of_terms(step**2, of_any=True),
     )
     slopes_of = [
         scaled_by_values(slope_estimate(one), other, lines)

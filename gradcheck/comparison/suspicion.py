@@ -72,10 +72,8 @@ class Evidence:
 
     def compare(self, estimate: Estimate) -> Comparison:
         """Autodiff beside an estimate; one that resolves errors of a given tolerance is conclusive."""
-        rounding, tolerance = (
-            self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound),
-            self.lines.tolerance,
-        )
+        rounding = self.own.beside(estimate.value - estimate.bound, estimate.value + estimate.bound)
+        tolerance = self.lines.tolerance
         if tolerance.given:
             resolves = EXCLUSION * (estimate.bound + rounding) <= tolerance.of(estimate.value)
             estimate = replace(estimate, conclusive=estimate.conclusive | resolves)
@@ -132,10 +130,9 @@ class Evidence:
 def residue(problem: Problem, sample: Sample, cotangents: Array, lengths: Array, *, of_any: bool = False) -> Array:
     """What the rounding of cancelled terms may leave of the derivatives of combinations of outputs (c, m).
 
-    With `of_any`, the terms of any output count for all.
-
-    `lengths` are the products of the steps by which the terms are divided. A function that is constant on the sample,
-    such as a vanishing imaginary part, does not show its terms: then the inputs' size is taken instead.
+    With `of_any`, the terms of any output count for all. `lengths` are the products of the steps by which the terms
+    are divided. A function that is constant on the sample, such as a vanishing imaginary part, does not show its
+    terms: then the inputs' size is taken instead.
     """
     weights = np.max(np.abs(cotangents), axis=1, initial=0.0)
     terms = problem.terms * weights if of_any else problem.terms_of(cotangents)

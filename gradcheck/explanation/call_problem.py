@@ -130,7 +130,7 @@ class CallProblem(Problem):
         """The result for one source, (m, its coordinates)."""
         if result is None:
             return np.zeros((self.outputs, source.count))
-        value = np.asarray(dense(result, source.shape).numpy())
+        value = np.asarray(dense(result, source).numpy())
         if self.call.method == "batch_jacobian":
             value = _whole_jacobian(value, source)
         expected = (() if self.call.method == "gradient" else tuple(self.call.targets[0].shape)) + source.shape

@@ -101,7 +101,7 @@ def _product(
     (row,) = pullbacks(forward, [inputs[position] for position in sources], [given])
     products: Tensors = [None] * len(inputs)
     for position, part in zip(sources, row, strict=True):
-        products[position] = tf.zeros_like(inputs[position]) if part is None else dense(part, inputs[position].shape)
+        products[position] = tf.zeros_like(inputs[position]) if part is None else dense(part, inputs[position])
     return products
 
 
@@ -145,7 +145,7 @@ def _cotangents(record: CodeRecord, call: DerivativeCall, weights: Sequence[Any]
             list(call.targets), list(tensors.values()), output_gradients=None if given is None else list(given)
         )
         pairs = zip(tensors, found, strict=True)
-        record.cotangents[name] = {one: dense(value, tensors[one].shape) for one, value in pairs if value is not None}
+        record.cotangents[name] = {one: dense(value, tensors[one]) for one, value in pairs if value is not None}
     return record.cotangents[name]
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import given_gradient
-from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, dense, shaped
+from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, all_shaped, dense, shaped
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.blamed_operation import TOGETHER
 from gradcheck.explanation.call_source import call_source
@@ -119,7 +119,7 @@ class CheckDiagnosis:
         record = self._record(None)
         for position, source in enumerate(self.function.sources):
             taken = _taken_by(record, _given(record, position), self._tensor(record, position))
-            if taken is None or finite(shaped(_given(record, position), source.shape)):
+            if taken is None or finite(shaped(_given(record, position), source)):
                 continue
             origin = diagnose_not_finite(call_source(record, *taken, source.name))
             if origin is not None:
@@ -179,7 +179,7 @@ class CheckDiagnosis:
             return given_gradient(self.function, self.gradient)(tensors)
 
         def of_known_shapes(tensors: Tensors) -> Tensors:
-            return [shaped(part, tensor.shape) for part, tensor in zip(first(tensors), tensors, strict=True)]
+            return all_shaped(first(tensors), tensors)
 
         def f(*inputs: Any) -> Tensors:
             tensors = [*inputs, *held]
@@ -256,4 +256,4 @@ def _same(result: Any, given: Any) -> bool:
     """Whether a derivative is the one given; rows of it are handed on as a tensor."""
     if result is given or not isinstance(result, tf.IndexedSlices) or given is None:
         return result is given
-    return np.array_equal(dense(result, given.shape).numpy(), given.numpy(), equal_nan=True)
+    return np.array_equal(dense(result, given).numpy(), given.numpy(), equal_nan=True)

@@ -162,7 +162,7 @@ def covering_gradient(source: CallSource, row: int, coordinate: int) -> float | 
     weights = _weights(call, row)
     try:
         given = source.record.covering.gradient(list(call.targets), source.tensor, output_gradients=weights)
-        result = dense(given, source.tensor.shape)
+        result = dense(given, source.tensor)
     except Exception:  # no second derivative, no registered gradient: then it gives nothing
         return None
     return None if result is None else float(to_coordinates(result.numpy())[coordinate])

@@ -312,7 +312,7 @@ class CallSource:
     @property
     def given(self) -> Any:
         """The gradient that the call gave."""
-        return None if self.call.results is None else shaped(self.call.results[self.position], self.tensor.shape)
+        return None if self.call.results is None else shaped(self.call.results[self.position], self.tensor)
 
     @property
     def dtype(self) -> tf.DType:

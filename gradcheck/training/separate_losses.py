@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradcheck.result import Finding, OrderResult, Verdict
+from gradcheck.explanation.calls import merged
+from gradcheck.result import Finding, OrderResult
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.step_run import StepRun
 
@@ -55,21 +56,11 @@ def notes_on(losses: Sequence[OwnLoss]) -> list[str]:
     return notes
 
 
-def merged(orders: Sequence[OrderResult]) -> OrderResult:
+def together(orders: Sequence[OrderResult]) -> OrderResult:
     """What the comparisons of several losses come to together."""
-    resolution = np.array([order.resolution for order in orders])
-    largest = resolution / np.array([order.relative_resolution for order in orders])
-    return OrderResult(
-        order=1,
-        verdict=Verdict.worst(order.verdict for order in orders),
-        findings=tuple(finding for order in orders for finding in order.findings),
-        reasons=tuple(dict.fromkeys(reason for order in orders for reason in order.reasons)),
-        notes=tuple(dict.fromkeys(note for order in orders for note in order.notes)),
-        resolution=float(np.fmax.reduce(resolution)),
-        relative_resolution=float(np.fmax.reduce(resolution) / np.fmax.reduce(largest)),
-        compared=sum(order.compared for order in orders),
-        inconclusive=sum(order.inconclusive for order in orders),
-    )
+    order = merged(orders, ()).orders[1]
+    largest = np.array([one.resolution for one in orders]) / [one.relative_resolution for one in orders]
+    return replace(order, relative_resolution=float(order.resolution / np.fmax.reduce(largest)))
 
 
 def renamed(finding: Finding, names: dict[str, str]) -> Finding:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.coordinates import from_coordinates
 from gradcheck.autodiff.opening import open_function
-from gradcheck.autodiff.reverse import shaped
+from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import check
@@ -23,7 +23,7 @@ from gradcheck.numerics.difference import first_difference
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
 from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import StepRunner
-from gradcheck.training.separate_losses import OwnLoss, merged, notes_on, own_losses, renamed
+from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
 from gradcheck.training.step_run import StepRun
 from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
 
@@ -86,7 +86,7 @@ class StepCheck:
             names = dict(zip(part._names, (self._names[place] for place in places), strict=True))
             order = part._check_gradients()
             orders.append(replace(order, findings=tuple(renamed(finding, names) for finding in order.findings)))
-        order = merged(orders)
+        order = together(orders)
         return replace(order, notes=(*order.notes, *notes_on(separate)))
 
     def _check_gradients(self) -> OrderResult:
@@ -146,7 +146,7 @@ class StepCheck:
                 loss = self.runner.connected_loss()
             gradients = tape.gradient(loss, variables)
             if any(gradient is not None for gradient in gradients):
-                return [shaped(*pair) for pair in zip(gradients, (v.shape for v in variables), strict=True)], 0.0
+                return all_shaped(gradients, variables), 0.0
         except Exception:  # whatever the step's operations raise, there is no such gradient then
             pass
         function = open_function(self.runner.loss, (), variables)

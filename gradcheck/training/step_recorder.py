@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
-from gradcheck.autodiff.reverse import shaped
+from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
@@ -101,10 +101,10 @@ class StepRecorder:
     @contextmanager
     def recording(self) -> Iterator[StepRecording]:
         """Record what happens inside the block."""
-        self.current, self._inside_optimizer = StepRecording(), False
+        self.current = StepRecording()
         self._derivatives, self._clipped, self._opened = [], [], {}
         patches: list[tuple[Any, str, Wrapper]] = [(FUNCTION, "__call__", self._call_copy)]
-        patches += [(owner, method, self._optimizer(method)) for owner, method in optimizer_methods()]
+        patches += self._outermost_calls(self._record_call)
         patches += [(module, name, self._clip(name)) for module, name in CLIPS]
         patches += [NOT_TRACED, (tf.GradientTape, "__enter__", self._open_tape)]
         with patched(*patches), derivatives_observed(self._take_derivative):
@@ -140,10 +140,10 @@ class StepRecorder:
 
         coming = iter(held or ())
 
-        def change(make: Callable[[], Any], pairs: Sequence[Any]) -> Any:
+        def change(optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
             outcome = next(coming, None)
             if outcome is None:
-                return make()
+                return call(pairs)
             for variable, value in outcome:
                 variable.assign(value)
             return None
@@ -158,18 +158,19 @@ class StepRecorder:
         """Keep what each call of an optimizer inside makes of its variables; functions are plain Python."""
         found: list[Outcome] = []
 
-        def note(make: Callable[[], Any], pairs: Sequence[Any]) -> Any:
-            result = make()
+        def note(optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
+            result = call(pairs)
             found.append([(variable_of(variable), as_it_is(variable)) for _, variable in pairs])
             return result
 
         with functions_run_eagerly(), patched(NOT_TRACED, *self._outermost_calls(note)):
             yield found
 
-    def _outermost_calls(self, hook: Callable[[Callable[[], Any], Sequence[Any]], Any]) -> list[Any]:
+    def _outermost_calls(self, hook: Callable[[Any, Sequence[Any], Callable[[Any], Any]], Any]) -> list[Any]:
         """Patches that let the hook stand in for calls of optimizers, but for those that such a call makes itself.
 
-        It takes what makes the call, and the pairs of gradients and variables; it returns what the call does.
+        It takes the optimizer, the pairs of gradients and variables, and what makes the call with such pairs; it
+        returns what the call does.
         """
         self._inside_optimizer = False
 
@@ -180,7 +181,7 @@ class StepRecorder:
                 pairs, call = pairs_and_call(optimizer, original, method, args, kwargs)
                 self._inside_optimizer = True
                 try:
-                    return hook(lambda: call(pairs), pairs)
+                    return hook(optimizer, pairs, call)
                 finally:
                     self._inside_optimizer = False
 
@@ -200,29 +201,21 @@ class StepRecorder:
             self._copies[id(function)] = (function, _copy(function))
         return original(self._copies[id(function)][1], *args, **kwargs)
 
-    def _optimizer(self, method: str) -> Wrapper:
-        def apply(original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside_optimizer:
-                return original(optimizer, *args, **kwargs)
-            pairs, call = pairs_and_call(optimizer, original, method, args, kwargs)
-            gradients = [as_it_is(gradient) for gradient, _ in pairs]
-            variables = tuple(variable for _, variable in pairs)
-            clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
+    def _record_call(self, optimizer: Any, pairs: Sequence[Any], call: Callable[[Any], Any]) -> Any:
+        """Keep what an optimizer is given, and call it."""
+        gradients = [as_it_is(gradient) for gradient, _ in pairs]
+        variables = tuple(variable for _, variable in pairs)
+        clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
 
-            def record(scale: Any, *found: Any) -> None:
-                found = tuple(shaped(one, variable.shape) for one, variable in zip(found, variables, strict=True))
-                made = OptimizerCall(type(optimizer).__name__, optimizer, variables, found, call, float(scale))
-                self.current.optimizer_calls.append(made)
-                self.current.clip_functions.extend(clips)
+        def record(scale: Any, *found: Any) -> None:
+            taken = tuple(all_shaped(found, variables))
+            made = OptimizerCall(type(optimizer).__name__, optimizer, variables, taken, call, float(scale))
+            self.current.optimizer_calls.append(made)
+            self.current.clip_functions.extend(clips)
 
-            _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
-            self._inside_optimizer = self._updates_begun = True
-            try:
-                return call(pairs)
-            finally:
-                self._inside_optimizer = False
-
-        return apply
+        _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
+        self._updates_begun = True
+        return call(pairs)
 
     def _open_tape(self, original: Any, tape: Any) -> Any:
         """Note how many updates there were before; where none is known of, there were none."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradcheck.autodiff.reverse import shaped
+from gradcheck.autodiff.reverse import all_shaped, shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording, TapeGradient
@@ -139,13 +139,12 @@ class StepRun:
         gradients = self.optimizer_gradients if self.returned_gradients is None else self.returned_gradients
         if gradients is None:
             raise TypeError(f"step gave no gradients: it returned {_described(self.returned)}; {WANTED}")
-        pairs = zip(gradients, self.variables, strict=True)
-        return tuple(shaped(gradient, variable.shape) for gradient, variable in pairs)
+        return tuple(all_shaped(gradients, self.variables))
 
     def from_tapes(self, variable: Any) -> list[Any]:
         """Every gradient with respect to a variable that the step's tapes gave."""
         return [
-            unscaled(shaped(gradient, variable.shape), self.scale)
+            unscaled(shaped(gradient, variable), self.scale)
             for taken in self.recording.tape_gradients
             for source, gradient in zip(taken.sources, taken.gradients, strict=True)
             if variable_of(source) is variable

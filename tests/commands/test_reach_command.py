@@ -79,18 +79,23 @@ def test_several_runs_are_put_together(recorded: Path, call: Callable[..., Any],
     assert reached(2) == reached(1) | {other}
 
 
-def test_what_an_earlier_run_drew_counts_among_several(
-    recorded: Path, call: Callable[..., Any], tmp_path: Path
-) -> None:
-    """The last of two runs drew nothing; the one before claims a gradient in vain."""
-    (tmp_path / "events").symlink_to(recorded / "events")
-    (tmp_path / "gradients").mkdir()
+def without_cumsum(recorded: Path, folder: Path, *names: str) -> None:
+    """The recorded run in another folder, in which the gradient of Cumsum never ran; also as runs of these names."""
+    (folder / "events").symlink_to(recorded / "events")
+    (folder / "gradients").mkdir()
     (path,) = (recorded / "gradients").glob("*.json")
     data = documents.parse(path.read_text())
     for order in ("first", "second"):
         data[order].remove("Cumsum")
-    for name in (path.name, "99990101-000000-1-main.json"):
-        (tmp_path / "gradients" / name).write_text(documents.to_text(data))
+    for name in (path.name, *names):
+        (folder / "gradients" / name).write_text(documents.to_text(data))
+
+
+def test_what_an_earlier_run_drew_counts_among_several(
+    recorded: Path, call: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The last of two runs drew nothing; the one before claims a gradient in vain."""
+    without_cumsum(recorded, tmp_path, "99990101-000000-1-main.json")
     claimed = [
         call("reach", "--read", "--json", "--runs", runs, "--reports", tmp_path).json["claimed_in_vain"]
         for runs in (1, 2)
@@ -135,13 +140,7 @@ def test_machines_get_all_of_it(recorded: Path, call: Callable[..., Any]) -> Non
 
 
 def test_a_claim_that_never_ran_is_named(recorded: Path, call: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "events").symlink_to(recorded / "events")
-    (tmp_path / "gradients").mkdir()
-    (path,) = (recorded / "gradients").glob("*.json")
-    data = documents.parse(path.read_text())
-    for order in ("first", "second"):
-        data[order].remove("Cumsum")
-    (tmp_path / "gradients" / path.name).write_text(documents.to_text(data))
+    without_cumsum(recorded, tmp_path)
     said = call("reach", "--read", "--reports", tmp_path)
     assert said.code == 1
     assert "claimed by the catalogue, but never run: Cumsum of cumsum" in said.out

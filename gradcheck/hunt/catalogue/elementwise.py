@@ -16,6 +16,7 @@ _math = partial(operation, "math")
 _pair = partial(_math, others=alike)
 _binary = partial(_math, broadcasts=True, shapes=broadcasting)
 _nn = partial(operation, "nn")
+_over_rows = partial(_nn, when=lambda shape: len(shape) > 1, starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)))
 UNIT = Interval(-1.0, 1.0)
 
 
@@ -177,21 +178,8 @@ ACTIVATIONS = (
     _nn("crelu", "tf.nn.crelu({0}, axis={axis})", "Relu ConcatV2", shapes=ranked, axis=axes, kinks=at_zero),
     _nn("softmax", "tf.nn.softmax({0})", "Softmax", shapes=ranked),
     _nn("log_softmax", "tf.nn.log_softmax({0})", "LogSoftmax", shapes=ranked, terms=1.0),
-    _nn(
-        "softmax_axis",
-        "tf.nn.softmax({0}, axis=-2)",
-        "Softmax Transpose",
-        when=lambda shape: len(shape) > 1,
-        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
-    ),
-    _nn(
-        "log_softmax_axis",
-        "tf.nn.log_softmax({0}, axis=-2)",
-        "LogSoftmax Transpose",
-        when=lambda shape: len(shape) > 1,
-        starts=((2, 2), (2, 3), (1, 3), (2, 1, 2)),
-        terms=1.0,
-    ),
+    _over_rows("softmax_axis", "tf.nn.softmax({0}, axis=-2)", "Softmax Transpose"),
+    _over_rows("log_softmax_axis", "tf.nn.log_softmax({0}, axis=-2)", "LogSoftmax Transpose", terms=1.0),
     _nn(
         "softplus_grad",
         "tf.raw_ops.SoftplusGrad(gradients={0}, features={1})",

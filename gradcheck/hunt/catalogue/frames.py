@@ -115,6 +115,8 @@ _ctc_batch = partial(
 )
 
 
+_ctc_labels = partial(_ctc_batch, cut=(0, 1), blank=(0, -1, 1), time_major=BOOL)
+
 FRAMES = (
     _shifted("fftshift", "tf.signal.fftshift({0}, axes={axis})", "Roll"),
     _shifted("ifftshift", "tf.signal.ifftshift({0}, axes={axis})", "Roll"),
@@ -206,24 +208,18 @@ FRAMES = (
         merged=(True, False),
         orders=(1,),
     ),
-    _ctc_batch(
+    _ctc_labels(
         "ctc_loss_of_sparse_labels",
         ctc_loss_of_labels,
         "CTCLoss ConcatV2 Transpose",
-        cut=(0, 1),
-        blank=(0, -1, 1),
-        time_major=BOOL,
         form=("sparse",),
         orders=(1,),
     ),
     # In forward mode every loop of it is traced anew, a second each time: ctc_loss_dense is drawn in modes.
-    _ctc_batch(
+    _ctc_labels(
         "ctc_loss_of_dense_labels",
         ctc_loss_of_labels,
         "Cast ConcatV2 Transpose",
-        cut=(0, 1),
-        blank=(0, -1, 1),
-        time_major=BOOL,
         form=("dense", "unique"),
         labels=(*SEQUENCES, ((1, 0), ())),
         modes=(),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gradcheck.hunt.catalogue.images import SINGLE
+from gradcheck.hunt.catalogue.keras_nn import LAYOUTS
 from gradcheck.hunt.catalogue.language import operation
 from gradcheck.hunt.catalogue.shapes import alike, at_least, vector
 from gradcheck.hunt.graph import Shape
 from gradcheck.hunt.opspec import BOOL, Array, Interval, Shapes
 
-LAYOUTS = ("channels_last", "channels_first")
 REACH = 2.75
 """Places lie between -2.75 and 2.75, inside of small images and beyond all of their edges."""
 SAMPLES = (3, 2)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradcheck.hunt.catalogue.distances import at_zero, from_negative_reals, ties
 from gradcheck.hunt.catalogue.images import SINGLE
+from gradcheck.hunt.catalogue.keras_nn import LAYOUTS
 from gradcheck.hunt.catalogue.language import in_batch, operation, tf
 from gradcheck.hunt.catalogue.shapes import at_least, vector
 from gradcheck.hunt.graph import Shape
@@ -307,7 +308,7 @@ KERAS_LAYERS = (
         starts=((1, 1, 1), (2, 1, 2), (2, 3, 1)),
         size=(2, (1, 3)),
         how=("nearest", "bilinear", "bicubic"),
-        layout=("channels_last", "channels_first"),
+        layout=LAYOUTS,
         orders=(1,),
         rtol=SINGLE,
         modes=(),  # in modes it is what resize_bilinear and resize_bicubic are there

@@ -23,6 +23,7 @@ _over = partial(
     shapes=vector,
     starts=((2,), (3,), (2, 2), (2, 3), (2, 1, 2)),
     axis=lambda shape: [axis for axis in reduced(shape) if axis not in (None, ())],
+    epsilon=(0.5, 1e-3),
 )
 
 
@@ -108,13 +109,11 @@ KERAS_ELEMENTWISE = (
         "keras_layer_normalization_over_axis",
         "tf.keras.ops.layer_normalization({0}, axis={axis}, epsilon={epsilon})",
         "Rsqrt Mean Mul",
-        epsilon=(0.5, 1e-3),
     ),
     _over(
         "keras_rms_normalization_over_axis",
         "tf.keras.ops.rms_normalization({0}, axis={axis}, epsilon={epsilon})",
         "Rsqrt Mean Square",
-        epsilon=(0.5, 1e-3),
     ),
 )
 

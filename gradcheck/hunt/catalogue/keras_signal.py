@@ -12,6 +12,7 @@ from gradcheck.hunt.catalogue.shapes import alike, at_least, broadcasting, sever
 from gradcheck.hunt.opspec import BOOL, Indices
 
 _signal = partial(operation, "signal", window=("hann", "hamming", None), centred=BOOL)
+_correlation = partial(operation, "math", shapes=vector, when=several, others=alike, starts=((2,), (3,), (2, 3)))
 
 KERAS_SIGNAL = (
     _signal(
@@ -66,26 +67,16 @@ KERAS_SIGNAL = (
         method=("linear", "lower", "higher", "midpoint", "nearest"),
         kinks=partial(from_ties_of_quantile, axis=None),
     ),
-    operation(
-        "math",
+    _correlation(
         "keras_pearson_correlation",
         "tf.keras.metrics.pearson_correlation({0}, {1})",
         "RealDiv Sqrt Mean",
-        shapes=vector,
-        when=several,
-        others=alike,
-        starts=((2,), (3,), (2, 3)),
         singular=lambda x, y: np.stack([np.std(x, axis=-1), np.std(y, axis=-1)]),
     ),
-    operation(
-        "math",
+    _correlation(
         "keras_concordance_correlation",
         # Where all are equal it bends with a second derivative of 1e7; what is added keeps some apart.
         "tf.keras.metrics.concordance_correlation({0}, {1} + spread({1}.shape[-1]))",
         "RealDiv Square Mean",
-        shapes=vector,
-        when=several,
-        others=alike,
-        starts=((2,), (3,), (2, 3)),
     ),
 )
