@@ -29,6 +29,7 @@ from gradcheck.explanation.not_finite import finite
 from gradcheck.explanation.record import CodeRecord, DerivativeCall, key
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.rules import changed_afterwards
+from gradcheck.explanation.upstream import not_linear
 from gradcheck.numerics.probing import probe_directions
 from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Verdict
 
@@ -74,7 +75,10 @@ class CheckDiagnosis:
             return finding
         diagnosis = None
         with suppress(Exception):  # a verdict must not be lost because its cause cannot be found
-            diagnosis = self._blamed(finding) if coordinate is None else self._diagnosis(finding, coordinate)
+            if coordinate is None:
+                diagnosis = self._blamed(finding)
+            else:
+                diagnosis = self._of_upstream(finding, coordinate) or self._diagnosis(finding, coordinate)
         if diagnosis is not None and diagnosis.cause is Cause.COMPOSITION and self.gradient is None:
             diagnosis = replace(diagnosis, evidence=diagnosis.evidence.removesuffix(TOGETHER) + UNSEEN, remedy=LOOK)
         if diagnosis is None or diagnosis.cause is Cause.COMPOSITION:
@@ -138,6 +142,13 @@ class CheckDiagnosis:
         coverable = self.order == 1 and not source.constrained
         place = (0, coordinate - self.function.parts[position].start) if coverable else None
         return diagnose(call_source(record, *taken, source.name), finding, place)
+
+    def _of_upstream(self, finding: Finding, coordinate: int) -> Diagnosis | None:
+        """That the derivative is right for an upstream gradient of 1 alone."""
+        if self.gradient is not None or self.order == 2 or finding.kind not in (Kind.WRONG_VALUE, Kind.SUBDIFFERENTIAL):
+            return None
+        weights = self._weights(finding.output)
+        return not_linear(self.function, self._record(finding.output), finding, weights, coordinate)
 
     def _blamed(self, finding: Finding) -> Diagnosis | None:
         """The operation that is wrong behind a probe, which is about all sources together."""

@@ -151,7 +151,7 @@ def tight(estimate: Estimate, sample: Sample) -> Estimate:
 
     There the bound is at most `TIGHT` eps (|f| + |x f'|) / L, with the largest |f| within the radius L.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         size = np.max(np.abs(sample.values), axis=1, where=sample.within(estimate.radius), initial=0.0)
         size += sample.magnitude[:, None] * np.abs(estimate.value)
         limited = estimate.bound * estimate.radius <= TIGHT * sample.eps * size
