@@ -21,19 +21,37 @@ from gradcheck.hunt.coverage import Coverage
 from gradcheck.hunt.examine import drawing, examine
 from gradcheck.hunt.known_graphs import left_out_in, ways
 
-CASES = [
-    pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name, order))
-    for name in CATALOGUE
-    for _, order in ways(name, (PLAIN,))
-]
+
+def _cases(*, dear: bool) -> list[Any]:
+    return [
+        pytest.param(name, order, id=f"{name}-order{order}", marks=pytest.mark.gradcheck_operation(name, order))
+        for name, spec in CATALOGUE.items()
+        for _, order in ways(name, (PLAIN,))
+        if (order in spec.dear) is dear
+    ]
 
 
-@pytest.mark.parametrize(("operation", "order"), CASES)
+def _draw_and_examine(coverage: Coverage, operation: str, order: int, data: Any) -> None:
+    with drawing(operation, order, coverage):
+        graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
+    examine(graph, order, coverage, operation=operation)
+
+
+@pytest.mark.parametrize(("operation", "order"), _cases(dear=False))
 @given(data=st.data())
 def test_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
-    with drawing(operation, order, gradcheck_coverage):
-        graph = data.draw(graphs(containing=operation, order=order, known=known.excludes))
-    examine(graph, order, gradcheck_coverage, operation=operation)
+    _draw_and_examine(gradcheck_coverage, operation, order, data)
+
+
+RARER = 10
+"""One in so many of a profile's examples is drawn where one takes seconds."""
+
+
+@pytest.mark.parametrize(("operation", "order"), _cases(dear=True))
+@settings(max_examples=max(1, settings().max_examples // RARER))
+@given(data=st.data())
+def test_dear_operation(gradcheck_coverage: Coverage, operation: str, order: int, data: Any) -> None:
+    _draw_and_examine(gradcheck_coverage, operation, order, data)
 
 
 SHARE = 3

@@ -223,7 +223,6 @@ CONVOLUTIONS = (
         padding=PADDINGS,
         count=COUNTS,
     ),
-    # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
     on_images(
         "dilation2d",
         "added_up(tf.nn.dilation2d(multiples({0}[tf.newaxis], {count}), {1}, [1, {stride}, {stride}, 1], {padding}, "
@@ -234,7 +233,6 @@ CONVOLUTIONS = (
         starts=(*IMAGES, (3, 4, 1)),
         rate=lambda shape, _: (1, 2) if min(shape[:2]) > 2 else (1,),
         count=COUNTS,
-        orders=(1,),
         kinks=_ties_of_dilation,
     ),
     _nn(

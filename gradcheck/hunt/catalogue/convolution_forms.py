@@ -141,14 +141,12 @@ CONVOLUTION_FORMS = (
         batched="separated({0}, {1}, {2}, 1, {padding}, (2, 2))",
         others=_separate_filters,
     ),
-    # Dilation2DBackpropInput and Dilation2DBackpropFilter have no registered gradients.
     _on_images(
         "erosion2d",
         "tf.nn.erosion2d({0}[tf.newaxis], {1}, [1, {stride}, {stride}, 1], {padding}, 'NHWC', [1, 1, 1, 1])[0]",
         "Dilation2D",
         batched=erosion_points,
         others=lambda shape: [((2, 2, shape[-1]),)],
-        orders=(1,),
         kinks=lambda x, filters, stride, padding: window_ties(-x, stride, padding, filters[::-1, ::-1]),
     ),
     _sequence(

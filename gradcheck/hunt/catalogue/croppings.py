@@ -52,7 +52,6 @@ CROPPINGS = (
         size=SIZES[:-1],
         method=("bilinear", "nearest", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"),
         antialias=BOOL,
-        orders=(1,),
         rtol=SINGLE,
     ),
     _random(

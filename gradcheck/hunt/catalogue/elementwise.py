@@ -164,8 +164,7 @@ ACTIVATIONS = (
         kinks=at_zero,
     ),
     _nn("softplus", "tf.nn.softplus({0})", "Softplus"),
-    # SoftsignGrad has no registered gradient.
-    _nn("softsign", "tf.nn.softsign({0})", "Softsign", orders=(1,), curvature_jumps=at_zero),
+    _nn("softsign", "tf.nn.softsign({0})", "Softsign", curvature_jumps=at_zero),
     # The gradient of silu is a custom one, of its own.
     _nn(
         "silu",
@@ -214,9 +213,8 @@ SPECIAL = (
     _math("bessel_k1e", "tf.math.special.bessel_k1e({0})", "BesselK1e", POSITIVE),
     _math("bessel_y0", "tf.math.special.bessel_y0({0})", "BesselY0", POSITIVE),
     _math("bessel_y1", "tf.math.special.bessel_y1({0})", "BesselY1", POSITIVE),
-    # IgammaGradA has no registered gradient.
-    _pair("igamma", "tf.math.igamma({0}, {1})", "Igamma", POSITIVE, orders=(1,)),
-    _pair("igammac", "tf.math.igammac({0}, {1})", "Igammac", POSITIVE, orders=(1,)),
+    _pair("igamma", "tf.math.igamma({0}, {1})", "Igamma", POSITIVE),
+    _pair("igammac", "tf.math.igammac({0}, {1})", "Igammac", POSITIVE),
     _math("igamma_of_x", "tf.math.igamma(np.float64({a}), {0})", "Igamma", POSITIVE, a=PARAMETERS),
     _math("igammac_of_x", "tf.math.igammac(np.float64({a}), {0})", "Igammac", POSITIVE, a=PARAMETERS),
     _math(

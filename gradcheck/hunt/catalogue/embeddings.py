@@ -92,7 +92,6 @@ EMBEDDINGS = (
         "SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN",
         looped=True,
         fast=BOOL,
-        orders=(1,),
     ),
     _combined(
         "embedding_lookup_sparse_weighted",
@@ -113,7 +112,6 @@ EMBEDDINGS = (
         others=lambda _shape: [((3,),)],
         kinks=lambda x, _weights, **attributes: _from_largest_norm(x, **attributes),
     ),
-    # SparseFillEmptyRowsGrad has no registered gradient.
     _combined(
         "safe_embedding_lookup_sparse",
         "tf.nn.safe_embedding_lookup_sparse({0}, in_rows(of_table({ids}), 2), in_rows({1}, 2), {combiner}, {default})",
@@ -124,7 +122,6 @@ EMBEDDINGS = (
         "0.0 * {0}[:, 0] if {default} is None else {0}[:, {default}])",
         others=lambda _shape: [((3,),)],
         default=(None, 0, 1),
-        orders=(1,),
     ),
     _sampled(
         "nce_loss",

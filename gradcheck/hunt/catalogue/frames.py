@@ -198,7 +198,6 @@ FRAMES = (
         starts=((),),
         length=(3, 4, 2),
     ),
-    # The registered gradient of CTCLoss refuses a second derivative.
     _ctc_batch(
         "ctc_loss_of_batch",
         ctc_loss_of_batch,
@@ -206,14 +205,12 @@ FRAMES = (
         cut=lambda shape: (0, 1, shape[1] - 1),
         collapsed=BOOL,
         merged=(True, False),
-        orders=(1,),
     ),
     _ctc_labels(
         "ctc_loss_of_sparse_labels",
         ctc_loss_of_labels,
         "CTCLoss ConcatV2 Transpose",
         form=("sparse",),
-        orders=(1,),
     ),
     # In forward mode every loop of it is traced anew, a second each time: ctc_loss_dense is drawn in modes.
     _ctc_labels(

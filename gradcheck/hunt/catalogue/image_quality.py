@@ -120,7 +120,6 @@ IMAGE_QUALITY = (
         mapped=BOOL,
         reference=similarity,
     ),
-    # Second derivatives by 32 pixels take a minute.
     # The contrast is positive for pixels between 0 and 1: what is negative counts as 0, to a power with a pole there.
     _even(
         "ssim_multiscale",
@@ -131,7 +130,7 @@ IMAGE_QUALITY = (
         power=(0.5, 0.25),
         k=((0.2, 1.0), (0.4, 2.0)),
         reference=similarity_of_scales,
-        orders=(1,),
+        dear=(2,),
     ),
     # What is negative counts as 0: the similarity is 0 throughout.
     _even(

@@ -123,16 +123,14 @@ def _resize_of_v1(name: str, kernel: str, how: str, **fields: Any) -> OpSpec:
 def _linear(name: str, source: str, gradient: str, **fields: Any) -> OpSpec:
     """A kernel for images that is linear, on a batch."""
     batch = f"tf.cast(added_up({source.replace('{0}', IMAGES)}, {{count}})[0], tf.float64)"
-    return _image(name, batch, gradient, batching=in_batch, count=(1, 2), rtol=SINGLE, **{"orders": (1,), **fields})
+    return _image(name, batch, gradient, batching=in_batch, count=(1, 2), rtol=SINGLE, **fields)
 
 
 IMAGE = (
-    # ResizeNearestNeighborGrad and ResizeBicubicGrad have no registered gradients.
-    _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'", orders=(1,)),
+    _resize("resize_nearest", "ResizeNearestNeighbor", "'nearest'"),
     _resize("resize_bilinear", "ResizeBilinear", "'bilinear'", reference=resized_bilinearly, rtol=SINGLE),
-    _resize("resize_bicubic", "ResizeBicubic", "'bicubic'", rtol=SINGLE, orders=(1,)),
+    _resize("resize_bicubic", "ResizeBicubic", "'bicubic'", rtol=SINGLE),
     _resize("resize_antialiased", "ScaleAndTranslate", "'bilinear', antialias=True", rtol=SINGLE),
-    # The second derivative of rgb_to_hsv takes half a second.
     _image(
         "rgb_to_hsv",
         "tf.image.rgb_to_hsv({0})",
@@ -144,9 +142,7 @@ IMAGE = (
         starts=((3,), (6, 3), (2, 3), (12, 3), (2, 4, 3)),
         kinks=lambda x: np.abs(x - np.roll(x, -1, axis=-1)),
         singular=_from_leaping_hue,
-        orders=(1,),
     ),
-    # CropAndResizeGradBoxes has no registered gradient.
     _image(
         "crop_and_resize",
         cropped,
@@ -159,7 +155,6 @@ IMAGE = (
         others=lambda shape: [((1, 4),), ((2, 4),)],
         starts=((2, 2, 1), (2, 3, 1), (3, 3, 2)),
         kinks=lambda image, boxes: at_integers(boxes * (np.array(image.shape)[[0, 1, 0, 1]] - 1.0)),
-        orders=(1,),
         rtol=SINGLE,
     ),
     _image(
@@ -173,7 +168,6 @@ IMAGE = (
         when=lambda shape: shape in ((1, 4), (2, 4)),
         starts=((1, 4), (2, 4)),
         kinks=lambda boxes: at_integers(2.0 * boxes),
-        orders=(1,),
         rtol=SINGLE,
     ),
     _projected("projective_transform", 3, CONSTANT, IDENTITY, SHIFT, reference=projected_bilinearly),
@@ -187,7 +181,6 @@ IMAGE = (
         "tf.raw_ops.ImageProjectiveTransformV3(images={0}, transforms=[{transform}], output_shape=[3, 3], "
         "interpolation={between}, fill_value={fill}, fill_mode='CONSTANT')",
         "ImageProjectiveTransformV3",
-        orders=(1, 2),
         transform=(IDENTITY, ONE_ON, MIRRORED, TURNED),
         between=("NEAREST", "BILINEAR"),
         fill=(0.0, 1.0),
@@ -200,7 +193,6 @@ IMAGE = (
         "ResizeNearestNeighbor",
         "align_corners={corners}",
         corners=(True, False),
-        orders=(1,),
     ),
     _resize_of_v1(
         "resize_bilinear_corners", "ResizeBilinear", "align_corners=True", reference=resized_by_corners, rtol=SINGLE
@@ -214,9 +206,7 @@ IMAGE = (
         "align_corners={corners}",
         corners=(True, False),
         rtol=SINGLE,
-        orders=(1,),
     ),
-    # ScaleAndTranslateGrad and CropAndResizeGradImage have no registered gradients.
     _linear(
         "scale_and_translate",
         "tf.raw_ops.ScaleAndTranslate(images=tf.cast({0}, tf.float32), size=[3, 2], scale={scale}, "

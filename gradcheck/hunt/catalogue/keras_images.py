@@ -152,7 +152,7 @@ KERAS_IMAGES = (
         smoothed=(False, True),
         kinks=_from_corners,
         singular=_from_edges,
-        orders=(1,),
+        dear=(2,),
     ),
     _image(
         "keras_scale_and_translate_of_places",
@@ -176,9 +176,8 @@ KERAS_IMAGES = (
         size=(2, 1),
         sigma=(1.5, 0.5),
     ),
-    # ResizeBicubicGrad, ResizeNearestNeighborGrad and ScaleAndTranslateGrad have no registered gradients, and
-    # ResizeArea has none. ScaleAndTranslateGrad takes single precision only. In modes these are what resize_bilinear,
-    # resize_bicubic and resize_antialiased are there.
+    # ResizeArea has no registered gradient, and ScaleAndTranslateGrad takes single precision only. In modes these are
+    # what resize_bilinear, resize_bicubic and resize_antialiased are there.
     _image(
         "keras_resize_to_aspect",
         "tf.cast(tf.keras.ops.image.resize(tf.cast({0}, tf.float32), {size}, interpolation={how}, "
@@ -191,7 +190,6 @@ KERAS_IMAGES = (
         cut=BOOL,
         fill=(0.0, 1.0),
         layout=LAYOUTS,
-        orders=(1,),
         rtol=SINGLE,
         modes=(),
     ),

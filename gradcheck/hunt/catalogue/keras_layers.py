@@ -225,7 +225,6 @@ KERAS_LAYERS = (
         "Conv2D Sigmoid Tanh",
         shapes=at_least(1, 1, 1),
         starts=((2, 1, 1), (2, 2, 1), (1, 2, 2)),
-        orders=(1,),  # dear, and made of what others take at order 2
     ),
     operation(
         "nn",
@@ -261,8 +260,8 @@ KERAS_LAYERS = (
         starts=((5,), (7,)),
         range=(80.0, 3.0),
         singular=_from_cuts_of_decibels,
-        orders=(1,),  # the second derivative of a silent frequency, and modes, are those of keras_mel_spectrogram
-        modes=(),
+        dear=(2,),
+        modes=(),  # what keras_mel_spectrogram is there
     ),
     # A window that has a name is made by SciPy, which the project does not need.
     _signal(
@@ -309,7 +308,6 @@ KERAS_LAYERS = (
         size=(2, (1, 3)),
         how=("nearest", "bilinear", "bicubic"),
         layout=LAYOUTS,
-        orders=(1,),
         rtol=SINGLE,
         modes=(),  # in modes it is what resize_bilinear and resize_bicubic are there
     ),

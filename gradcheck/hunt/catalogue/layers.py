@@ -72,7 +72,6 @@ LOSSES = (
         "Select Log1p Exp",
         others=alike,
     ),
-    # The registered gradient of CTCLoss refuses a second derivative.
     _ctc(
         "ctc_loss",
         "tf.raw_ops.CTCLoss(inputs={0}[:, tf.newaxis], labels_indices=[[0, 0]], labels_values=[{label}], "
@@ -81,7 +80,6 @@ LOSSES = (
         collapsed=BOOL,
         merged=(True, False),
         ignored=BOOL,
-        orders=(1,),
     ),
     _ctc(
         "ctc_loss_dense",
@@ -290,7 +288,6 @@ NORMALIZATIONS = (
         when=lambda shape: max(shape[:3]) > 1,
         reference=f"tf.reduce_sum(tf.square({CENTRED}), [-4, -3, -2]) / (np.prod({{0}}.shape[-4:-1]) - 1.0)",
     ),
-    # LRNGrad has no registered gradient.
     _nn(
         "local_response_normalization",
         "tf.cast(added_up(tf.nn.local_response_normalization(tf.cast(multiples({0}[tf.newaxis], {count}), tf.float32), "
@@ -306,7 +303,6 @@ NORMALIZATIONS = (
         count=(1, 2),
         reference=response_normalized,
         rtol=1e-5,
-        orders=(1,),
     ),
     _of_version("", "batch_norm_v1", "NHWC", "NCHW"),
     _of_version("V2", "batch_norm_v2", "NHWC", "NCHW"),
@@ -364,7 +360,7 @@ def _lstm(
     name: str, kernel: str, kept: str, result: int, options: str = "", peepholes: int = 0, **fields: Any
 ) -> OpSpec:
     # The gates are kept far from 0 and 1: their slopes s (1 - s) are differences, of which single precision keeps few
-    # digits there. BlockLSTMGrad has no registered gradient.
+    # digits there.
     given = ", ".join(f"{{{number}}}" for number in range(5 + peepholes))
     clip = ", clip={clip}" if "clip" in fields else ""
     return _nn(
@@ -379,7 +375,6 @@ def _lstm(
         starts=((2, 1, 1), (2, 1, 2), (2, 2, 1)),
         reference=f"lstm_steps({given}{options}{clip})[{result}]",
         rtol=1e-5,
-        orders=(1,),
         **fields,
     )
 

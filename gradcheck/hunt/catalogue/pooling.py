@@ -268,14 +268,12 @@ POOLING = (
         "MaxPool",
         kinks=window_ties,
     ),
-    # MaxPoolGradWithArgmax has no registered gradient.
     _pool(
         "max_pool_with_argmax",
         "added_up(tf.nn.max_pool_with_argmax(multiples({0}[tf.newaxis], {count}), 2, {stride}, {padding}, "
         "include_batch_in_index={batched_index})[0], {count})[0]",
         "MaxPoolWithArgmax",
         batched_index=BOOL,
-        orders=(1,),
         kinks=window_ties,
     ),
     _pool_volumes(
@@ -312,8 +310,7 @@ POOLING = (
         kinks=window_ties,
     ),
     _of_images("max_pool_grad", "MaxPoolGrad", _not_zero, one_a_window),
-    # MaxPoolGradGradV2 has no registered gradient.
-    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window, orders=(1,)),
+    _of_images("max_pool_grad_v2", "MaxPoolGradV2", _not_zero, one_a_window),
     _of_images("max_pool_grad_grad", "MaxPoolGradGrad", _differ_at_the_largest_two, alike),
     _of_volumes("max_pool3d_grad", "MaxPool3DGrad", _not_zero, one_a_window, reference=put_at_largest),
     _of_volumes(
@@ -337,7 +334,6 @@ POOLING = (
         reference=spread_means,
         rtol=1e-6,
     ),
-    # FractionalMaxPoolGrad and FractionalAvgPoolGrad have no registered gradients.
     _nn(
         "fractional_max_pool",
         "added_up(in_random_cells(tf.raw_ops.FractionalMaxPool, multiples({0}[tf.newaxis], {count}), {overlapping}, "
@@ -349,7 +345,6 @@ POOLING = (
         pseudo=BOOL,
         count=COUNTS,
         kinks=_cell_ties,
-        orders=(1,),
     ),
     _nn(
         "fractional_avg_pool",
@@ -361,7 +356,6 @@ POOLING = (
         overlapping=BOOL,
         pseudo=BOOL,
         count=COUNTS,
-        orders=(1,),
     ),
     _nn(
         "max_pool2d_padded",

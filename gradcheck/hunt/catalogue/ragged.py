@@ -96,7 +96,6 @@ RAGGED = (
         "RaggedTensorToSparse",
         batched="tf.reshape({0}, [{0}.shape[0], -1])",
     ),
-    # RaggedTensorToVariantGradient has no registered gradient.
     _ragged(
         "ragged_to_variant",
         "in_variants({0}, {lists}, {ragged})",
@@ -104,7 +103,6 @@ RAGGED = (
         batched=lambda x, *, lists, ragged: x,
         lists=BOOL,
         ragged=(1, 2, 0),
-        orders=(1,),
     ),
     _ragged(
         "ragged_fill_empty_rows",

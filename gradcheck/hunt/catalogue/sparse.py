@@ -38,7 +38,6 @@ _of_matrix = partial(_sparse, batching=_stacked, when=lambda shape: shape == (2,
 
 
 def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
-    # The operations of the gradients, SparseSegmentSumGrad and the like, have no registered gradients.
     return _sparse(
         f"sparse_segment_{fold}" + (f"_of_{count}" if count else ""),
         f"tf.sparse.segment_{fold}({{0}}, {{indices}}, {{segments}}, {count}, sparse_gradient={{sparse_gradient}})",
@@ -49,7 +48,6 @@ def _segments(fold: str, gradient: str, count: int | None = None) -> OpSpec:
         indices=lambda shape: Indices(3, shape[0]),
         segments=Indices(3, 3, sorted=True),
         sparse_gradient=BOOL,
-        orders=(1,),
     )
 
 
@@ -242,22 +240,18 @@ SPARSE = (
         "SparseReorder",
         batched=lambda x: rows_of_values(tf.sparse.transpose(stacked(x), [0, 2, 1])),
     ),
-    # SparseSliceGrad has no registered gradient.
     _of_values(
         "sparse_slice",
         f"tf.sparse.slice({MATRIX}, [0, 0], [1, 3]).values",
         "SparseSlice",
         batched=lambda x: rows_of_values(tf.sparse.slice(stacked(x), [0, 0, 0], [x.shape[0], 1, 3])),
-        orders=(1,),
     ),
-    # SparseFillEmptyRowsGrad has no registered gradient.
     _of_values(
         "sparse_fill_empty_rows",
         "tf.sparse.fill_empty_rows(tf.sparse.SparseTensor([[0, 0], [0, 2], [2, 0]], {0}, [3, 3]), {1})[0].values",
         "SparseFillEmptyRows",
         others=_with(()),
         batched="tf.concat([{0}[:, :2], {1}[:, tf.newaxis], {0}[:, 2:]], axis=1)",
-        orders=(1,),
     ),
     _of_values(
         "sparse_dense_matmul",

@@ -362,6 +362,11 @@ def test_the_catalogue_goes_through_all_gradients_that_differences_can_judge() -
     assert comparable - of_gradients <= declared
 
 
+def test_every_operation_has_both_derivatives_and_what_raises_has_a_record() -> None:
+    """What is only dear is drawn more rarely; a release that adds a second derivative is noticed by its record."""
+    assert {spec.orders for spec in SPECS} == {(1, 2)}
+
+
 def test_at_most_a_quarter_is_looped() -> None:
     assert sum(spec.looped for spec in SPECS) <= len(SPECS) / 4
 

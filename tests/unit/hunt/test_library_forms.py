@@ -27,6 +27,7 @@ RAW = "operations of tf.raw_ops, of which one output is meant, or which take wha
 BEFORE = "one kernel, which is wrong with certain ones before it alone"
 WITHOUT = "its derivative is None, which is said of the kernel without any record"
 TRACED = "what a tf.function around it does"
+ABSENT = "its second derivative raises, and the error names the operation that has no gradient"
 REFUSED = "its gradient raises, for a form of its places that no region's condition can tell of a kernel's inputs"
 UNSEEN = {
     **dict.fromkeys(("batch_norm_grad", "batch_norm_grad_v1", "batch_norm_grad_v2", "csr_matrix_matmul"), RAW),
@@ -39,6 +40,14 @@ UNSEEN = {
     **dict.fromkeys(("scatter_nd_non_aliasing_add", "tensor_scatter_nd_add", "tensor_scatter_nd_sub"), BEFORE),
     **dict.fromkeys(("csr_matrix_product_in_function", "csr_matrix_product_in_function_complex"), TRACED),
     **dict.fromkeys(("cond_on_value", "py_function", "recompute_grad", "switch_case_of_rows"), TRACED),
+    **dict.fromkeys(("ctc_loss", "ctc_loss_of_batch", "ctc_loss_of_sparse_labels"), ABSENT),
+    **dict.fromkeys(("dilation2d", "erosion2d", "local_response_normalization"), ABSENT),
+    **dict.fromkeys(("max_pool_with_argmax", "max_pool_grad_v2", "ragged_to_variant"), ABSENT),
+    **dict.fromkeys(("fractional_max_pool", "fractional_avg_pool"), ABSENT),
+    **dict.fromkeys(("resize_nearest", "resize_nearest_corners", "resize_bicubic", "resize_bicubic_corners"), ABSENT),
+    **dict.fromkeys(("scale_and_translate", "resize_with_pad", "keras_up_sampling", "keras_resize_to_aspect"), ABSENT),
+    **dict.fromkeys(("crop_and_resize_of_integers", "crops_of_given_boxes"), ABSENT),
+    **dict.fromkeys(("stateless_gamma", "stateless_gamma_v2"), ABSENT),
     "py_function_of_rows": "what the Python function takes and gives, which no kernel's inputs tell",
     "ssim_multiscale_of_opposites": "its images are made of the argument, the region does not speak of theirs",
     ANY: "any operation, with certain ones before it or with an error",
@@ -47,6 +56,7 @@ UNSEEN = {
 PART = {
     "ctc_loss_of_dense_labels": "ctc_loss_dense",
     "keras_cosine_similarity": "keras_normalize",
+    "keras_mel_spectrogram_in_decibels": "keras_mel_spectrogram",
     "keras_layer_normalization_over_axis": "keras_layer_normalization",
     "softmax_cross_entropy_over_axis": "softmax_cross_entropy",
     "weighted_cross_entropy_of_weights": "weighted_cross_entropy",

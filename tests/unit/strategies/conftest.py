@@ -25,6 +25,8 @@ except ImportError:  # without it, workers draw the graphs at the same time
 
 EXAMPLES = 12 * len(CATALOGUE) // 5
 """Every operation has as many chances to turn up, however many there are."""
+SEED = 20261121
+"""That of a derivative's order is so much higher: the same operations are there at both."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Collection:
         return len(self.graphs) + self.rejected
 
 
-def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = 20261121) -> Collection:
+def collect(strategy: st.SearchStrategy[Graph], examples: int, start: int = SEED) -> Collection:
     """Generates `examples` graphs with Hypothesis itself; its health checks, but for slowness, stay on."""
     collection = Collection()
 
@@ -93,7 +95,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Calla
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                path.write_text(_written(collect(graphs(order=order), EXAMPLES)), encoding="utf-8")
+                path.write_text(_written(collect(graphs(order=order), EXAMPLES, SEED + order)), encoding="utf-8")
             return _read(path.read_text(encoding="utf-8"))
 
     return of
