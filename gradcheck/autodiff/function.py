@@ -45,8 +45,8 @@ TABLE_BYTES = 2**22
 """Of gradients that take more memory than this, no more is kept than is asked for: new memory is dear to touch."""
 
 UPSTREAM = -2.0
-"""Gradients are taken for this multiple of a cotangent, and divided by it. One that forgets the upstream gradient, or takes
-its sign or its size otherwise than as a factor, is right for 1 alone. A power of two changes no digit."""
+"""Gradients are taken for this multiple of a cotangent, and divided by it. One that forgets the upstream gradient, or
+takes its sign or its size otherwise than as a factor, is right for 1 alone. A power of two changes no digit."""
 
 LINES, ROWS, VALUES = 6, 2, len(QUICK.offsets) - 1
 """The values, or gradients, that a check asks for lie on a line for each of so many coordinates, or in so many rows

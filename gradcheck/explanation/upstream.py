@@ -1,4 +1,4 @@
-"""A gradient that is no multiple of the upstream gradient: right for 1, which a loss alone gives, and wrong behind it."""
+"""A gradient that is no multiple of the upstream gradient: right for 1, which a loss gives, and wrong behind others."""
 
 from __future__ import annotations
 
