@@ -26,7 +26,9 @@ from gradcheck.hunt.events import (
 )
 from gradcheck.hunt.finding import Example, GraphFinding
 from gradcheck.hunt.graph import Graph, Node, literal
+from gradcheck.hunt.report import writer
 from gradcheck.hunt.report.confirmation import Confirmation
+from gradcheck.hunt.report.finding_page import finding_page
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import read
 from tests.machine import ELSEWHERE, MACHINE
@@ -206,6 +208,28 @@ def test_a_finding_that_cannot_run_here_keeps_its_json_and_has_no_page(
     assert page.count("cannot run here, not looked at again") == 1
     assert len(read(into / "events").findings) == 2
     assert call("merge", into, "--into", "again").code == 0
+
+
+def test_a_page_that_cannot_be_made_costs_no_other_file(
+    call: Any, tmp_path: Path, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(found: GraphFinding) -> str:
+        return finding_page(found) if found.culprit == "xlogy" else str(found.graph.inputs[len(found.graph.inputs)])
+
+    run(tmp_path / "one", [(started(), events)])
+    monkeypatch.setitem(writer.FILES, ".html", page)
+    said = call("merge", "one", "--json")
+    assert said.code == 0
+    names = {one["operation"]: one["name"] for one in said.json["findings"]}
+    into = tmp_path / "reports" / "merged"
+    assert sorted(path.suffix for path in into.glob(f"{names['xlogy']}.*")) == [".html", ".json", ".md", ".py"]
+    assert sorted(path.suffix for path in into.glob(f"{names['cumprod']}.*")) == [".json", ".md", ".py"]
+    assert sorted(said.json["files"]) == sorted(contents(into))
+    (remark,) = said.json["remarks"]
+    assert remark.startswith(f"the finding {names['cumprod']} lacks a file that could not be made (.html: IndexError: ")
+    index = (into / "index.html").read_text()
+    assert [link for link in re.findall(r'href="([^"#]+)"', index) if not (into / link).exists()] == []
+    assert "lacks a file" in index
 
 
 def test_nothing_of_somebody_s_is_overwritten(call: Any, tmp_path: Path, events: list[Event]) -> None:

@@ -145,6 +145,20 @@ def test_where_nothing_can_be_written_the_finding_is_printed_in_full(pytester: p
     assert "new finding: sin, wrong value at order 1: not written" in output
 
 
+def test_a_page_that_cannot_be_made_costs_no_other_file(pytester: pytest.Pytester) -> None:
+    broken = (
+        "from gradcheck.hunt.report import writer\n\n    writer.FILES['.html'] = lambda found: 1 / 0\n\n    class Wrong"
+    )
+    pytester.makepyfile(FINDING.replace("class Wrong", broken))
+    result = run(pytester)
+    files = written(pytester.path / "reports")
+    assert [Path(name).suffix for name in files] == [".json", ".md", ".py"]
+    output = result.stdout.str()
+    assert "NOT WRITTEN: .html: ZeroDivisionError: division by zero" in output
+    assert f"new finding: sin, wrong value at order 1: reports/{files[0]}" in output
+    assert f'href="{files[0]}"' in (pytester.path / "reports" / "index.html").read_text()
+
+
 def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pytester) -> None:
     many = "class Many(Exception):\n        exceptions = property(lambda self: self.args[0])\n\n    class Wrong"
     raising = FINDING.replace('raise failure("sin")', 'raise Many([failure("sin"), failure("cos")])')

@@ -16,7 +16,7 @@ from gradcheck.hunt.commands import cli, run_commands
 from gradcheck.hunt.gradient_run import GradientRun, NoCoverageError
 from gradcheck.hunt.report.gradient_reach import CodeReach, GradientReach, RunReach, reach_of
 from gradcheck.hunt.report.run import HuntRun
-from gradcheck.hunt.report.writer import ReportError, write_run
+from gradcheck.hunt.report.writer import ReportError, without_page, write_run
 from gradcheck.hunt.running.configuration import EVENTS, GRADIENTS
 
 DEFAULT = Path("reports")
@@ -146,7 +146,7 @@ def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
 def _page(hunted: HuntRun, folder: Path, reach: RunReach) -> Path:
     """Writes the page of a run with what it reached; raises CommandError where that cannot be done."""
     try:
-        return write_run(hunted, folder, run_commands.left_out(), reach)[0]
+        return write_run(hunted, folder, run_commands.left_out(), reach, without_page(hunted.findings, folder))[0]
     except ReportError as error:
         raise cli.CommandError(
             f"{folder}: nothing can be written there ({error.__cause__}); copy the folder to where its page can be "

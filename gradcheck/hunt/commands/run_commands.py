@@ -68,9 +68,10 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     together = read(options.folders)
     missing = [*together.missing_shards, *map(str, _without_events(options.folders))]
     merged, failed = one_run(together), _cannot_run(together.findings)
-    merged = replace(merged, remarks=(*merged.remarks, *failed.values()))
     try:
-        written = _written(merged, into, failed)
+        written, pageless = _reports(merged.findings, into, failed)
+        merged = replace(merged, remarks=(*merged.remarks, *failed.values(), *pageless))
+        written += _run_files(merged, into, failed)
     except OSError as error:
         raise cli.CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
@@ -138,15 +139,28 @@ def _cannot_run(findings: Sequence[GraphFinding]) -> dict[str, str]:
     return failed
 
 
-def _written(merged: HuntRun, into: Path, json_only: Collection[str]) -> list[Path]:
-    """Writes the reports, and last the events, without which the folder is no run."""
-    from gradcheck.hunt.report.writer import write, write_json, write_run
+def _reports(findings: Iterable[GraphFinding], into: Path, json_only: Collection[str]) -> tuple[list[Path], list[str]]:
+    """Writes the findings' reports, and says of which some file could not be made."""
+    from gradcheck.hunt.report.writer import PageError, write, write_json
 
     into.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
-    for found in merged.findings:
-        paths += write_json(found, into) if found.name in json_only else write(found, into)
-    paths += write_run(merged, into, left_out(), without_page=json_only)
+    remarks: list[str] = []
+    for found in findings:
+        try:
+            paths += write_json(found, into) if found.name in json_only else write(found, into)
+        except PageError as error:
+            paths += error.written
+            remarks.append(f"the finding {found.name} lacks a file that could not be made ({error}); it has the others")
+    return paths, remarks
+
+
+def _run_files(merged: HuntRun, into: Path, json_only: Collection[str]) -> list[Path]:
+    """Writes the pages of the run, and last the events, without which the folder is no run."""
+    from gradcheck.hunt.report.writer import without_page, write_run
+
+    why = without_page(merged.findings, into) | dict.fromkeys(json_only, "cannot run here, not looked at again")
+    paths = write_run(merged, into, left_out(), without_page=why)
     (into / EVENTS).mkdir()
     events = "".join(f"{to_line(event)}\n" for event in merged.events())
     return [*paths, files.replace(into / EVENTS / MERGED, events)]

@@ -235,7 +235,7 @@ def heat_maps(found: GraphFinding) -> Iterator[HeatMap]:
         own = [elements.get(coordinate) for coordinate in range(start, start + count)]
         start += count
         if len(own) > 1 and any(own):
-            last = value.shape[-1] * (2 if is_complex(value.dtype) else 1)
+            last = (value.shape or (1,))[-1] * (2 if is_complex(value.dtype) else 1)
             yield HeatMap(name, min(last, WIDEST), [_cell(element) for element in own])
 
 

@@ -45,11 +45,11 @@ def run_page(
     left_out: LeftOut | None = None,
     reach: RunReach | None = None,
     linked: Collection[str] = (),
-    without_page: Collection[str] = (),
+    without_page: Mapping[str, str] | None = None,
 ) -> str:
     """The HTML page; findings link to the pages `<name>.html` beside it, known defects to `known.html` if `linked`.
 
-    Those `without_page`, which cannot run here, link to their JSON.
+    Those `without_page`, with the reason, link to their JSON.
 
     Imports no TensorFlow.
     """
@@ -77,7 +77,7 @@ def run_page(
         counted=counted,
         reach=reach,
         linked=linked,
-        without_page=without_page,
+        without_page=without_page or {},
     )
 
 

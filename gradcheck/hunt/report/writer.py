@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,25 +23,54 @@ class ReportError(OSError):
     """A report could not be written; names the folder and what to do. `finding_page.text` still has all of it."""
 
 
+class PageError(Exception):
+    """Some of a finding's files could not be made, for whatever reason; `written` are the paths of the others."""
+
+    def __init__(self, failed: Mapping[str, Exception], written: tuple[Path, ...]) -> None:
+        reasons = (
+            f"{suffix}: {type(error).__name__}: {error}".split("\n")[0][:300] for suffix, error in failed.items()
+        )
+        super().__init__("; ".join(reasons))
+        self.written = written
+
+
 def write(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
     """Writes `<name>` .json, .md, .py and .html into a folder, made if it is missing, and returns their paths.
 
     Files of an earlier run with the same signature are replaced, in one step each (a temporary file, then
     os.replace), so that workers that find the same defect at once never mix their reports. Raises ReportError where
-    the folder cannot be made or written to.
+    the folder cannot be made or written to, and PageError, once the other files are written, where one cannot be made.
     """
-    contents = {
-        ".json": documents.to_text(Report.of(finding)),
-        ".md": markdown(finding),
-        ".py": finding.script,
-        ".html": finding_page(finding),
-    }
-    return _report(finding, folder, contents)
+    contents, failed = {}, {}
+    for suffix, made in FILES.items():
+        try:
+            contents[suffix] = made(finding)
+        except Exception as error:  # whatever one of them cannot show, the others do
+            failed[suffix] = error
+    written = _report(finding, folder, contents)
+    if failed:
+        for suffix in failed:  # that of an earlier run would be about another graph
+            Path(folder, finding.name + suffix).unlink(missing_ok=True)
+        raise PageError(failed, written)
+    return written
 
 
 def write_json(finding: GraphFinding, folder: Path | str) -> tuple[Path, ...]:
     """Writes the `.json` alone, which says no more than the finding does, and returns its path; raises ReportError."""
-    return _report(finding, folder, {".json": documents.to_text(Report.of(finding))})
+    return _report(finding, folder, {".json": json_text(finding)})
+
+
+def json_text(finding: GraphFinding) -> str:
+    """The text of the `.json`."""
+    return documents.to_text(Report.of(finding))
+
+
+FILES: dict[str, Callable[[GraphFinding], str]] = {
+    ".json": json_text,
+    ".md": markdown,
+    ".py": lambda finding: finding.script,
+    ".html": finding_page,
+}
 
 
 def _report(finding: GraphFinding, folder: Path | str, contents: Mapping[str, str]) -> tuple[Path, ...]:
@@ -54,14 +83,14 @@ def write_run(
     folder: Path | str,
     left_out: LeftOut | None = None,
     reach: RunReach | None = None,
-    without_page: Collection[str] = (),
+    without_page: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
     """Writes a whole run's `index.html` and `summary.md` into a folder, made if it is missing, and returns their paths.
 
     The findings' own pages lie beside them; so does `known.html`, where the run has replayed known defects. `left_out`
     maps (operation, order) to the known defect that leaves it no use; `reach` is what the run has reached of
-    TensorFlow's gradients, if that was recorded; `without_page` names findings that have JSON only. Raises ReportError
-    where the folder cannot be made or written to. Imports no TensorFlow.
+    TensorFlow's gradients, if that was recorded; `without_page` says of findings why they have no page.
+    Raises ReportError where the folder cannot be made or written to. Imports no TensorFlow.
     """
     records = _replayed(run)
     linked = frozenset(one.name for one in records)
@@ -70,6 +99,11 @@ def write_run(
     if records:
         contents["known.html"] = known_page(records, max((each.release for each in run.known), key=version_of))
     return _written(Path(folder), contents, "the report of the run")
+
+
+def without_page(findings: Iterable[GraphFinding], folder: Path) -> dict[str, str]:
+    """Those of the findings whose page is not in the folder, by name, in words for the page of the run."""
+    return {found.name: "has no page" for found in findings if not (folder / f"{found.name}.html").exists()}
 
 
 def _replayed(run: HuntRun) -> Sequence[Known]:

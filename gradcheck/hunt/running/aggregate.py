@@ -182,7 +182,7 @@ class Aggregate:
         from gradcheck.hunt.finding import summary_line
         from gradcheck.hunt.known_graphs import left_out
         from gradcheck.hunt.report.run import read
-        from gradcheck.hunt.report.writer import write_run
+        from gradcheck.hunt.report.writer import without_page, write_run
 
         given = self.configuration
         if not any(given.events.glob(given.pattern)):
@@ -197,7 +197,8 @@ class Aggregate:
             if found.name not in self.findings:
                 self.findings[found.name] = summary_line(found, sorted(given.folder.glob(f"{found.name}.*")))
         releases = {started.environment.tensorflow for started in run.started}
-        self.page = write_run(run, given.folder, left_out(*releases))[0]
+        pageless = without_page(run.findings, given.folder)
+        self.page = write_run(run, given.folder, left_out(*releases), without_page=pageless)[0]
 
     def _opened(self) -> Journal:
         from gradcheck.hunt.events import Journal

@@ -24,7 +24,7 @@ from gradcheck.hunt.monitor import Monitor
 from gradcheck.hunt.report.confirmation import Confirmation, confirm
 from gradcheck.hunt.report.finding_page import properties, text
 from gradcheck.hunt.report.json_report import Report
-from gradcheck.hunt.report.writer import ReportError, write
+from gradcheck.hunt.report.writer import PageError, ReportError, write
 from gradcheck.hunt.running.configuration import RunConfiguration
 from gradcheck.hunt.running.process_recorder import ProcessRecorder, Watchdog
 
@@ -132,9 +132,12 @@ class Worker:
         try:
             self.journal.write(FindingMade(Report.of(finding)))
             files = write(finding, self.configuration.folder)
-            lines += ["", *(f"written: {path}" for path in files)]
+        except PageError as error:
+            files = error.written
+            lines += ["", f"NOT WRITTEN: {error}"]
         except Exception as error:  # whatever a report cannot hold, the finding is not lost
             lines += ["", f"NOT WRITTEN: {error}" if isinstance(error, ReportError) else f"NOT WRITTEN: {error!r}"]
+        lines += ["", *(f"written: {path}" for path in files)]
         self._findings.append(summary_line(finding, files))
         return "\n".join(lines), properties(finding)
 

@@ -137,6 +137,16 @@ def test_heat_maps_have_a_cell_an_element(report: Report, parsed: Parsed) -> Non
     assert [text for _, _, _, text in drawn] == ["?", "", "✓", "✓", "+0", "+5", "+12", "∞", "∞"]
 
 
+def test_a_complex_scalar_has_a_map_of_its_two_parts(report: Report, parsed: Parsed) -> None:
+    graph = Graph((Input((), (1j,), "complex128"),), (Node.of("sin", 0),))
+    elements = tuple(ElementCheck(place, Verdict.MISMATCH, 1.0, 0.0, 0.1, 1.0) for place in range(2))
+    bare = dataclasses.replace(
+        report.finding, graph=graph, position=1, elements=elements, curve=None, nodes=(), values=()
+    )
+    assert [(heat.columns, len(heat.cells)) for heat in heat_maps(bare)] == [(2, 2)]
+    assert "wrong elements 2 of 2" in parsed(finding_page(bare)).text
+
+
 def test_a_map_of_many_elements_breaks_into_rows(report: Report, parsed: Parsed) -> None:
     right = ElementCheck(0, Verdict.AGREE, 0.0, 0.0, 0.1, 1.0)
     places = {(x, y) for x, y, _, _ in cells(right, report=report, parsed=parsed, shape=(2, 3))}

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from gradcheck.hunt.events import FindingMade
 from gradcheck.hunt.finding import GraphFinding, NodeCheck
 from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_json
+from gradcheck.hunt.report import writer
 from gradcheck.hunt.report.confirmation import Confirmation
 from gradcheck.hunt.report.finding_page import markdown, sentence, text
-from gradcheck.hunt.report.writer import ReportError, write
+from gradcheck.hunt.report.json_report import Report
+from gradcheck.hunt.report.run import merge
+from gradcheck.hunt.report.writer import PageError, ReportError, without_page, write, write_run
 from gradcheck.result import Finding, Kind, Verdict
 from tests.machine import MACHINE
 
@@ -146,6 +150,22 @@ def test_a_failure_half_way_leaves_neither_half_a_file_nor_a_temporary_one(
         write(confirmed("other"), tmp_path)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".json", ".md", ".py"]
     assert (tmp_path / f"{FOUND.name}.json").read_text() == before
+
+
+def test_a_page_that_cannot_be_made_costs_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: GraphFinding) -> str:
+        raise IndexError("tuple index out of range")
+
+    write(FOUND, tmp_path)
+    monkeypatch.setitem(writer.FILES, ".html", broken)
+    with pytest.raises(PageError, match=r"^\.html: IndexError: tuple index out of range$") as caught:
+        write(FOUND, tmp_path)
+    assert [path.suffix for path in caught.value.written] == [".json", ".md", ".py"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md", ".py"], "no page of an earlier run"
+    run = merge([FindingMade(Report.of(FOUND))])
+    page = write_run(run, tmp_path, without_page=without_page(run.findings, tmp_path))[0].read_text()
+    assert f'href="{FOUND.name}.json"' in page
+    assert " · has no page" in page
 
 
 def test_workers_that_write_at_once_leave_whole_files(tmp_path: Path) -> None:
