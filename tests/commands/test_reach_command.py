@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +206,47 @@ def earlier(folder: Path) -> None:
     (folder / "gradients").mkdir()
     run = GradientRun.of(cli.release(), {"Sin"}, set(), {})
     (folder / "gradients" / "a-main.json").write_text(documents.to_text(run))
+
+
+INTERRUPTED = """
+import subprocess, sys
+from gradcheck.hunt.commands import reach_command
+
+child = '''
+import signal, sys, time
+try:
+    print("hunting", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(float(sys.argv[1]))
+    sys.exit("kept")
+'''
+print("code", reach_command._returncode(subprocess.Popen([sys.executable, "-c", child, sys.argv[1]])), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("takes", "told"), [("2", ["code 1", "kept"]), ("600", ["code -9"])])
+def test_ctrl_c_leaves_pytest_the_time_to_keep_what_was_found_and_a_second_one_ends_it(
+    takes: str, told: list[str]
+) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, takes],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "hunting\n"
+    os.killpg(running.pid, signal.SIGINT)
+    while takes == "600" and running.poll() is None:
+        time.sleep(1.0)
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGINT)
+    output, _ = running.communicate()
+    assert sorted(output.splitlines()) == told
 
 
 def test_tests_that_are_not_there_are_named(call: Callable[..., Any]) -> None:

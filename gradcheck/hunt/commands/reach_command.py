@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,19 @@ def _hunt(options: argparse.Namespace) -> int:
     command += [f"--gradcheck-ops={options.ops}"] if options.ops else []
     command += [f"--gradcheck-minutes={options.minutes}"] if options.minutes is not None else []
     output = sys.stderr if options.json else None  # standard output is for the one object then
-    return subprocess.run(command, stdout=output, check=False).returncode
+    return _returncode(subprocess.Popen(command, stdout=output))
+
+
+def _returncode(running: subprocess.Popen[bytes]) -> int:
+    """Waits for pytest, which keeps what was found at the first Ctrl-C, and is killed by the second."""
+    with running:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:
+            with suppress(KeyboardInterrupt):
+                return running.wait()
+            running.kill()
+            return running.wait()
 
 
 def newest(folder: Path, count: int) -> tuple[list[str], GradientRun]:
