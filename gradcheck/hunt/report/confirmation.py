@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import site
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,8 @@ from pathlib import Path
 from gradcheck.documents import Document
 
 LIMIT = 20_000
-INHERITED = ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME")
+VERDICTS = {"RIGHT": 0, "WRONG": 1, "INCONCLUSIVE": 2}
+"""The last line of a script that came to its end, and its exit code."""
 
 
 class Confirmation(Document, frozen=True):
@@ -22,23 +24,33 @@ class Confirmation(Document, frozen=True):
     output: str
 
     @property
+    def decided(self) -> bool:
+        """Whether the script came to its end; else the fresh process says nothing of the derivative."""
+        last = self.output.rpartition("\n")[2]
+        return last in VERDICTS and self.returncode == VERDICTS[last]
+
+    @property
     def confirmed(self) -> bool:
         """Whether the fresh process found the derivative wrong, too."""
         return self.returncode == 1 and self.output.endswith("WRONG")
 
 
 def confirm(script: str, timeout: float = 120.0) -> Confirmation:
-    """Runs the text of a script in a fresh, isolated interpreter (`-I`) and waits at most `timeout` seconds.
+    """Runs the text of a script in a fresh interpreter, as isolated as `-I` makes it, and waits at most `timeout`
+    seconds.
 
-    The environment's flags (TF_ENABLE_ONEDNN_OPTS and the like) are passed on; Python's own search paths are not.
+    The environment's flags (TF_ENABLE_ONEDNN_OPTS and the like) are passed on; Python's own search paths are not, but
+    for the user's site where this process has it, too: TensorFlow may be installed there, and `-I` leaves it out.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in INHERITED}
+    kept = {"PYTHONUSERBASE"} if site.ENABLE_USER_SITE else set()
+    isolated = [] if site.ENABLE_USER_SITE else ["-I"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON") or name in kept}
     with tempfile.TemporaryDirectory(prefix="gradcheck-") as folder:
         path = Path(folder, "reproduction.py")
         path.write_text(script, encoding="utf-8")
         try:
             done = subprocess.run(
-                [sys.executable, "-I", str(path)],
+                [sys.executable, *isolated, str(path)],
                 cwd=folder,
                 env=environment,
                 timeout=timeout,

@@ -64,7 +64,8 @@ def sentence(found: GraphFinding) -> Sentence:
         parts += [(before, False), (name, True)]
     sure = ""
     if found.confirmation is not None:
-        sure = f" A fresh process {'confirms' if found.confirmation.confirmed else 'did not confirm'} it."
+        said = "confirms" if found.confirmation.confirmed else "did not confirm"
+        sure = f" A fresh process {said} it." if found.confirmation.decided else " It could not be run again."
     return [*parts, (f".{sure}", False)]
 
 
@@ -104,6 +105,7 @@ def text(found: GraphFinding) -> str:
 def properties(found: GraphFinding) -> tuple[tuple[str, str], ...]:
     """Pairs of name and value for pytest's record_property, all texts; what a finding has no value for is left out."""
     first = found.findings[0]
+    sure = found.confirmation if found.confirmation and found.confirmation.decided else None
     pairs = {
         "name": found.name,
         "operation": found.culprit,
@@ -116,7 +118,7 @@ def properties(found: GraphFinding) -> tuple[tuple[str, str], ...]:
         "cause": first.diagnosis and first.diagnosis.cause,
         "remedy": first.diagnosis and first.diagnosis.remedy,
         "tensorflow": found.environment and found.environment.tensorflow,
-        "confirmed": found.confirmation and str(found.confirmation.confirmed).lower(),
+        "confirmed": sure and str(sure.confirmed).lower(),
     }
     return tuple((f"gradcheck.{name}", str(value)) for name, value in pairs.items() if value is not None)
 

@@ -16,7 +16,7 @@ from gradcheck.hunt.graph import Graph, Input, Node, literal
 from gradcheck.hunt.graph_json import from_json
 from gradcheck.hunt.report import writer
 from gradcheck.hunt.report.confirmation import Confirmation
-from gradcheck.hunt.report.finding_page import markdown, sentence, text
+from gradcheck.hunt.report.finding_page import markdown, properties, sentence, text
 from gradcheck.hunt.report.json_report import Report
 from gradcheck.hunt.report.run import merge
 from gradcheck.hunt.report.writer import PageError, ReportError, without_page, write, write_run
@@ -108,6 +108,17 @@ def test_a_mismatch_that_was_not_confirmed_says_so() -> None:
     assert (
         "A fresh process did not confirm it."
         in sentence(dataclasses.replace(FOUND, confirmation=Confirmation(0, "RIGHT")))[-1][0]
+    )
+
+
+def test_what_could_not_be_run_again_does_not_look_like_a_false_alarm() -> None:
+    for code, output in ((None, "no answer within 120 s"), (1, "ModuleNotFoundError: No module named 'tensorflow'")):
+        found = dataclasses.replace(FOUND, confirmation=Confirmation(code, output))
+        assert sentence(found)[-1][0].endswith(". It could not be run again.")
+        assert "gradcheck.confirmed" not in dict(properties(found))
+    assert (
+        dict(properties(dataclasses.replace(FOUND, confirmation=Confirmation(0, "RIGHT"))))["gradcheck.confirmed"]
+        == "false"
     )
 
 
