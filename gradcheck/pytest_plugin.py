@@ -21,7 +21,7 @@ from gradcheck import runtime
 from gradcheck.hunt.running import aggregate
 from gradcheck.hunt.running.configuration import RunConfiguration, Shard, draw_deadline
 from gradcheck.hunt.running.controller import ORIGINS, SENT, Controller, hunts
-from gradcheck.hunt.running.project_operations import ProjectOperations, named, origins_sent
+from gradcheck.hunt.running.project_operations import MARKER, ProjectOperations, named, origins_sent
 
 if TYPE_CHECKING:
     from gradcheck.hunt.coverage import Coverage
@@ -33,7 +33,6 @@ WORKER: pytest.StashKey[Worker] = pytest.StashKey()
 STDERR: pytest.StashKey[int] = pytest.StashKey()
 PROPERTIES = Path("tests", "properties")
 FIXTURES = {"gradcheck_coverage", "gradcheck_event"}
-MARKER = "gradcheck_operation"
 OPTIONS = (
     ("reports", "DIR", str, None, "folder for reports and events (default: reports/ in the root folder)"),
     ("ops", "NAMES", str, None, "operations to hunt in: names or globs, with commas; @gradcheck.operation's, too"),

@@ -87,6 +87,26 @@ def test_an_unknown_operation_of_a_project_is_refused_by_name(
     assert "passed" not in result.stdout.str()
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_names_of_the_catalogue_with_which_no_test_hunts_are_refused(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    """Such as a glob for an operation of the project, whose module no test imports, that fits one of TensorFlow's."""
+    pytester.makepyfile("def test_of_the_project(): pass")
+    result = run(pytester, "--gradcheck-ops=*softmax", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = "*operations were '?softmax'; *no test * hunts with them*@gradcheck.operation*"
+    (result.stderr if not workers else result.stdout).fnmatch_lines([told])
+    assert "passed" not in result.stdout.str()
+
+
+def test_a_module_that_cannot_be_collected_is_told_before_names_are_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import no_such_module_here")
+    result = run(pytester, "--gradcheck-ops=*softmax")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "no_such_module_here" in result.stdout.str()
+
+
 def test_hypothesis_stays_as_it_is_for_a_projects_other_tests(pytester: pytest.Pytester) -> None:
     asserted = """
     from hypothesis.internal.conjecture import providers

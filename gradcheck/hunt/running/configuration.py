@@ -11,6 +11,10 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+OWN = (
+    "One of your own has to be registered by @gradcheck.operation, "
+    "in a module that conftest.py or a collected test imports"
+)
 FORM = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 
 
@@ -62,10 +66,7 @@ def selected(patterns: str, names: Iterable[str]) -> tuple[str, ...]:
         if not matching((pattern,), known):
             near = get_close_matches(pattern, known, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint} One of your own has to "
-                "be registered by @gradcheck.operation, in a module that conftest.py or a collected test imports"
-            )
+            raise ValueError(f"operations were {patterns!r}; {pattern!r} matches none of the catalogue{hint} {OWN}")
     return matching(patterns_of(patterns), known)
 
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from gradcheck import runtime
-from gradcheck.hunt.running.configuration import RunConfiguration, matching, patterns_of, selected
+from gradcheck.hunt.running.configuration import OWN, RunConfiguration, matching, patterns_of, selected
 
 REFUSED = "gradcheck_refused"
+MARKER = "gradcheck_operation"
+FIXTURES = "gradcheck_"
 REGISTRY = "gradcheck.hunt.registry"
 TESTS = "gradcheck.strategies.operation_tests"
 
@@ -33,10 +35,13 @@ class ProjectOperations:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Adds the tests of the registered operations that were named.
 
-        Refuses names that there are not, and known defects that cannot be read.
+        Refuses names that there are not, or with which no test hunts, and known defects that cannot be read.
         """
+        asked = self._config.getoption("--gradcheck-ops")
         try:
-            names = [] if self._config.getoption("--gradcheck-ops") is None else self._chosen()
+            names = [] if asked is None else self._chosen()
+            if not (asked is None or names or self._properties):
+                self._check_tests(session, items)
             if names:
                 runtime.configure()
             if names or self._properties:
@@ -48,6 +53,15 @@ class ProjectOperations:
             # What is said of a module that has not been imported is said to those at the command line.
             hint = "; for pytest, conftest.py or a collected test has to import it" * ("--import" in str(error))
             self._refuse(f"{error}{hint}", items)
+
+    def _check_tests(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Raises ValueError where no test hunts: the run would pass, and have looked at nothing."""
+        # A module that could not be collected is told by pytest, and may have been the one that was meant.
+        if not session.testsfailed and not any(map(_hunts, items)):
+            raise ValueError(
+                f"operations were {self._config.getoption('--gradcheck-ops')!r}; the catalogue has some, but no test that "
+                f"was collected hunts with them, such as those of tests/properties. {OWN}"
+            )
 
     def _refuse(self, why: str, items: list[pytest.Item]) -> None:
         if not hasattr(self._config, "workeroutput"):
@@ -72,6 +86,12 @@ class ProjectOperations:
         own = [one for one in known if one.signature.operation in names]
         made: list[pytest.Item] = tests.collected(session, names, own, profile, seed)
         return made
+
+
+def _hunts(item: pytest.Item) -> bool:
+    """Whether a test is about an operation, or uses a fixture of the hunt."""
+    used = getattr(item, "fixturenames", ())
+    return item.get_closest_marker(MARKER) is not None or any(name.startswith(FIXTURES) for name in used)
 
 
 def named(config: pytest.Config) -> tuple[str, ...] | None:
