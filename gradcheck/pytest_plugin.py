@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import time
 from collections.abc import Generator
 from importlib.util import find_spec
@@ -84,7 +85,7 @@ def configuration(config: pytest.Config) -> RunConfiguration:
             raise ValueError(f"--gradcheck-{name} was {number}; expected a number above 0")
     minutes = numbers["minutes"]
     shared = getattr(config, "workerinput", {}).get(SENT) or {
-        "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}",
+        "name": f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}{secrets.token_hex(2)}",
         "deadline": draw_deadline(minutes, START),
         "schedule": {} if minutes is None else aggregate.load(reports(config) / aggregate.NAME),
     }
