@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
-import tempfile
 from pathlib import Path
+
+PREFIX, SUFFIX = ".gradcheck-", ".tmp"
+"""What the name of a temporary file begins and ends with."""
 
 
 class FileRefusedError(OSError):
@@ -50,24 +53,34 @@ def read(path: Path, limit: int) -> str:
 def replace(path: Path, content: str) -> Path:
     """Puts a text at a path in one step (a temporary file beside it, then os.replace), and returns the path.
 
-    Readers and other writers see the old file or the new one, never a part. Raises OSError, and leaves neither a
-    temporary file nor a changed one, where that fails.
+    Readers and other writers see the old file or the new one, never a part; its permissions are those of the old one,
+    or what the umask leaves a new one. Raises OSError, and leaves neither a temporary file nor a changed one, where
+    that fails.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     replace(Path(folder, "a.txt"), "whole").read_text()
     'whole'
     """
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}-", suffix=".tmp", dir=path.parent)
+    handle, temporary = _created_beside(path)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        with contextlib.suppress(FileNotFoundError):
+            before = path.lstat().st_mode
+            if stat.S_ISREG(before):
+                os.chmod(temporary, stat.S_IMODE(before))
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
     return path
+
+
+def _created_beside(path: Path) -> tuple[int, Path]:
+    """A new file in the same folder: its descriptor and its path. Those of mkstemp are readable by their owner only."""
+    temporary = path.with_name(f"{PREFIX}{path.name[:40]}-{secrets.token_hex(8)}{SUFFIX}")
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), temporary

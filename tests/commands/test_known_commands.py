@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.files._created_beside", refuse)
     said = call("known", "add", path, *WORDS)
     assert said.code == 2
     assert f"{folder}: cannot be written to" in said.err

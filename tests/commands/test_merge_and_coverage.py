@@ -257,7 +257,7 @@ def test_a_read_only_folder_is_named(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.files._created_beside", refuse)
     said = call("merge", "whole", "--into", "out")
     assert said.code == 2
     assert "out: nothing can be written there" in said.err

@@ -194,7 +194,7 @@ def test_a_read_only_folder_is_named(call: Callable[..., Any], recorded: Path, m
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.files._created_beside", refuse)
     said = call("reach", "--read", "--reports", recorded)
     assert said.code == 2
     assert f"{recorded}: nothing can be written there ([Errno 30] Read-only file system)" in said.err

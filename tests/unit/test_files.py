@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,21 @@ def test_a_text_is_read_back(tmp_path: Path) -> None:
     path = files.replace(tmp_path / "a.json", "± 1")
     assert files.read(path, 4) == "± 1"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_file_keeps_its_permissions_and_a_new_one_has_those_of_the_umask(tmp_path: Path) -> None:
+    for mode in (0o600, 0o664):
+        path = tmp_path / f"{mode:o}"
+        path.touch()
+        path.chmod(mode)
+        assert stat.S_IMODE(files.replace(path, "text").stat().st_mode) == mode
+    (tmp_path / "link").symlink_to(tmp_path / "600")
+    before = os.umask(0o027)
+    try:
+        for name in ("new", "link"):
+            assert stat.S_IMODE(files.replace(tmp_path / name, "text").lstat().st_mode) == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_whatever_is_no_small_text_file_is_refused(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gradcheck.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("gradcheck.files._created_beside", refuse)
     with pytest.raises(ReportError, match="Permission denied"):
         write(FOUND, tmp_path)
 
