@@ -39,7 +39,8 @@ class Shard:
 
     def takes(self, name: str) -> bool:
         """Whether the test of this name is in the share; it is in exactly one of all N."""
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % self.count == self.number - 1
+        data = name.encode(errors="surrogatepass")  # the name of a folder need not be UTF-8
+        return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") % self.count == self.number - 1
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
