@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -105,6 +106,41 @@ def test_a_module_that_cannot_be_collected_is_told_before_names_are_refused(pyte
     result = run(pytester, "--gradcheck-ops=*softmax")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert "no_such_module_here" in result.stdout.str()
+
+
+def test_a_module_that_the_controller_cannot_import_does_not_end_the_run(pytester: pytest.Pytester) -> None:
+    path = pytester.path / "v1.0" / "test_own.py"
+    path.parent.mkdir()
+    path.write_text(textwrap.dedent(OWN))
+    options = ("--import-mode=importlib", "--gradcheck-ops=cubed", "-k", "of_the_project", "-n", "1", "v1.0")
+    result = run(pytester, *options)
+    result.assert_outcomes(passed=1)
+    (told,) = (line for line in result.outlines if line.startswith("note: the module "))
+    assert "cannot be imported" in told
+    assert "ModuleNotFoundError" in told
+
+
+def test_two_runs_that_begin_at_once_in_processes_of_one_number_have_names_of_their_own(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in containers that share a folder of reports."""
+    monkeypatch.setattr("gradcheck.pytest_plugin.time.strftime", lambda *_: "20260101-000000")
+    config = pytester.parseconfig("-p", "gradcheck.pytest_plugin")
+    names = {configuration(config).name for _ in range(5)}
+    assert len(names) > 1
+    assert {name.count("-") for name in names} == {2}, "what follows the last hyphen of a file's name is the worker"
+    assert all(name.startswith(f"20260101-000000-{os.getpid()}") for name in names)
+
+
+def test_a_folder_that_is_no_utf_8_stops_nothing(pytester: pytest.Pytester) -> None:
+    folder = os.fsencode(pytester.path) + b"/v\xff"
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    with open(folder + b"/test_mine.py", "w", encoding="utf-8") as file:
+        file.write("def test_mine(): pass")
+    run(pytester, "-q").assert_outcomes(passed=1)
 
 
 def test_hypothesis_stays_as_it_is_for_a_projects_other_tests(pytester: pytest.Pytester) -> None:

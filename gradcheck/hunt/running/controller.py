@@ -30,6 +30,7 @@ class Controller:
         self._to_recover = hunts
         self._shown = 0.0
         self._nodes: list[Any] = []
+        self._origins: set[tuple[str, ...]] = set()
         self._interrupted = self._refused = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -49,7 +50,7 @@ class Controller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Adds up what a test sent; knows the project's operations from then on, as the workers do."""
         if hasattr(report, ORIGINS):
-            load(getattr(report, ORIGINS))
+            self.aggregate.remarks.update(dict.fromkeys(self._load(getattr(report, ORIGINS))))
             self._recover()
         sent = getattr(report, SENT, None)
         if sent is not None:
@@ -122,6 +123,12 @@ class Controller:
             terminalreporter.write_line(
                 f"{why}: all that was found is in {folder}. To go on: {command} (examples that failed are tried first)"
             )
+
+    def _load(self, sent: list[list[str]]) -> list[str]:
+        """Imports the modules that a worker's operations come from, each once; says which cannot be imported."""
+        new = [each for each in sent if tuple(each) not in self._origins]
+        self._origins.update(map(tuple, new))
+        return load(new)
 
     def _recover(self) -> None:
         """Looks into what killed runs left behind, once the project's operations are known."""

@@ -59,8 +59,8 @@ class ProjectOperations:
         # A module that could not be collected is told by pytest, and may have been the one that was meant.
         if not session.testsfailed and not any(map(_hunts, items)):
             raise ValueError(
-                f"operations were {self._config.getoption('--gradcheck-ops')!r}; the catalogue has some, but no test that "
-                f"was collected hunts with them, such as those of tests/properties. {OWN}"
+                f"operations were {self._config.getoption('--gradcheck-ops')!r}; the catalogue has some, but no test "
+                f"that was collected hunts with them, such as those of tests/properties. {OWN}"
             )
 
     def _refuse(self, why: str, items: list[pytest.Item]) -> None:
@@ -112,9 +112,18 @@ def origins_sent() -> list[list[str]]:
     return [[one.module, one.folder] for one in sys.modules[REGISTRY].origins()] if REGISTRY in sys.modules else []
 
 
-def load(sent: Iterable[Sequence[str]]) -> None:
-    """Imports the modules from which another process of this run has its operations."""
+def load(sent: Iterable[Sequence[str]]) -> list[str]:
+    """Imports the modules from which another process of this run has its operations; says which cannot be imported."""
+    failed = []
     for module, folder in sent:
         from gradcheck.hunt.registry import Origin
 
-        Origin(module, folder).load()
+        try:
+            Origin(module, folder).load()
+        except (Exception, SystemExit) as error:  # whatever a module of somebody's raises
+            failed.append(
+                f"the module {module}, which registers operations, cannot be imported from {folder} by another process "
+                f"({type(error).__name__}: {error}): findings with these are not run again, and the run has no page; "
+                "put them into a module that can be imported, which conftest.py imports"
+            )
+    return failed
