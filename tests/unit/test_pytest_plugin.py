@@ -159,6 +159,26 @@ def test_a_page_that_cannot_be_made_costs_no_other_file(pytester: pytest.Pyteste
     assert f'href="{files[0]}"' in (pytester.path / "reports" / "index.html").read_text()
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_the_report_is_that_of_the_least_graph_of_a_run(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    larger = """
+    def test_two(gradcheck_coverage):
+        error = failure("sin")
+        found = error.finding.graph
+        nodes = (*found.nodes, *(Node.of("exp", place) for place in range(1, 6)))
+        error.finding = dataclasses.replace(error.finding, graph=Graph(found.inputs, nodes))
+        raise error
+    """
+    pytester.makepyfile(FINDING.replace("import types", "import dataclasses") + larger)
+    run(pytester, *workers).assert_outcomes(failed=2)
+    page, data, markdown, script = written(pytester.path / "reports")
+    report = json.loads((pytester.path / "reports" / data).read_text())
+    assert [node["op"] for node in report["graph"]["nodes"]] == ["sin"]
+    for name in (page, markdown, script):
+        assert "tf.exp" not in (pytester.path / "reports" / name).read_text()
+    assert "order 1 · 1 operation · error" in (pytester.path / "reports" / "index.html").read_text()
+
+
 def test_all_findings_of_an_exception_group_are_written(pytester: pytest.Pytester) -> None:
     many = "class Many(Exception):\n        exceptions = property(lambda self: self.args[0])\n\n    class Wrong"
     raising = FINDING.replace('raise failure("sin")', 'raise Many([failure("sin"), failure("cos")])')

@@ -18,6 +18,7 @@ from gradcheck.hunt.running.configuration import RunConfiguration
 
 if TYPE_CHECKING:
     from gradcheck.hunt.events import Crash, Hang, Journal
+    from gradcheck.hunt.finding import GraphFinding
 
 NAME = "schedule.json"
 LIMIT = 10_000_000
@@ -159,7 +160,7 @@ class Aggregate:
             self.report_crashes(
                 path for path in abandoned(self.configuration.running) if not path.name.startswith(mine)
             )
-        for path in self.configuration.folder.glob(".*.tmp"):
+        for path in self.configuration.folder.glob(f"{files.PREFIX}*{files.SUFFIX}"):
             with suppress(OSError):  # another run may be as quick
                 if time.time() - path.stat().st_mtime > STALE:
                     path.unlink()
@@ -187,18 +188,33 @@ class Aggregate:
         given = self.configuration
         if not any(given.events.glob(given.pattern)):
             return
-        if interrupted:  # workers that are stopped early do not know it
-            seconds = time.time() - self.progress.began
-            self._opened().write(Finished(Ending.INTERRUPTED, 0, seconds, str(given.shard)))
+        run = read(given.events, pattern=given.pattern)
+        if interrupted and Ending.INTERRUPTED not in {event.how for event in run.finished}:
+            # Workers that are stopped early do not know it; this process has run no example.
+            self._opened().write(Finished(Ending.INTERRUPTED, 0, 0.0, str(given.shard)))
+            run = read(given.events, pattern=given.pattern)
         if self._journal is not None:
             self._journal.close()
-        run = read(given.events, pattern=given.pattern)
         for found in run.findings:
+            self._keep_least(found)
             if found.name not in self.findings:
                 self.findings[found.name] = summary_line(found, sorted(given.folder.glob(f"{found.name}.*")))
         releases = {started.environment.tensorflow for started in run.started}
         pageless = without_page(run.findings, given.folder)
         self.page = write_run(run, given.folder, left_out(*releases), without_page=pageless)[0]
+
+    def _keep_least(self, found: GraphFinding) -> None:
+        """Writes the report of a finding again where that of a larger graph of the same name was written last."""
+        from gradcheck.hunt.report.writer import PageError, json_text, write
+
+        folder = self.configuration.folder
+        try:
+            if files.read(folder / f"{found.name}.json", LIMIT) != json_text(found):
+                write(found, folder)
+        except FileNotFoundError:
+            pass  # it could not be written, as the text of the finding says
+        except (OSError, PageError) as error:
+            self.remarks[f"the report {found.name} may be of another graph than the page of the run: {error}"] = None
 
     def _opened(self) -> Journal:
         from gradcheck.hunt.events import Journal

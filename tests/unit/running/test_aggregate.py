@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gradcheck import files
+from gradcheck.hunt.events import Ending, EventFile, Finished, OperationDone, Started
+from gradcheck.hunt.report.run import read
+from gradcheck.hunt.running.aggregate import STALE, Aggregate
+from gradcheck.hunt.running.configuration import RunConfiguration, Shard
+from tests.machine import MACHINE
+
+
+def aggregate(folder: Path) -> Aggregate:
+    return Aggregate(RunConfiguration("a", folder, Shard(), None, 60.0, 60.0, None, math.inf, {}, "7"))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (Ending.INTERRUPTED, [(Ending.INTERRUPTED, 5, 2.0)]),
+        (Ending.COMPLETED, [(Ending.COMPLETED, 5, 2.0), (Ending.INTERRUPTED, 0, 0.0)]),
+    ],
+)
+def test_an_interrupted_run_says_so_once_and_its_seconds_are_those_of_the_processes_that_ran(
+    tmp_path: Path, said: Ending, told: list[tuple[Ending, int, float]]
+) -> None:
+    run = aggregate(tmp_path)
+    with EventFile(run.configuration.events, "a-gw0", Started(MACHINE, "dev", "7", "1/1", ("sin",))) as file:
+        file.write(OperationDone("sin", 1, {"agree": 5}, 5, 0, 2.0))
+        file.write(Finished(said, 5, 2.0))
+    run.close(interrupted=True)
+    assert not run.remarks
+    finished = read(run.configuration.events).finished
+    assert [(event.how, event.examples, event.seconds) for event in finished] == told
+    assert run.page is not None
+    assert "2.5" in run.page.read_text(), "examples a second"
+
+
+def test_old_temporary_files_are_taken_away_and_nobody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as context:
+        context.setattr("gradcheck.files.os.replace", killed)
+        context.setattr("gradcheck.files.os.unlink", lambda _: None)
+        for name in ("old.json", "new.json"):
+            with pytest.raises(SystemExit):
+                files.replace(tmp_path / name, "text")
+    for name in (".mine.tmp", ".gradcheck-notes.txt", "gradcheck-.tmp"):
+        (tmp_path / name).touch()
+    for path in tmp_path.iterdir():
+        if "new.json" not in path.name:
+            os.utime(path, (time.time() - 2 * STALE,) * 2)
+    aggregate(tmp_path).recover()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left[1:] == [".gradcheck-notes.txt", ".mine.tmp", "gradcheck-.tmp"]
+    assert left[0].startswith(".gradcheck-new.json-")
