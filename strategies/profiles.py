@@ -91,13 +91,28 @@ def database(folder: Path) -> ExampleDatabase:
         from hypothesis.extra.redis import RedisExampleDatabase
         from redis import Redis, RedisError
     except ImportError:
-        raise ValueError(f"{REDIS} was {url!r}, but redis is not installed; pip install 'gradcheck[redis]'") from None
+        raise ValueError(
+            f"{REDIS} was {_without_password(url)!r}, but redis is not installed; pip install 'gradcheck[redis]'"
+        ) from None
     try:
         server = Redis.from_url(url, socket_timeout=PATIENCE, socket_connect_timeout=PATIENCE)
         server.ping()
     except (RedisError, ValueError) as error:
+        shown = _without_password(url)
+        # What cannot be parsed of a URL may be a part of its password.
+        why = type(error).__name__ if isinstance(error, ValueError) and shown != url else error
         raise ValueError(
-            f"{REDIS} was {url!r}: {error}. Expected a server that answers, such as redis://localhost:6379/0; "
+            f"{REDIS} was {shown!r}: {why}. Expected a server that answers, such as redis://localhost:6379/0; "
             f"start it, or unset {REDIS} to keep failures on this machine alone"
         ) from None
     return MultiplexedDatabase(local, RedisExampleDatabase(server))
+
+
+def _without_password(url: str) -> str:
+    """A URL as it may be printed, such as into the log of a CI.
+
+    >>> _without_password("redis://:secret@host:6379/0?password=secret")
+    'redis://host:6379/0'
+    """
+    scheme = url[: url.index("://") + 3] if "://" in url else ""
+    return scheme + url[len(scheme) :].rpartition("@")[2].partition("?")[0]

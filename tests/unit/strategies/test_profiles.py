@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gradcheck.strategies.profiles import chosen
+from gradcheck.strategies.profiles import REDIS, chosen, database
 from hypothesis import settings
 
 CODE = """
@@ -95,3 +95,13 @@ print(len({{*drawn}} & {{*{RARE!r}}}))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://:opensesame@127.0.0.1:1/0", "redis://:sesame/open@127.0.0.1", "opensesame@x?y=opensesame"]
+)
+def test_no_password_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv(REDIS, url)
+    with pytest.raises(ValueError, match=REDIS) as caught:
+        database(tmp_path)
+    assert not any(part in str(caught.value) for part in ("open", "sesame"))
