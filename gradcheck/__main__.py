@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gradcheck import runtime
 from gradcheck.hunt.commands import audit_command, cli, known_commands, reach_command, replay_findings, run_commands
@@ -20,6 +22,8 @@ example:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code; 2 where it cannot do what was asked."""
     runtime.set_environment()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding must not end the command
+        sys.stdout.reconfigure(errors="backslashreplace")
     options = parser().parse_args(arguments)
     path = [*sys.path]
     try:
@@ -32,8 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(options, f"{type(error).__name__}: {error}; that was not expected, and nothing can be said")
     finally:
         sys.path[:] = path
-    print(output.json if options.json else output.text)
+    _print(output.json if options.json else output.text)
     return output.code
+
+
+def _print(text: str) -> None:
+    """Prints a text to its end, or until nobody reads on, as behind `| head`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        with suppress(BrokenPipeError):  # what is still to be written; Python would complain of it at its end
+            sys.stdout.close()
 
 
 def _failed(options: argparse.Namespace, why: str) -> int:
@@ -41,7 +54,7 @@ def _failed(options: argparse.Namespace, why: str) -> int:
     output = cli.CommandOutput("error", (), {"error": why}, f"{options.prog} --help", 2)
     print(f"{options.prog}: error: {cli.printable(why)}", file=sys.stderr)
     if options.json:
-        print(output.json)
+        _print(output.json)
     return output.code
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from gradcheck.__main__ import main
 from gradcheck.hunt.events import Crash, EventFile, Started
 from gradcheck.hunt.graph import Graph, Node, literal
 from gradcheck.hunt.running.aggregate import save
+from tests.commands.conftest import copied_record
 from tests.machine import MACHINE
 
 ROOT = Path(__file__).parents[2]
@@ -182,6 +184,35 @@ def test_every_help_has_an_example(call: Any, command: str) -> None:
     assert f"example:\n  python -m gradcheck {command}".strip() in said.out
     if command:
         assert command.strip() == "known" or ("--json" in said.out and "exit codes: " in said.out)
+
+
+def process(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gradcheck", *arguments],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="latin-1",
+    )
+
+
+def test_what_a_terminal_cannot_show_is_spelt_out(tmp_path: Path) -> None:
+    copied_record(tmp_path, "cumprod-zero-order1", title="cumprod in ℝ")
+    listing = process("known", "list", "--folder", str(tmp_path), PYTHONIOENCODING="latin-1")
+    output, complaint = listing.communicate()
+    assert (listing.returncode, complaint) == (0, "")
+    assert r"cumprod in \u211d" in output
+
+
+def test_a_reader_that_has_read_enough_is_no_failure(tmp_path: Path) -> None:
+    copied_record(tmp_path, "cumprod-zero-order1")
+    listing = process("known", "list", "--json", "--folder", str(tmp_path))
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    listing.stdout.close()
+    with listing:
+        assert listing.stderr.read() == ""
+    assert listing.returncode == 0
 
 
 def test_help_loads_no_tensorflow() -> None:
