@@ -186,6 +186,29 @@ def test_what_a_budget_did_not_reach_comes_first_the_next_time(
     assert {*load(pytester.path / "reports" / "schedule.json").values()} == {2}
 
 
+KEEPING = """
+    from hypothesis import settings
+    from hypothesis.database import InMemoryExampleDatabase
+
+    settings.register_profile("mine", database=InMemoryExampleDatabase())
+    settings.load_profile("mine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "kept"),
+    [(KEEPING, True), (KEEPING.replace("InMemoryExampleDatabase())", "None)"), False), ("", False)],
+)
+def test_only_examples_that_are_kept_are_said_to_be_tried_first(
+    pytester: pytest.Pytester, conftest: str, kept: bool
+) -> None:
+    pytester.makeconftest(conftest)
+    pytester.makepyfile(MANY)
+    result = run(pytester, "--gradcheck-minutes=5")
+    (told,) = (line for line in result.outlines if "minutes are over: all that was found" in line)
+    assert told.endswith("(examples that failed are tried first)") is kept
+
+
 @pytest.mark.parametrize("option", ["minutes=0", "minutes=nan", "limit=-1", "minutes=inf", "shrinking=0"])
 def test_a_number_that_makes_no_sense_is_refused(pytester: pytest.Pytester, option: str) -> None:
     config = pytester.parseconfig("-p", "gradcheck.pytest_plugin", f"--gradcheck-{option}")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,19 @@ def test_a_finding_is_written_named_and_printed_in_full(pytester: pytest.Pyteste
     assert f"new finding: sin, wrong value at order 1: reports/{files[0]}, reports/{files[1]}" in output
     assert (pytester.path / "reports" / files[2]).read_text() in output
     assert rows(result)["sin"][-1] == "1"
+
+
+def test_paths_are_told_as_seen_from_where_pytest_was_started(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]")
+    folder = pytester.mkdir("sub")
+    (folder / "elsewhere.py").write_text(ELSEWHERE)
+    (folder / "test_mine.py").write_text(textwrap.dedent(FINDING))
+    monkeypatch.chdir(folder)
+    result = run(pytester)
+    assert f"report: {Path('..', 'reports', 'index.html')}" in result.outlines
+    assert "wrong value at order 1: ../reports/sin-order1" in result.stdout.str()
 
 
 def test_the_folder_of_reports_can_be_named(pytester: pytest.Pytester) -> None:

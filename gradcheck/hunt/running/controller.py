@@ -120,9 +120,8 @@ class Controller:
             why = "interrupted" if self._interrupted else f"the {aggregate.configuration.minutes:g} minutes are over"
             folder = self._relative(str(aggregate.configuration.folder))
             command = shlex.join(["python", "-m", "pytest", *self.config.invocation_params.args])
-            terminalreporter.write_line(
-                f"{why}: all that was found is in {folder}. To go on: {command} (examples that failed are tried first)"
-            )
+            first = " (examples that failed are tried first)" if self._keeps_examples else ""
+            terminalreporter.write_line(f"{why}: all that was found is in {folder}. To go on: {command}{first}")
 
     def _load(self, sent: list[list[str]]) -> list[str]:
         """Imports the modules that a worker's operations come from, each once; says which cannot be imported."""
@@ -149,8 +148,16 @@ class Controller:
 
     def _relative(self, path: str) -> str:
         with contextlib.suppress(ValueError):  # another drive
-            return os.path.relpath(path, self.config.rootpath)
+            return os.path.relpath(path, self.config.invocation_params.dir)
         return path
+
+    @property
+    def _keeps_examples(self) -> bool:
+        """Whether failing examples lie in a database. Hypothesis's own profile has one, and none of the hunt's."""
+        from hypothesis import settings
+
+        hunts = settings.get_current_profile_name() != "default" or self.config.getoption("--hypothesis-seed", None)
+        return settings().database is not None and bool(hunts)
 
     @property
     def _line(self) -> bool:
