@@ -113,6 +113,9 @@ def convert(data: Any, kind: type[T]) -> T:
         made = msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise _refusal(error, data, kind) from None
+    except UnicodeEncodeError as error:
+        _limit(data, "$")  # says where
+        raise DocumentError("$", error.object, "a text without halves of characters") from None
     except RecursionError:
         raise DocumentError("$", Description("deep nesting"), f"at most {MAX_DEPTH} levels") from None
     _limit(data, "$")

@@ -175,7 +175,7 @@ class KnownReplayed(RunEvent, frozen=True, tag="known"):
 
     name: Words
     state: State
-    release: Words
+    release: Annotated[str, Meta(max_length=100)]
     message: Words = ""
     category: Class = field(default="defect", name="class")
 
@@ -222,7 +222,10 @@ def from_line(line: str) -> Event:
 
 def _check_operation(name: str, place: str = "operation") -> None:
     if name not in CATALOGUE and not GROUP.fullmatch(name):
-        expected = "an operation of the catalogue or of your own, or a group such as (random graphs)"
+        expected = (
+            "the name of an operation of the catalogue, or of one of your own, whose module --import names, "
+            "or a group such as (random graphs)"
+        )
         raise DocumentError(f"$.{place}", name, expected)
 
 
@@ -254,7 +257,13 @@ class EventFile:
             with suppress(FileExistsError):
                 self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
                 break
-        self.write(started)
+        try:
+            self.write(started)
+        except BaseException:  # such as a full disk: an empty file would look as if its process had been killed
+            self.close()
+            with suppress(OSError):
+                self.path.unlink()
+            raise
 
     def write(self, event: Event) -> None:
         """Adds an event; raises ValueError for one that could not be read back, OSError where the disk is full."""

@@ -54,6 +54,7 @@ CHANGES: dict[str, Change] = {
     "HTML in the kind": (("signature", "kind"), HTML),
     "a path in the operation": (("signature", "operation"), "../../EXECUTED"),
     "a signature that is a list": (("signature",), []),
+    "half of a character": (("class",), "\ud800"),
 }
 TEXTS: dict[str, bytes] = {
     "nothing": b"",
@@ -183,6 +184,7 @@ def test_a_forged_event(call: Any, tmp_path: Path, report: Any, forgery: str) ->
         '{"event": "known", "name": "../../x", "state": "still wrong", "release": "2.21.0", "surplus": 1}',
         '{"event": "finished", "how": "completed", "examples": -1, "seconds": 1.0}',
         '{"event": "operation", "operation": "sin", "order": 1, "counts": {"agree": 1e400}, "attempts": 1}',
+        f'{{"event": "known", "name": "x", "state": "still wrong", "release": "{"2" * 5000}"}}',
     ],
 )
 @pytest.mark.parametrize("command", [("merge",), ("coverage",)])
@@ -191,6 +193,17 @@ def test_other_forged_events(call: Any, tmp_path: Path, line: str, command: tupl
     folder.mkdir(parents=True)
     (folder / "x.jsonl").write_text(FIRST + line + "\n")
     assert "x.jsonl: line 2: not an event of this project" in refused(call, tmp_path, *command, "shard").err
+
+
+@pytest.mark.parametrize("amounts", ['"examples": 1, "seconds": 1e308', '"examples": 9007199254740992, "seconds": 1'])
+def test_numbers_that_cannot_be_added_up_are_refused_before_anything_is_written(
+    call: Any, tmp_path: Path, amounts: str
+) -> None:
+    folder = tmp_path / "shard" / "events"
+    folder.mkdir(parents=True)
+    for name in ("x", "y"):
+        (folder / f"{name}.jsonl").write_text(FIRST + f'{{"event": "finished", "how": "completed", {amounts}}}\n')
+    assert "cannot be added up" in refused(call, tmp_path, "merge", "shard", "--into", "out").err
 
 
 def test_what_is_wrong_in_none_of_these_ways_is_accepted(call: Any, tmp_path: Path, report: Any) -> None:

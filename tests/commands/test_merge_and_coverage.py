@@ -304,6 +304,18 @@ def test_a_hunt_in_everything_after_one_in_a_few_operations_was_asked_for_everyt
     assert not {("sin", 1), ("tan", 1)} & never
 
 
+@pytest.mark.parametrize("command", ["coverage", "merge", "replay"])
+def test_an_operation_of_ones_own_asks_for_its_module(call: Any, tmp_path: Path, command: str) -> None:
+    path = run(tmp_path / "reports", [(started(), [done("sin", 1, agree=9)])]) / "events" / "worker0.jsonl"
+    path.write_text(path.read_text().replace('"operation": "sin"', '"operation": "fused_gate"'))
+    said = call(command, "reports")
+    assert said.code == 2
+    assert (
+        "'fused_gate' was given; expected the name of an operation of the catalogue, or of one of your own" in said.err
+    )
+    assert "name that module with --import MODULE, take the file away, or" in said.err
+
+
 @pytest.mark.parametrize("command", ["coverage", "merge"])
 def test_folders_without_a_run_are_named(call: Any, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -148,7 +148,7 @@ def test_a_known_defect_that_the_graph_arrives_at_is_the_culprit() -> None:
 def test_the_script_of_a_finding_takes_the_function_from_where_it_is_registered() -> None:
     gradcheck.operation(name="own_cube", domain=(-9, 9))(scaled(wrong_above_two))
     found = hunted("own_cube", 1)[0]
-    assert f'Origin("{__name__}", ' in found.script
+    assert f"Origin({__name__!r}, " in found.script
     assert '    own_cube = registered("own_cube")\n' in found.script
     assert "def cube" not in found.script
     compile(found.script, "script", "exec")
@@ -258,7 +258,7 @@ def test_a_lost_conjugate_is_found_and_blamed(name: str, function: Any, declared
     found = hunted(name, order)
     assert (order, Kind.WRONG_VALUE) in [(one.order, one.kind) for one in found]
     assert from_json(to_json(found[0].graph)) == found[0].graph
-    assert f'Origin("{__name__}", ' in found[0].script
+    assert f"Origin({__name__!r}, " in found[0].script
     compile(found[0].script, "script", "exec")
 
 

@@ -68,10 +68,11 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     together = read(options.folders)
     missing = [*together.missing_shards, *map(str, _without_events(options.folders))]
     merged, failed = one_run(together), _cannot_run(together.findings)
+    lines = _event_lines(merged)
     try:
         written, pageless = _reports(merged.findings, into, failed)
         merged = replace(merged, remarks=(*merged.remarks, *failed.values(), *pageless))
-        written += _run_files(merged, into, failed)
+        written += _run_files(merged, lines, into, failed)
     except OSError as error:
         raise cli.CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
@@ -155,15 +156,24 @@ def _reports(findings: Iterable[GraphFinding], into: Path, json_only: Collection
     return paths, remarks
 
 
-def _run_files(merged: HuntRun, into: Path, json_only: Collection[str]) -> list[Path]:
+def _event_lines(merged: HuntRun) -> str:
+    """The events as the text of a file; raises CommandError where sums are no numbers of an event."""
+    try:
+        return "".join(f"{to_line(event)}\n" for event in merged.events())
+    except ValueError as error:
+        raise cli.CommandError(
+            f"the events of these folders cannot be added up ({error}); take the file with such numbers away"
+        ) from None
+
+
+def _run_files(merged: HuntRun, lines: str, into: Path, json_only: Collection[str]) -> list[Path]:
     """Writes the pages of the run, and last the events, without which the folder is no run."""
     from gradcheck.hunt.report.writer import without_page, write_run
 
     why = without_page(merged.findings, into) | dict.fromkeys(json_only, "cannot run here, not looked at again")
     paths = write_run(merged, into, left_out(), without_page=why)
     (into / EVENTS).mkdir()
-    events = "".join(f"{to_line(event)}\n" for event in merged.events())
-    return [*paths, files.replace(into / EVENTS / MERGED, events)]
+    return [*paths, files.replace(into / EVENTS / MERGED, lines)]
 
 
 def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
@@ -250,7 +260,8 @@ def events_in(
             files.refuse_unusual(path, LARGEST)
         return run.read(*places, pattern=pattern)
     except (ValueError, files.FileRefusedError) as error:
-        raise cli.CommandError(f"{error}; take the file away, or {another}") from None
+        own = "name that module with --import MODULE, " * ("--import" in str(error))
+        raise cli.CommandError(f"{error}; {own}take the file away, or {another}") from None
     except OSError as error:
         raise cli.CommandError(f"{error}; {another}") from None
 

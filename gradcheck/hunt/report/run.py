@@ -188,7 +188,7 @@ def _read_file(path: Path, remarks: list[str]) -> Iterator[Event]:
                 raise ValueError(f"{path}: line {number}: not an event of this project: {error}") from None
             yield event
         if not number:
-            remarks.append(f"{path.name} is empty; its process was killed")
+            remarks.append(f"{path.name} is empty; its process was killed, or its disk was full")
 
 
 def merge(every: Iterable[Event]) -> HuntRun:

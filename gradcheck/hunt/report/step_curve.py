@@ -102,7 +102,7 @@ def plot(name: str, curve: StepCurve, element: ElementCheck) -> CurvePlot:
 def _logarithms(curve: StepCurve, value: float, least: float) -> Points:
     """The decimal logarithms of the steps and of the distances from a value, where these are finite."""
     pairs = zip(curve.steps, (max(abs(quotient - value), least) for quotient in curve.quotients), strict=True)
-    return [(math.log10(step), math.log10(far)) for step, far in pairs if step > 0 and math.isfinite(far)]
+    return [(math.log10(step), math.log10(far)) for step, far in pairs if 0 < step < math.inf and far < math.inf]
 
 
 def _decades(logs: list[float]) -> tuple[int, int]:

@@ -133,7 +133,7 @@ def test_a_half_written_last_line_is_left_out_and_named(tmp_path: Path, started:
 
 def test_an_empty_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "gw1.jsonl").touch()
-    assert read(tmp_path).remarks == ("gw1.jsonl is empty; its process was killed",)
+    assert read(tmp_path).remarks == ("gw1.jsonl is empty; its process was killed, or its disk was full",)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,20 @@ def test_a_full_disk_leaves_no_half_line(
     run = read(tmp_path)
     assert len(run.findings) == 1
     assert run.remarks == ()
+
+
+def test_a_disk_that_is_full_from_the_first_event_on_leaves_no_file(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as context:
+        context.setattr("gradcheck.hunt.events.os.write", full)
+        with pytest.raises(OSError, match="No space left"):
+            EventFile(tmp_path, "gw0", started)
+    assert read(tmp_path).remarks == ()
+    assert written(tmp_path, started, "gw0").name == "gw0.jsonl"
 
 
 def test_what_was_written_survives_a_killed_process(tmp_path: Path, started: Started, report: Report) -> None:

@@ -37,6 +37,13 @@ def drawn(curve: StepCurve, autodiff: float, estimate: float, bound: float) -> C
     return plot("x[0]", curve, ElementCheck(0, Verdict.MISMATCH, autodiff, estimate, bound, 10 * bound))
 
 
+def test_a_step_that_is_not_finite_is_not_drawn() -> None:
+    """As a report may hold it."""
+    steps = (math.inf, 0.1, 0.01, 0.0, math.nan)
+    plotted = drawn(StepCurve(0, steps, (1.0, 1.1, 1.01, 1.0, 1.0)), 2.0, 1.0, 1e-9)
+    assert [len(line.points) for line in plotted.lines] == [2, 2]
+
+
 def test_a_wrong_derivative_ends_in_a_flat_floor_and_the_right_one_falls() -> None:
     right, wrong = drawn(curve_of(np.exp, 0.0), 0.0, 1.0, 1e-12).lines
     assert (right.kind, wrong.kind) == ("estimate", "autodiff")
