@@ -68,11 +68,11 @@ def run_merge(options: argparse.Namespace) -> cli.CommandOutput:
     together = read(options.folders)
     missing = [*together.missing_shards, *map(str, _without_events(options.folders))]
     merged, failed = one_run(together), _cannot_run(together.findings)
-    lines = _event_lines(merged)
+    events = _event_lines(merged)
     try:
         written, pageless = _reports(merged.findings, into, failed)
         merged = replace(merged, remarks=(*merged.remarks, *failed.values(), *pageless))
-        written += _run_files(merged, lines, into, failed)
+        written += _run_files(merged, events, into, failed)
     except OSError as error:
         raise cli.CommandError(
             f"{into}: nothing can be written there ({error}); name a folder that can be written to with --into DIR"
@@ -166,14 +166,14 @@ def _event_lines(merged: HuntRun) -> str:
         ) from None
 
 
-def _run_files(merged: HuntRun, lines: str, into: Path, json_only: Collection[str]) -> list[Path]:
+def _run_files(merged: HuntRun, events: str, into: Path, json_only: Collection[str]) -> list[Path]:
     """Writes the pages of the run, and last the events, without which the folder is no run."""
     from gradcheck.hunt.report.writer import without_page, write_run
 
     why = without_page(merged.findings, into) | dict.fromkeys(json_only, "cannot run here, not looked at again")
     paths = write_run(merged, into, left_out(), without_page=why)
     (into / EVENTS).mkdir()
-    return [*paths, files.replace(into / EVENTS / MERGED, lines)]
+    return [*paths, files.replace(into / EVENTS / MERGED, events)]
 
 
 def run_coverage(options: argparse.Namespace) -> cli.CommandOutput:
