@@ -14,7 +14,7 @@ from gradcheck.autodiff.reverse import shaped
 from gradcheck.autodiff.state import UNCHANGED, ChangedState, draws_at_random, is_random
 from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.blame_time import ENDLESS, BlameTime
-from gradcheck.explanation.user_code import Line, at, place_of, quoted
+from gradcheck.explanation.user_code import Line, Stack, at, place_of, quoted
 from gradcheck.result import Cause, OrderResult, Place
 
 READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
@@ -38,7 +38,7 @@ class RecordedOperation:
     last among its inputs. `derivative` is the number of the derivative that was being taken. `library` is
     the line of Keras that ran it for the line of the user's code, `layer` the name of the layer whose call did.
     `inside` says which node of a graph it is, where a function has no other code. `call` is the innermost call of a
-    public function that known defects are about.
+    public function that known defects are about. `stack` is what ran of the user's code.
     """
 
     number: int
@@ -57,6 +57,7 @@ class RecordedOperation:
     variables: tuple[Any, ...] = ()
     inside: str = ""
     call: LibraryCall | None = None
+    stack: Stack = ()
 
     @property
     def calls(self) -> Iterator[LibraryCall]:
@@ -162,6 +163,7 @@ class TapeChange:
     change: str
     operations: int
     line: Line | None = None
+    stack: Stack = ()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,14 @@ from gradcheck.explanation.record import (
     WatchEvent,
     key,
 )
-from gradcheck.explanation.user_code import call_user_code, line_of, running_frame, running_layer, source_expressions
+from gradcheck.explanation.user_code import (
+    call_user_code,
+    line_of,
+    running_frame,
+    running_layer,
+    source_expressions,
+    user_stack,
+)
 
 HOST_METHODS = ("numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
 """The methods by which Python reads a tensor's value; NumPy does without any, in np.exp(x) and np.array(x)."""
@@ -220,6 +227,7 @@ class CodeRecorder:
         if frame is not None:
             library, fields["layer"] = running_layer()
             fields["library"] = None if library is frame else line_of(library)
+            fields["stack"] = user_stack(frame)
         now = {"tapes": self._recording(), "derivative": self.derivative, "inside": self._inside, "call": self.call()}
         fields = {"line": line_of(frame), **now, **fields}
         self.events.append(RecordedOperation(self.operations, name, tuple(inputs), tuple(outputs), **fields))
@@ -253,7 +261,8 @@ class CodeRecorder:
         def wrapper(original: Any, tape: Any) -> None:
             original(tape)
             if not self.ignores():
-                self.events.append(TapeChange(self._number(tape), change, self.operations, line_of(self.frame())))
+                line, stack = line_of(self.frame()), user_stack(self.frame())
+                self.events.append(TapeChange(self._number(tape), change, self.operations, line, stack))
 
         return wrapper
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from executing import Source
@@ -20,6 +20,8 @@ from gradcheck.result import Place
 
 Line = tuple[str, int]
 """A file as Python names it, and a line number."""
+Stack = tuple[tuple[CodeType, int], ...]
+"""The codes that run, the innermost first, each with the line that it is at."""
 
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 STANDARD = str(Path(os.__file__).resolve().parent) + os.sep
@@ -76,6 +78,31 @@ def frames_of(codes: Container[int]) -> list[FrameType]:
 def line_of(frame: FrameType | None) -> Line | None:
     """The line that a frame is running."""
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def user_stack(frame: FrameType | None) -> Stack:
+    """What runs of the code that we called, from a frame outwards, without the frames of libraries."""
+    found = []
+    while frame is not None and frame.f_code is not call_user_code.__code__:
+        if file_owner(frame.f_code.co_filename) == "user":
+            found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def parting(stack: Stack, other: Stack) -> Line | None:
+    """The line of a stack in the function where it parted from another one; None if that is one statement of it."""
+    for (code, number), (other_code, other_number) in zip(reversed(stack), reversed(other), strict=False):
+        line, beside = (code.co_filename, number), (code.co_filename, other_number)
+        if code is not other_code or (number != other_number and _same_statement(line, beside)):
+            return None
+        if number != other_number:
+            return line
+    return None
+
+
+def _same_statement(line: Line, other: Line) -> bool:
+    return not set(map(id, _statements(line))).isdisjoint(map(id, _statements(other)))
 
 
 @lru_cache(maxsize=4096)
