@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import tensorflow as tf
+
 from gradcheck.explanation.record import RecordedOperation, TapeChange, WatchEvent, key
-from gradcheck.explanation.user_code import at, parting, place_of, quoted
+from gradcheck.explanation.user_code import Line, at, listed, parting, place_of, quoted
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Place
 
@@ -13,6 +16,10 @@ Words = tuple[str, str, Place | None]
 """Evidence, remedy, and the line at which the path is cut (None: that of the first break)."""
 Rule = Callable[[WrongGradient, RecordedOperation], Words | None]
 """Takes also the operation at the first break; None where the rule does not apply."""
+
+SHOWN = 4
+"""So many lines that ran outside of a tape are named."""
+MEANT = "meant as a constant (a target, an advantage)"
 
 
 def taken_outside(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
@@ -109,13 +116,34 @@ def outside_tape(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     outside = [found.operation for found in wrong.breaks if not found.recorded]
     if not outside:
         return _before_a_reset(wrong, step)
-    step = outside[0]
-    when, beside = _when(wrong, step)
-    line = (beside and parting(step.stack, beside.stack)) or step.line
-    inside = "" if line == step.line else f" (inside of what is called there,{at(step.line)})"
-    evidence = f"{wrong.lost.summary}: {step.name}{at(line)}{inside} ran {when}{wrong.lost.remedied}"
-    block = f"the block of the tape that is {wrong.opening}" if beside else "the tape's block"
-    return evidence, f"move {quoted(line)} into {block}", place_of(line, step.name)
+    lines: dict[Line | None, RecordedOperation] = {}
+    for one in {(one.stack, one.line): one for one in reversed(outside)}.values():
+        lines[_movable_line(wrong, one)] = one
+    shown = sorted(lines.items(), key=lambda pair: pair[1].number)[:SHOWN]
+    rest = len(lines) - SHOWN
+    ran: dict[str, list[str]] = {}
+    for line, one in shown:
+        inside = "" if line == one.line else f" (inside of what is called there,{at(one.line)})"
+        ran.setdefault(_when(wrong, one)[0], []).append(f"{one.name}{at(line)}{inside}")
+    times = "; ".join(f"{listed(names)} ran {when}" for when, names in ran.items())
+    times += f"; so did operations on {rest} more line{'s' * (rest > 1)}" if rest > 0 else ""
+    block = f"the block of the tape that is {wrong.opening}" if wrong.tape_changes("opened") else "the tape's block"
+    meant = f"; if that is {MEANT}, nothing is wrong" if _partly_connected(wrong) else ""
+    remedy = f"move {listed([quoted(line) for line, _ in shown])} into {block}{meant}"
+    first, step = shown[0]
+    return f"{wrong.lost.summary}: {times}{wrong.lost.remedied}", remedy, place_of(first, step.name)
+
+
+def _movable_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
+    """The line of a step beside the tape, or, in one statement with that, the line that ran it."""
+    _, change = _when(wrong, step)
+    return (change and parting(step.stack, change.stack)) or step.line
+
+
+def _partly_connected(wrong: WrongGradient) -> bool:
+    """Whether the tape gave the source, or another one, a gradient: then what it did not see may be meant."""
+    results = wrong.source.call.results or ()
+    return any(one is not None and np.any(tf.convert_to_tensor(one).numpy()) for one in results)
 
 
 def _when(wrong: WrongGradient, step: RecordedOperation) -> tuple[str, TapeChange | None]:

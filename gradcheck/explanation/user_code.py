@@ -146,6 +146,15 @@ def quoted(line: Line | None) -> str:
     return "the step" if line is None else f"`{linecache.getline(*line).strip()}` ({_short(line)})"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence in a row.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+
+
 def _short(line: Line) -> str:
     # A diagnosis gives the whole path beside its sentences.
     return f"{Path(line[0]).name}:{line[1]}"

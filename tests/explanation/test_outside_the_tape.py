@@ -141,3 +141,80 @@ def test_the_operation_inside_of_what_is_called_is_told(lines: Callable[..., str
 
 def test_in_one_statement_with_the_tape_there_is_only_the_operation_to_name() -> None:
     assert "`return tf.tanh(given @ w)  # shared`" in diagnosis(one_statement).remedy
+
+
+x = tf.Variable(2.0, dtype=tf.float64, name="x")
+CONSTANT = "; if that is meant as a constant (a target, an advantage), nothing is wrong"
+
+
+def test_all_lines_that_ran_outside_are_named(lines: Callable[..., str]) -> None:
+    def code() -> Any:
+        parts = []
+        for _ in range(3):
+            parts.append(x**2)
+        cube = x**3
+        with tf.GradientTape() as tape:
+            with tape.stop_recording():
+                root = tf.sqrt(x)
+            loss = tf.add_n(parts) + cube + root + x
+        return tape.gradient(loss, x)
+
+    found = diagnosis(code)
+    evidence = (
+        "Pow at test_outside_the_tape.py:«parts.append(x**2)» and Pow at test_outside_the_tape.py:«cube = x**3» ran "
+        "before the tape was opened at test_outside_the_tape.py:«with tf.GradientTape() as tape:»; Sqrt at "
+        "test_outside_the_tape.py:«root = tf.sqrt(x)» ran while the tape's recording was stopped at "
+        "test_outside_the_tape.py:«with tape.stop_recording():»; a tape around"
+    )
+    remedy = (
+        "move `parts.append(x**2)` (test_outside_the_tape.py:«parts.append(x**2)»), `cube = x**3` "
+        "(test_outside_the_tape.py:«cube = x**3») and `root = tf.sqrt(x)` "
+        "(test_outside_the_tape.py:«root = tf.sqrt(x)») into the block"
+    )
+    assert lines(code, evidence) in found.evidence
+    assert lines(code, remedy) in found.remedy
+
+
+def test_of_many_lines_outside_some_are_counted() -> None:
+    def code() -> Any:
+        a = x**2
+        b = x**3
+        c = tf.sin(x)
+        d = tf.cos(x)
+        e = tf.exp(x)
+        with tf.GradientTape() as tape:
+            loss = a + b + c + d + e
+        return tape.gradient(loss, x)
+
+    evidence = diagnosis(code).evidence
+    assert "Cos at" in evidence
+    assert "Exp at" not in evidence
+    assert "; so did operations on 1 more line; " in evidence
+
+
+def test_a_target_that_the_same_network_computed_may_be_meant() -> None:
+    def code() -> Any:
+        target = wanted + 0.9 * tf.reduce_max(data @ w)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((data @ w - target) ** 2)
+        return tape.gradient(loss, w)
+
+    assert diagnosis(code).remedy.endswith(CONSTANT)
+
+
+def test_an_advantage_beside_a_policy_may_be_meant() -> None:
+    policy = tf.Variable([[0.25], [1.0]], dtype=tf.float64)
+
+    def code() -> Any:
+        advantage = wanted - data @ w
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(advantage * tf.math.log_sigmoid(data @ policy))
+        return tape.gradient(loss, [policy, w])
+
+    found = explain(code).sources[1].diagnosis
+    assert found is not None
+    assert found.remedy.endswith(CONSTANT)
+
+
+def test_where_nothing_is_left_of_the_gradient_that_is_not_meant() -> None:
+    assert "nothing is wrong" not in diagnosis(helped).remedy
