@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import re
 import traceback
 from itertools import dropwhile
 from typing import Any
 
 from gradcheck.explanation.chain import operation_of
+from gradcheck.explanation.host_code import host_line
 from gradcheck.explanation.paths import differentiable, has_gradient
 from gradcheck.explanation.record import (
     CallSource,
@@ -27,14 +27,12 @@ from gradcheck.explanation.tape_rules import (
     replaced,
     taken_outside,
 )
-from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quoted, start_of_function
+from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quoted
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding
 
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """How the names of operations begin that keep what they are given."""
-HOST_CODE = re.compile(r"(?<![\w.])(np|numpy|math|float|int|bool|complex|round)\b")
-"""What a line says that computes with NumPy or Python numbers."""
 
 
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
@@ -66,20 +64,10 @@ def numpy(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
 
 
 def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
-    """The line that mentions NumPy, between the value's making and its return: NumPy reads a tensor's memory unseen."""
-    if step.line is None:
-        return None
-    file, back = step.line
-    made = [
-        operation.line[1]
-        for operation in wrong.source.record.operations[: step.number]
-        if operation.line is not None
-        and operation.line[0] == file
-        and any(key(output) in wrong.path.dependent for output in operation.outputs)
-    ]
-    start = max([start_of_function(step.line), *(line for line in made if line < back)])
-    mentions = (line for line in range(start, back) if HOST_CODE.search(linecache.getline(file, line)))
-    return file, next(mentions, back)
+    """The line on which NumPy took a value, which it does unseen."""
+    before = wrong.source.record.operations[: step.number]
+    dependent = (one for one in before if any(key(output) in wrong.path.dependent for output in one.outputs))
+    return host_line(step, dependent, wrong.source.name)
 
 
 def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:

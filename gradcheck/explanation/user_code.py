@@ -102,7 +102,7 @@ def parting(stack: Stack, other: Stack) -> Line | None:
 
 
 def _same_statement(line: Line, other: Line) -> bool:
-    return not set(map(id, _statements(line))).isdisjoint(map(id, _statements(other)))
+    return not set(map(id, statements_on(line))).isdisjoint(map(id, statements_on(other)))
 
 
 @lru_cache(maxsize=4096)
@@ -182,13 +182,13 @@ def _leaves(node: ast.expr) -> list[str]:
 
 def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
     """The names that the statements on a line use (ast.Load), or give to something (ast.Store)."""
-    nodes = (node for statement in _statements(line) for part in _header(statement) for node in ast.walk(part))
+    nodes = (node for statement in statements_on(line) for part in header(statement) for node in ast.walk(part))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
 def only_shown(line: Line | None) -> bool:
     """Whether a line does no more with its values than to print them, or to choose a way by them."""
-    found = _statements(line)
+    found = statements_on(line)
     return bool(found) and all(isinstance(one, (ast.If, ast.While, ast.Assert)) or _prints(one) for one in found)
 
 
@@ -197,24 +197,24 @@ def _prints(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
 
 
-def _statements(line: Line | None) -> list[ast.stmt]:
+def statements_on(line: Line | None) -> list[ast.stmt]:
     """The innermost statements on a line; none where the source cannot be read."""
     found = () if line is None else Source.for_filename(line[0]).statements_at_line(line[1])
     return [statement for statement in found if isinstance(statement, ast.stmt)]
 
 
-def _header(statement: ast.stmt) -> list[ast.AST]:
+def header(statement: ast.stmt) -> list[ast.AST]:
     """The parts of a statement without the statements inside of it."""
     return [part for part in ast.iter_child_nodes(statement) if not isinstance(part, (ast.stmt, ast.excepthandler))]
 
 
-def start_of_function(line: Line) -> int:
-    """The first line of the innermost function around a line; the line itself where there is none."""
+def function_around(line: Line) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function around a line that is no lambda; None where there is none to read."""
     tree = Source.for_filename(line[0]).tree
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
-    around = [node.lineno for node in functions if node.lineno <= line[1] <= (node.end_lineno or 0)]
-    return max(around, default=line[1])
+    around = [node for node in functions if node.lineno <= line[1] <= (node.end_lineno or 0)]
+    return max(around, key=lambda node: node.lineno, default=None)
 
 
 def definition_of(function: Callable[..., Any]) -> Line:

@@ -17,12 +17,12 @@ from gradcheck.explanation.user_code import (
     at,
     definition_of,
     file_owner,
+    function_around,
     names_on,
     only_shown,
     place_of,
     quoted,
     source_expressions,
-    start_of_function,
 )
 
 x, y = tf.Variable(1.5), tf.Variable(2.0)
@@ -138,9 +138,11 @@ def test_a_definition_lies_below_its_decorators() -> None:
 
 def test_the_innermost_function_around_a_line() -> None:
     lines, first = inspect.getsourcelines(nested_by_keyword)
-    assert start_of_function((__file__, first + 1)) == first
-    assert start_of_function((__file__, 3)) == 3
-    assert start_of_function(("no such file.py", 7)) == 7
+    around = function_around((__file__, first + 1))
+    assert around is not None
+    assert around.lineno == first
+    assert function_around((__file__, 3)) is None
+    assert function_around(("no such file.py", 7)) is None
     assert lines
 
 
