@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,13 +56,15 @@ class DependencyPath:
     """The tensors (by key) that depend on the source, and the operations (by number) between it and the targets.
 
     `round_trips` gives, for a constant on the way, the host reads by any of which its value may have left TensorFlow,
-    the last one first, where any was seen.
+    the last one first, where any was seen; `captured`, for a custom gradient, the tensors that depend on the source,
+    and that its function uses although they are not among its inputs.
     """
 
     source: int
     dependent: frozenset[int]
     operations: tuple[int, ...]
     round_trips: dict[int, tuple[HostRead, ...]]
+    captured: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
 def _dependent(events: Sequence[Event], source: int, changed: Changed) -> set[int]:
@@ -93,27 +95,46 @@ def dependency_path(events: Sequence[Event], targets: Sequence[Any], tensor: Any
     needed = {key(target) for target in targets} & dependent
     found: list[int] = []
     round_trips: dict[int, tuple[HostRead, ...]] = {}
+    captured: dict[int, frozenset[int]] = {}
     for position, event in reversed(list(enumerate(events))):
         if not isinstance(event, RecordedOperation):
             continue
         made = {key(tensor) for tensor in event.outputs} & needed - {source}
         states = {key(handle) for handle in event.states_written} & needed
         inputs = {key(tensor) for tensor in event.inputs} & dependent
+        if made and event.custom_gradient is not None:
+            captured[event.number] = _captured(event, events[event.began : position]) & dependent
+            inputs |= captured[event.number]
         if not (made or states) or (states and not made and not inputs - states):
             continue
         if not inputs and not any(changed(event.number, output) for output in range(len(event.outputs))):
             continue
         found.append(event.number)
-        if not inputs:
+        if not inputs and event.custom_gradient is None:
             reads = [one for one in reversed(events[:position]) if isinstance(one, HostRead)]
             round_trips[event.number] = cuts = _cuts([one for one in reads if key(one.tensor) in dependent], event)
             inputs = {key(cut.tensor) for cut in cuts[:1]}
-        elif event.backward is not None:
+        elif inputs and event.backward is not None:
             needed -= made
         if event.name == "AssignVariableOp":
             needed -= states - {source}
         needed |= inputs
-    return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips)
+    return DependencyPath(source, frozenset(dependent), tuple(reversed(found)), round_trips, captured)
+
+
+def _captured(custom: RecordedOperation, inside: Sequence[Event]) -> frozenset[int]:
+    """The tensors from outside that a function under tf.custom_gradient computed with beside its inputs."""
+    operations = [event for event in inside if isinstance(event, RecordedOperation)]
+    given = {key(tensor) for tensor in custom.inputs}
+    # A variable that the function uses is read once more for the tape.
+    given |= {key(one.inputs[0]) for one in operations if one.name == "ReadVariableOp" and key(one.outputs[0]) in given}
+    used, made = {key(tensor) for tensor in custom.outputs}, set(map(key, custom.outputs))
+    for operation in reversed(operations):
+        outputs = {key(tensor) for tensor in operation.outputs}
+        made |= outputs
+        if outputs & used:
+            used |= {key(tensor) for tensor in operation.inputs} - given
+    return frozenset(used - made)
 
 
 def _cuts(reads: Sequence[HostRead], constant: RecordedOperation) -> tuple[HostRead, ...]:
@@ -214,6 +235,9 @@ class _TapeModel:
                 self.breaks.append(PathBreak(event, recorded, unwatched=name not in self.connected))
             elif name in self.forgotten:
                 self.breaks.append(PathBreak(self.makers[name], recorded=True))
+        for name in self.path.captured.get(event.number, ()):
+            if name in self.connected or name == self.path.source:
+                self.breaks.append(PathBreak(event, recorded, unwatched=name not in self.connected))
         if event.number in self.path.round_trips:
             self.breaks.append(PathBreak(event, recorded))
         if passed:
