@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import traceback
 from itertools import dropwhile
 from typing import Any
@@ -27,7 +26,7 @@ from gradcheck.explanation.tape_rules import (
     replaced,
     taken_outside,
 )
-from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quoted
+from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quoted, says
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding
 
@@ -75,7 +74,8 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None
     if step.name not in ("StopGradient", "PreventGradient"):
         return None
     passed = "lets the value through, not the gradient"
-    if step.line is None or (step.library is None and "stop_gradient" in linecache.getline(*step.line)):
+    code = step.stack[0][0] if step.stack else None
+    if step.line is None or says(step.line, code, "stop_gradient"):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
         return evidence, remedy, None

@@ -7,6 +7,7 @@ import inspect
 import linecache
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ Line = tuple[str, int]
 Stack = tuple[tuple[CodeType, int], ...]
 """The codes that run, the innermost first, each with the line that it is at."""
 
+LONGEST = 120
+"""So many characters of a statement of several lines are quoted."""
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 STANDARD = str(Path(os.__file__).resolve().parent) + os.sep
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -142,8 +145,14 @@ def at(line: Line | None) -> str:
 
 
 def quoted(line: Line | None) -> str:
-    """The text of a line in quotes, with where it stands."""
-    return "the step" if line is None else f"`{linecache.getline(*line).strip()}` ({_short(line)})"
+    """The text of a line, or of the statement of several lines that it is in, in quotes, with where it stands."""
+    if line is None:
+        return "the step"
+    text = linecache.getline(*line).strip()
+    found = statements_on(line)
+    if len(found) == 1 and found[0].end_lineno != found[0].lineno and not hasattr(found[0], "body"):
+        text = textwrap.shorten(ast.unparse(found[0]), LONGEST, placeholder=" ...")
+    return f"`{text}` ({_short(line)})" if text else f"the code{at(line)}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -184,6 +193,14 @@ def names_on(line: Line | None, context: type[ast.expr_context]) -> set[str]:
     """The names that the statements on a line use (ast.Load), or give to something (ast.Store)."""
     nodes = (node for statement in statements_on(line) for part in header(statement) for node in ast.walk(part))
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+
+
+def says(line: Line, code: CodeType | None, name: str) -> bool:
+    """Whether the statements on a line use a name or an attribute; where none can be read, whether the code does."""
+    found = statements_on(line)
+    nodes = [node for statement in found for part in header(statement) for node in ast.walk(part)]
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
+    return name in (names if found or code is None else code.co_names)
 
 
 def only_shown(line: Line | None) -> bool:
