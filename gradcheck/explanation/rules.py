@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import dropwhile
 from typing import Any
 
@@ -18,6 +20,7 @@ from gradcheck.explanation.record import (
     key,
 )
 from gradcheck.explanation.tape_rules import (
+    SHOWN,
     Rule,
     Words,
     non_trainable,
@@ -30,20 +33,53 @@ from gradcheck.explanation.user_code import Line, at, file_owner, place_of, quot
 from gradcheck.explanation.wrong_gradient import WrongGradient
 from gradcheck.result import Cause, Diagnosis, Finding
 
+STEPWISE = (Cause.DTYPE, Cause.NOT_DIFFERENTIABLE)
+"""Causes of breaks whose values move only in steps."""
+STOPPED = ("StopGradient", "PreventGradient")
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """How the names of operations begin that keep what they are given."""
 
 
 def first_diagnosis(wrong: WrongGradient) -> Diagnosis | None:
-    """The diagnosis of the first rule that applies; None where none does."""
+    """The diagnosis of the first rule that applies to the first break, and what else no tape can mend; None if none."""
     if not wrong.breaks:
         return None
-    for cause, rule in (TAPE_RULES if wrong.wider_tape_helps else PATH_RULES).items():
-        words = rule(wrong, wrong.first)
+    if wrong.wider_tape_helps:
+        return _diagnosis(wrong, wrong.first, TAPE_RULES)
+    first = _diagnosis(wrong, wrong.first, PATH_RULES)
+    others = [] if first is None else _other_cuts(wrong, first)
+    if first is None or not others:
+        return first
+    shown, rest = others[:SHOWN], len(others) - SHOWN
+    lost = f"{wrong.lost.summary}: "
+    more = f"; and {rest} more" if rest > 0 else ""
+    evidence = f"{first.evidence}; and also: {'; '.join(one.evidence.removeprefix(lost) for one in shown)}{more}"
+    remedy = f"{first.remedy}; and also: {'; '.join(one.remedy for one in shown)}"
+    return replace(first, evidence=evidence, remedy=remedy)
+
+
+def _diagnosis(wrong: WrongGradient, step: RecordedOperation, rules: Mapping[Cause, Rule]) -> Diagnosis | None:
+    for cause, rule in rules.items():
+        words = rule(wrong, step)
         if words is not None:
             evidence, remedy, place = words
-            return Diagnosis(cause, evidence, remedy, place or wrong.first.place, wrong.lost.size)
+            return Diagnosis(cause, evidence, remedy, place or step.place, wrong.lost.size)
     return None
+
+
+def _other_cuts(wrong: WrongGradient, first: Diagnosis) -> list[Diagnosis]:
+    """Those of the other breaks that lose something.
+
+    What moves only in steps has no derivative to lose; a library stops a gradient where it is zero as a whole.
+    """
+    steps = {(one.operation.name, one.operation.line): one.operation for one in reversed(wrong.breaks[1:])}
+    found = {(first.cause, first.place): first}
+    for step in sorted(steps.values(), key=lambda one: one.number):
+        cut = _diagnosis(wrong, step, PATH_RULES)
+        of_a_library = step.name in STOPPED and not _written(step)
+        if cut is not None and cut.cause not in STEPWISE and not of_a_library:
+            found.setdefault((cut.cause, cut.place), cut)
+    return [cut for cut in found.values() if cut is not first]
 
 
 def numpy(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
@@ -71,11 +107,10 @@ def _numpy_line(wrong: WrongGradient, step: RecordedOperation) -> Line | None:
 
 def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None:
     """tf.stop_gradient."""
-    if step.name not in ("StopGradient", "PreventGradient"):
+    if step.name not in STOPPED:
         return None
     passed = "lets the value through, not the gradient"
-    code = step.stack[0][0] if step.stack else None
-    if step.line is None or says(step.line, code, "stop_gradient"):
+    if _written(step):
         evidence = f"{wrong.lost.summary}: tf.stop_gradient{at(step.line)} {passed}"
         remedy = f"leave tf.stop_gradient out of {quoted(step.line)}; if that was its purpose, nothing is wrong"
         return evidence, remedy, None
@@ -83,6 +118,12 @@ def stop_gradient(wrong: WrongGradient, step: RecordedOperation) -> Words | None
     evidence = f"{wrong.lost.summary}: a tf.stop_gradient inside of {called} {passed}"
     remedy = f"write what {quoted(step.line)} calls with other operations; if that is its purpose, nothing is wrong"
     return evidence, remedy, None
+
+
+def _written(step: RecordedOperation) -> bool:
+    """Whether the code itself says stop_gradient, not a library that it calls."""
+    code = step.stack[0][0] if step.stack else None
+    return step.line is None or says(step.line, code, "stop_gradient")
 
 
 def state(wrong: WrongGradient, step: RecordedOperation) -> Words | None:

@@ -18,7 +18,7 @@ Rule = Callable[[WrongGradient, RecordedOperation], Words | None]
 """Takes also the operation at the first break; None where the rule does not apply."""
 
 SHOWN = 4
-"""So many lines that ran outside of a tape are named."""
+"""So many lines that ran outside of a tape are named, and so many further breaks of a path."""
 MEANT = "meant as a constant (a target, an advantage)"
 
 

@@ -1,13 +1,16 @@
-"""tf.stop_gradient as people write it, in code with and without its text."""
+"""Paths with several cuts, and tf.stop_gradient as people write it, in code with and without its text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from gradcheck import Cause, Diagnosis, explain
+from gradcheck.explanation.diagnosis import graph_diagnosis
+from gradcheck.explanation.wrong_gradient import LostPart
 
 x = tf.Variable(2.0, dtype=tf.float64, name="x")
 MEANT = "; if that was its purpose, nothing is wrong"
@@ -61,3 +64,47 @@ def test_a_statement_of_several_lines_is_quoted_as_a_whole() -> None:
         return tape.gradient(loss, x)
 
     assert diagnosis(code).remedy.startswith("move `square = tf.reduce_sum(tf.square(x + 1.0))` (")
+
+
+def test_all_cuts_are_named(lines: Callable[..., str]) -> None:
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            held = tf.stop_gradient(x**2)
+            parts = []
+            for _ in range(2):
+                parts.append(float(x**3))
+            loss = held + sum(parts) + x
+        return tape.gradient(loss, x)
+
+    found = diagnosis(code)
+    also = (
+        "not the gradient; and also: a value that depends on x comes back at test_several_cuts.py:«loss = held» as a "
+        "constant that NumPy or Python computed, taken out by float at test_several_cuts.py:«parts.append(»"
+    )
+    assert found.cause is Cause.STOP_GRADIENT
+    assert lines(code, also) in found.evidence
+    assert found.evidence.count("comes back") == 1
+    assert f"{MEANT}; and also: write `parts.append(float(x**3))` (" in found.remedy
+
+
+def test_what_moves_in_steps_is_no_further_cut() -> None:
+    with tf.Graph().as_default():
+        y = tf.compat.v1.placeholder(tf.float32, [])
+        target = tf.stop_gradient(y**2) + tf.floor(y) * y
+        found = graph_diagnosis(target, y, "y", LostPart(2.0, 6.0))
+    assert found is not None
+    assert found.cause is Cause.STOP_GRADIENT
+    assert "and also" not in found.evidence
+
+
+def test_a_stop_gradient_inside_of_a_library_is_no_further_cut() -> None:
+    layer = keras.layers.LayerNormalization(dtype="float64")
+    layer(tf.zeros((1, 2), tf.float64))
+
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            held = tf.stop_gradient(x**2)
+            loss = held + tf.reduce_sum(layer(x * [[1.0, 3.0]]) ** 3)
+        return tape.gradient(loss, x)
+
+    assert "and also" not in diagnosis(code).evidence
