@@ -23,6 +23,12 @@ from gradcheck.progress import at, shown
 from gradcheck.result import Result
 
 EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
+EAGER_MODE = "eager execution"
+"""What TensorFlow's messages say of a call that works in a graph alone."""
+GRAPH_ALONE = (
+    "explain runs every tf.function eagerly, to see its lines, so that what works in a graph alone, such as "
+    "tf.gradients or the name of a tensor, raises: use a tf.GradientTape, and no names"
+)
 
 
 def explain(
@@ -46,8 +52,9 @@ def explain(
     they were. Printing the result is meant for people; `result.sources` holds one SourceResult a source and call, with
     `gradient`, `right` and `diagnosis` (cause, evidence, remedy, place, and `lost`, the size of the lost part).
 
-    Raises TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError
-    where `f` runs on the replicas of a strategy, each in a thread of its own.
+    Where `f` raises after it took a derivative, such as an optimizer that got no gradient, a note says so. Raises
+    TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError where
+    `f` runs on the replicas of a strategy, each in a thread of its own.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(1.0)
@@ -83,6 +90,8 @@ def explain(
         else:
             record, disagreement = as_traced(record)
         notes += [] if record.held == UNCHANGED else [record.held.note]
+        if _own_error(record):
+            notes += [f"after its last derivative, {_raised(record)}"]
         record = replace(record, time=time)
         calls = record.derivatives if names is None else record.derivatives[-1:]
         found = []
@@ -98,7 +107,7 @@ def _recorded(
 ) -> tuple[CodeRecord, list[str] | None]:
     """The record of the code, and the names of the sources where the derivative is not its own.
 
-    Raises RuntimeError where it raised, ValueError where it runs on replicas.
+    Raises RuntimeError where it raised before it took a derivative, ValueError where it runs on replicas.
     """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
@@ -107,12 +116,25 @@ def _recorded(
             f"f runs on replicas ({record.replicas}), each in a thread of its own, which explain does not see; give it "
             "the function that one replica runs, the one handed to strategy.run, with the inputs of that replica"
         )
-    error = record.error
-    if error is not None and not any(error is call.error for call in record.derivatives):
+    if record.derivatives:
+        return record, None
+    if record.error is not None:
+        hint = f"; {GRAPH_ALONE}" if record.calls_functions or EAGER_MODE in str(record.error) else ""
         raise RuntimeError(
-            f"f raised {type(error).__name__}: {error}; it has to run before its gradients can be explained"
-        ) from error
-    return (record, None) if record.derivatives else _differentiated(record, variables, parameters)
+            f"{_raised(record)}; it has to run before its gradients can be explained{hint}"
+        ) from record.error
+    return _differentiated(record, variables, parameters)
+
+
+def _own_error(record: CodeRecord) -> bool:
+    """Whether the code raised an exception that is not the one of a derivative."""
+    return record.error is not None and not any(record.error is call.error for call in record.derivatives)
+
+
+def _raised(record: CodeRecord) -> str:
+    """What the code raised, as a sentence begins."""
+    message = " ".join(str(record.error).split())
+    return f"f raised {type(record.error).__name__}" + (f": {message}" if message else "")
 
 
 def _refuse_constrained(named: Iterable[tuple[str, Any]]) -> None:

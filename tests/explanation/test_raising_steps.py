@@ -1,0 +1,135 @@
+"""Code that raises because a gradient is None is explained; what cannot be is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gradcheck import Cause, explain
+
+X, Y = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]]), np.array([[1.0], [0.0], [2.0]])
+Code = Callable[[], Any]
+
+
+def f64(value: Any, name: str) -> tf.Variable:
+    return tf.Variable(value, dtype=tf.float64, name=name)
+
+
+x = f64(1.5, "x")
+
+
+def applied() -> Any:
+    optimizer = keras.optimizers.SGD(0.1)
+    s = x**2
+    with tf.GradientTape() as tape:
+        loss = s + 0.0
+    optimizer.apply_gradients(zip(tape.gradient(loss, [x]), [x], strict=True))
+
+
+def clipped() -> Any:
+    s = x**2
+    with tf.GradientTape() as tape:
+        loss = s + 0.0
+    return [tf.clip_by_norm(gradient, 1.0) for gradient in tape.gradient(loss, [x])]
+
+
+def through_numpy() -> Any:
+    optimizer = keras.optimizers.SGD(0.1)
+    with tf.GradientTape() as tape:
+        p = x * X
+        loss = tf.constant(np.mean((p.numpy() - 1) ** 2))
+    optimizer.apply_gradients(zip(tape.gradient(loss, [x]), [x], strict=True))
+
+
+def penalized() -> Any:
+    t = tf.constant([1.0, 2.0], tf.float64)
+    with tf.GradientTape() as tape:
+        with tf.GradientTape() as penalty:
+            score = tf.sin(t * x)
+        slope = penalty.gradient(score, t)
+        loss = (tf.norm(slope) - 1.0) ** 2
+    return tape.gradient(loss, x)
+
+
+def equation() -> Any:
+    t = tf.constant([1.0, 2.0], tf.float64)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            inner.watch(t)
+            u = tf.sin(t * x)
+        slope = inner.gradient(u, t)
+    return tf.reduce_sum(outer.gradient(slope, t) + u)
+
+
+RAISING = {
+    "an optimizer": (applied, Cause.OUTSIDE_TAPE, "s = x**2", "No gradients provided for any variable"),
+    "a clipping": (clipped, Cause.OUTSIDE_TAPE, "s = x**2", "convert a value (None)"),
+    "a loss by NumPy": (
+        *(through_numpy, Cause.NUMPY, "loss = tf.constant(np.mean((p.numpy() - 1) ** 2))"),
+        "No gradients provided for any variable",
+    ),
+    "a gradient penalty": (penalized, Cause.NOT_WATCHED, "score = tf.sin(t * x)", "convert a value (None)"),
+    "a differential equation": (equation, Cause.NOT_WATCHED, "u = tf.sin(t * x)", "NoneType"),
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_what_raises_at_none_is_explained(name: str) -> None:
+    code, cause, line, message = RAISING[name]
+    result = explain(code)
+    assert result.verdict == "mismatch"
+    lost = result.sources[-1]
+    assert lost.diagnosis is not None
+    assert lost.diagnosis.place is not None
+    assert (lost.right, lost.diagnosis.cause, lost.diagnosis.place.code) == (False, cause, line)
+    (note,) = (note for note in result.orders[1].notes if "raised" in note)
+    assert note.startswith("after its last derivative, f raised ")
+    assert message in note
+
+
+def test_a_train_step_of_keras_that_raises_at_none_is_explained() -> None:
+    class Early(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(1, dtype="float64")
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+        def train_step(self, data: Any) -> Any:
+            inputs, labels = data
+            predicted = self(inputs, training=True)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((labels - predicted) ** 2)
+            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+            return {"loss": loss}
+
+    model = Early()
+    model.compile("sgd")
+    model(X)
+    result = explain(model.train_step, (X, Y))
+    assert [source.right for source in result.sources] == [False, False]
+    assert {source.diagnosis and source.diagnosis.cause for source in result.sources} == {Cause.OUTSIDE_TAPE}
+    assert any("No gradients provided" in note for note in result.orders[1].notes)
+
+
+@tf.function
+def symbolic(p: Any) -> Any:
+    return tf.gradients(p**2, p)
+
+
+@tf.function
+def named(p: Any) -> Any:
+    return p**2 if p.name else p
+
+
+@pytest.mark.parametrize("function", [symbolic, named], ids=["tf.gradients", "name"])
+def test_what_works_in_a_graph_alone_is_refused_with_the_reason(function: Any) -> None:
+    function(tf.constant(2.0))
+    with pytest.raises(RuntimeError, match=r"explain runs every tf.function eagerly, .* use a tf\.GradientTape"):
+        explain(lambda: function(tf.constant(2.0)))
