@@ -17,8 +17,9 @@ from gradcheck.check import PROBES, name_of, tolerance_from
 from gradcheck.explanation.blame_time import BlameTime
 from gradcheck.explanation.calls import as_traced, explained_call, merged
 from gradcheck.explanation.paths import differentiable
-from gradcheck.explanation.record import CodeRecord
+from gradcheck.explanation.record import CodeRecord, TapeChange
 from gradcheck.explanation.recorder import recorded
+from gradcheck.explanation.user_code import quoted
 from gradcheck.progress import at, shown
 from gradcheck.result import Result
 
@@ -54,7 +55,7 @@ def explain(
 
     Where `f` raises after it took a derivative, such as an optimizer that got no gradient, a note says so. Raises
     TypeError, ValueError or RuntimeError, naming the argument, where there is nothing to explain, and ValueError where
-    `f` runs on the replicas of a strategy, each in a thread of its own.
+    `f` runs on the replicas of a strategy, each in a thread of its own, or asks a tape that was opened before it ran.
 
     >>> import tensorflow as tf
     >>> x = tf.Variable(1.0)
@@ -107,7 +108,8 @@ def _recorded(
 ) -> tuple[CodeRecord, list[str] | None]:
     """The record of the code, and the names of the sources where the derivative is not its own.
 
-    Raises RuntimeError where it raised before it took a derivative, ValueError where it runs on replicas.
+    Raises RuntimeError where it raised before it took a derivative, ValueError where it runs on replicas or uses a tape
+    that was opened before.
     """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
@@ -117,6 +119,7 @@ def _recorded(
             "the function that one replica runs, the one handed to strategy.run, with the inputs of that replica"
         )
     if record.derivatives:
+        _refuse_earlier_tapes(record)
         return record, None
     if record.error is not None:
         hint = f"; {GRAPH_ALONE}" if record.calls_functions or EAGER_MODE in str(record.error) else ""
@@ -124,6 +127,17 @@ def _recorded(
             f"{_raised(record)}; it has to run before its gradients can be explained{hint}"
         ) from record.error
     return _differentiated(record, variables, parameters)
+
+
+def _refuse_earlier_tapes(record: CodeRecord) -> None:
+    """Raise ValueError for a derivative of what was computed before the code ran: no run of it computes that again."""
+    opened = {event.tape for event in record.events if isinstance(event, TapeChange) and event.change == "opened"}
+    for call in record.derivatives:
+        if call.tape not in opened:
+            raise ValueError(
+                f"the tape that {quoted(call.line)} asks was opened before f ran, and explain moves what f computes: "
+                "put the tape and the loss into f"
+            )
 
 
 def _own_error(record: CodeRecord) -> bool:

@@ -32,6 +32,10 @@ SHOWN = 12
 """Gradients of so many elements are printed as numbers."""
 COARSE = 0.01
 """Of a right gradient it is told where only errors of more than this part of it would have been noticed."""
+NO_SOURCES = (
+    "the derivative was asked for with respect to nothing: a model has no variables before it is built, and none that "
+    "are trainable where all of it is frozen"
+)
 TRACED = "the code with its tf.function traced"
 
 Results = tuple[Any, ...]
@@ -49,6 +53,8 @@ def explained_call(
     if call.error is not None:
         message = f"{type(call.error).__name__}: {call.error}"
         return _failed(Kind.RAISES, "the derivative", message, message, where, diagnose_error(record, call))
+    if not call.sources:
+        return _failed(Kind.MISSING, "the sources", "none", NO_SOURCES, where)
     names = source_names(call) if names is None else names
     difference = nondeterminism(record, call)
     if difference is not None:

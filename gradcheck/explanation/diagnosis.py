@@ -35,15 +35,16 @@ from gradcheck.explanation.record import (
     CallSource,
     CodeRecord,
     DerivativeCall,
+    HostRead,
     RecordedOperation,
     WatchEvent,
     key,
 )
 from gradcheck.explanation.replay import Influence, influence
-from gradcheck.explanation.user_code import at, file_owner
+from gradcheck.explanation.user_code import at, file_owner, place_of
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
-from gradcheck.result import Diagnosis, Finding, Kind
+from gradcheck.result import Cause, Diagnosis, Finding, Kind
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +53,8 @@ CLOSE = 1e-3
 STEP = 2.0**-10
 """The relative step by which the element with the largest derivative is found."""
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
+NUMBERS = (int, float, complex, np.generic, np.ndarray)
+"""What Python and NumPy compute, where a tensor is asked for."""
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
@@ -141,6 +144,9 @@ def _wrong_gradient(source: CallSource, lost: LostPart, restored: bool, moved: I
 
 def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
     """Why taking a derivative raised an exception; None where its message says it all."""
+    number = _number_given(record, call)
+    if number is not None:
+        return number
     message = str(call.error)
     if "non-persistent GradientTape" in message:
         return rules.used_tape(record, call)
@@ -148,6 +154,25 @@ def diagnose_error(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None
     if found:
         return rules.unregistered(record, call, found.group(1))
     return known_to_raise(record) or rules.raising(record, call)
+
+
+def _number_given(record: CodeRecord, call: DerivativeCall) -> Diagnosis | None:
+    """A target or a source that is a number, or an array of NumPy; None where there is none."""
+    for what, given in (("target", call.targets), ("source", call.sources)):
+        number = next((one for one in given if isinstance(one, NUMBERS)), None)
+        if number is None:
+            continue
+        reads = (event for event in reversed(record.before(call)) if isinstance(event, HostRead))
+        read = next((one for one in reads if np.array_equal(one.tensor._numpy(), number)), None)
+        how = "" if read is None else f", which {read.method.strip('_')}{at(read.line)} took out of TensorFlow"
+        remedies = {
+            "target": "leave float() and .numpy() out of what computes it, so that the target stays a tensor",
+            "source": "make it a tf.Variable, or a tensor that the tape watches, and compute the target with that",
+        }
+        line = call.line if read is None else read.line
+        evidence = f"the {what} is of type {type(number).__name__}{how}; only tensors and variables have gradients"
+        return Diagnosis(Cause.NUMPY, evidence, remedies[what], place_of(line, call.method))
+    return None
 
 
 def diagnosed(finding: Finding, diagnosis: Diagnosis | None) -> Finding:

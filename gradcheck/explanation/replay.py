@@ -130,6 +130,8 @@ class Replay(CodeRecorder):
     def take_derivative(self, tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         if self.ignores() or self.derivative is not None:
             return compute()
+        if self.target is not None:  # a bare except caught it the first time
+            raise CallReached
         if self.derivatives in self._unused:
             return self._passed_over(tape, self._unused[self.derivatives])
         if self.derivatives != self._stop:

@@ -133,3 +133,102 @@ def test_what_works_in_a_graph_alone_is_refused_with_the_reason(function: Any) -
     function(tf.constant(2.0))
     with pytest.raises(RuntimeError, match=r"explain runs every tf.function eagerly, .* use a tf\.GradientTape"):
         explain(lambda: function(tf.constant(2.0)))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_tape_from_before_is_refused_by_name(persistent: bool) -> None:
+    with tf.GradientTape(persistent=persistent) as tape:
+        loss = x**2
+    with pytest.raises(ValueError, match=r"tape\.gradient\(loss, \[x\]\).* opened before f ran.* the loss into f"):
+        explain(lambda: tape.gradient(loss, [x]))
+
+
+def test_a_tape_from_before_that_is_opened_again_is_none() -> None:
+    tape = tf.GradientTape(persistent=True)
+
+    def code() -> Any:
+        with tape:
+            loss = x**2
+        return tape.gradient(loss, x)
+
+    (one,) = explain(code).sources
+    assert one.right
+
+
+def test_a_derivative_with_respect_to_nothing_is_a_finding() -> None:
+    model = keras.Sequential([keras.layers.Dense(1)])
+    before = model.trainable_variables
+
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(X) ** 2)
+        return tape.gradient(loss, before)
+
+    result = explain(code)
+    assert result.verdict == "mismatch"
+    assert "with respect to nothing: a model has no variables before it is built" in str(result)
+
+
+def as_float() -> Any:
+    with tf.GradientTape() as tape:
+        loss = float(x**2)
+    return tape.gradient(loss, x)
+
+
+def as_array() -> Any:
+    with tf.GradientTape() as tape:
+        loss = (x**2).numpy()
+    return tape.gradient([loss], x)
+
+
+def as_mean() -> Any:
+    with tf.GradientTape() as tape:
+        loss = np.mean((x * X).numpy())
+    return tape.gradient(loss, x)
+
+
+def by_a_number() -> Any:
+    with tf.GradientTape() as tape:
+        loss = x**2
+    return tape.gradient(loss, [x, 3.0])
+
+
+def by_an_array() -> Any:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(x * X)
+    return tape.gradient(loss, X)
+
+
+NUMBERS = [
+    (as_float, "loss = float(x**2)", "the target is of type float, which float at", "leave float() and .numpy()"),
+    (as_array, "loss = (x**2).numpy()", "the target is of type float64, which numpy at", "leave float() and .numpy()"),
+    (as_mean, "return tape.gradient(loss, x)", "the target is of type float64; only", "leave float() and .numpy()"),
+    (by_a_number, "return tape.gradient(loss, [x, 3.0])", "the source is of type float; only", "make it a tf.Variable"),
+    (by_an_array, "return tape.gradient(loss, X)", "the source is of type ndarray; only", "make it a tf.Variable"),
+]
+
+
+@pytest.mark.parametrize(("code", "line", "evidence", "remedy"), NUMBERS, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_number_for_a_tensor_is_told(code: Code, line: str, evidence: str, remedy: str) -> None:
+    (source,) = explain(code).sources
+    assert source.diagnosis is not None
+    assert source.diagnosis.place is not None
+    assert (source.diagnosis.cause, source.diagnosis.place.code) == (Cause.NUMPY, line)
+    assert source.diagnosis.evidence.startswith(evidence)
+    assert source.diagnosis.remedy.startswith(remedy)
+
+
+def test_a_bare_except_does_not_hide_where_a_replay_ends() -> None:
+    def code() -> Any:
+        found = []
+        for factor in (1.0, 2.0):
+            with tf.GradientTape() as tape:
+                loss = factor * x**2
+            try:
+                found.append(tape.gradient(loss, x))
+            except:  # noqa: E722
+                found.append(None)
+        return found
+
+    result = explain(code)
+    assert [(one.gradient, one.right) for one in result.sources] == [("3", True), ("6", True)]
