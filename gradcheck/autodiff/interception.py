@@ -57,6 +57,25 @@ def functions_run_eagerly(eagerly: bool = True) -> Iterator[None]:
 
 
 @contextmanager
+def as_written(function: Any) -> Iterator[None]:
+    """Let a tf.function that is a method run its author's code in the block.
+
+    Once it was traced, TensorFlow has AutoGraph's conversion in place of that, which has no lines of its author's, and
+    runs it eagerly, too (`class_method_to_instance_method` in TensorFlow's polymorphic_function.py).
+    """
+    method = function._python_function
+    written, converted = (getattr(method, name, None) for name in ("__original_wrapped__", "__wrapped__"))
+    if written is None or converted is written:
+        yield
+        return
+    try:
+        method.__wrapped__ = written
+        yield
+    finally:
+        method.__wrapped__ = converted
+
+
+@contextmanager
 def gradients_looked_up(hook: Callable[[str, Any], Any]) -> Iterator[None]:
     """Let `hook(operation, function)` say what is found for a lookup in TensorFlow's gradient registry in the block."""
 

@@ -17,7 +17,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, poly
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.ops import custom_gradient, resource_variable_ops, script_ops
 
-from gradcheck.autodiff.interception import Wrapper, derivatives_observed, functions_run_eagerly, patched
+from gradcheck.autodiff.interception import Wrapper, as_written, derivatives_observed, functions_run_eagerly, patched
 from gradcheck.autodiff.state import ChangedState, VariableSnapshot, generators, state_restored
 from gradcheck.defects.library_functions import LibraryCall
 from gradcheck.explanation.function_graph import EagerGraph, walkable
@@ -353,7 +353,8 @@ class CodeRecorder:
 
     def _call_function(self, original: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         self.calls_functions = True
-        return original(function, *args, **kwargs)
+        with as_written(function) if tf.config.functions_run_eagerly() else nullcontext():
+            return original(function, *args, **kwargs)
 
     def _call_graph(self, original: Any, function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         """A function that is there as a graph alone runs operation by operation, where all of these can."""
