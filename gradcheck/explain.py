@@ -21,7 +21,7 @@ from gradcheck.explanation.record import CodeRecord, TapeChange
 from gradcheck.explanation.recorder import recorded
 from gradcheck.explanation.user_code import quoted
 from gradcheck.progress import at, shown
-from gradcheck.result import Result
+from gradcheck.result import Reason, Result
 
 EAGERLY = "a tf.function draws other numbers than eager code does; compared is what it gives when it runs eagerly"
 EAGER_MODE = "eager execution"
@@ -99,7 +99,8 @@ def explain(
         for number, call in enumerate(calls, 1):
             at(f"derivative {number} of {len(calls)}")
             found.append(explained_call(record, call, tolerance, probes, names))
-    found += [] if disagreement is None else [disagreement]
+    random = any(Reason.NOT_DETERMINISTIC in one.orders[1].reasons for one in found)
+    found += [] if disagreement is None or random else [disagreement]
     return merged([one.orders[1] for one in found], (source for one in found for source in one.sources), notes)
 
 

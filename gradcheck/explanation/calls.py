@@ -37,6 +37,10 @@ NO_SOURCES = (
     "are trainable where all of it is frozen"
 )
 TRACED = "the code with its tf.function traced"
+KEPT = (
+    " when the code runs eagerly; a tf.function keeps Python numbers, attributes and what NumPy draws as they were "
+    "when it was traced: pass them as tensors, or hold them in variables"
+)
 
 Results = tuple[Any, ...]
 """Those of one derivative, one a source."""
@@ -149,15 +153,17 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
     """The code with the gradients that it gets when its functions are traced, and a disagreement where that differs.
 
     Derivatives that are taken inside of a traced function have no values of their own: there it is what the code
-    returns that is compared.
+    returns that is compared. Where a traced function computes something else, its gradients belong to that, and those
+    that the code gets eagerly are left.
     """
     if not record.calls_functions or record.error is not None:
         return record, None
-    taken: list[Results] = []
+    taken: list[tuple[Results, Results]] = []  # the targets and the results
 
     def keep(tape: Any, method: str, arguments: dict[str, Any], compute: Callable[[], Any]) -> Any:
         start, result = len(taken), compute()
-        taken[start:] = [tuple(tf.nest.flatten(result))]  # in place of those that TensorFlow took to compute it
+        # In place of those that TensorFlow took to compute it.
+        taken[start:] = [(tuple(tf.nest.flatten(arguments["target"])), tuple(tf.nest.flatten(result)))]
         return result
 
     with state_restored(), derivatives_observed(keep):
@@ -166,9 +172,10 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
         except Exception as error:
             message = str(error).strip().splitlines() or [""]
             return record, _failed(Kind.RAISES, TRACED, type(error).__name__, message[-1].strip())
-    parts = (part.values if isinstance(part, tf.IndexedSlices) else part for results in taken for part in results)
-    found, disagreement = dict(enumerate(taken)), None
-    if len(found) != len(record.derivatives) or not all(part is None or hasattr(part, "_numpy") for part in parts):
+    parts = (part.values if isinstance(part, tf.IndexedSlices) else part for _, results in taken for part in results)
+    if len(taken) == len(record.derivatives) and all(part is None or hasattr(part, "_numpy") for part in parts):
+        found, disagreement = _taken(record, taken)
+    else:
         found, disagreement = _returned(record, returned)
     events = [
         replace(event, results=found.get(event.number, event.results))
@@ -177,6 +184,21 @@ def as_traced(record: CodeRecord) -> tuple[CodeRecord, Result | None]:
         for event in record.events
     ]
     return replace(record, events=events), disagreement
+
+
+def _taken(record: CodeRecord, taken: Sequence[tuple[Results, Results]]) -> tuple[dict[int, Results], Result | None]:
+    """What the tapes gave when the code was traced, where that was for the same targets; and a target that differs."""
+    found, disagreement = {}, None
+    for call, (targets, results) in zip(record.derivatives, taken, strict=True):
+        inside = not all(hasattr(target, "_numpy") for target in map(tf.convert_to_tensor, targets))
+        if inside or _all_same(call.targets, targets) or _all_same(call.results or (), results):
+            found[call.number] = results
+        elif disagreement is None:
+            pairs = zip(call.targets, targets, strict=False)
+            eager, traced = next((pair for pair in pairs if not _same(*pair)), (None, None))
+            text = f"what {quoted(call.line)} differentiates is {_shown(eager)}{KEPT}"
+            disagreement = _failed(Kind.MODES, TRACED, _shown(traced), text)
+    return found, disagreement
 
 
 def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Result | None]:
@@ -192,13 +214,18 @@ def _returned(record: CodeRecord, returned: Any) -> tuple[dict[int, Results], Re
         for position in range(start, len(eager) - len(given) + 1):
             if all(one is two for one, two in zip(given, eager[position:], strict=False)):
                 start = position + len(given)
-                results[call.number] = tuple(traced[position:start])
+                if _all_same(given, traced[position:start]):
+                    results[call.number] = tuple(traced[position:start])
                 break
     for position, (first, second) in enumerate(zip(eager, traced, strict=True)):
         if not _same(first, second):
-            text = f"result {position} is {_shown(first)} when the code runs eagerly"
+            text = f"result {position} is {_shown(first)}{KEPT}"
             return results, _failed(Kind.MODES, TRACED, _shown(second), text)
     return results, None
+
+
+def _all_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return len(first) == len(second) and all(map(_same, first, second))
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Cause, explain
+from gradcheck import Cause, Kind, explain
 
 X, Y = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]]), np.array([[1.0], [0.0], [2.0]])
 
@@ -57,3 +57,82 @@ def test_a_method_is_left_as_it_was_converted() -> None:
     assert converted is not method.__original_wrapped__
     explain(training.step)
     assert method.__wrapped__ is converted
+
+
+v = tf.Variable(1.5, dtype=tf.float64, name="v")
+
+
+class Settings:
+    beta = 0.0
+
+
+@tf.function
+def whole() -> Any:
+    with tf.GradientTape() as tape:
+        loss = v**2 * (1.0 + Settings.beta)
+    return tape.gradient(loss, v)
+
+
+@tf.function
+def drawn() -> Any:
+    factor = np.random.normal()
+    with tf.GradientTape() as tape:
+        loss = v**2 * factor
+    return tape.gradient(loss, v)
+
+
+@tf.function
+def forward() -> Any:
+    return v**2 * (1.0 + Settings.beta)
+
+
+def around() -> Any:
+    with tf.GradientTape() as tape:
+        loss = forward()
+    return tape.gradient(loss, v)
+
+
+@pytest.mark.parametrize("code", [whole, drawn, around], ids=["a gradient", "a draw", "a loss"])
+def test_a_value_kept_from_tracing_makes_no_gradient_wrong(code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.random.seed(0)
+    code()
+    monkeypatch.setattr(Settings, "beta", 1.0)
+    result = explain(code)
+    assert result.sources[0].right
+    (finding,) = result.findings
+    assert finding.kind is Kind.MODES
+    assert "a tf.function keeps Python numbers, attributes and what NumPy draws" in finding.reason
+    assert "pass them as tensors, or hold them in variables" in finding.reason
+
+
+def test_a_gradient_that_is_wrong_in_a_graph_alone_is_compared_as_it_is() -> None:
+    @tf.custom_gradient
+    def square(x: Any) -> Any:
+        factor = 2.0 if tf.executing_eagerly() else 3.0
+        return x**2, lambda upstream: upstream * factor * x
+
+    forward = tf.function(square)
+
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            loss = forward(v)
+        return tape.gradient(loss, v)
+
+    (one,) = explain(code).sources
+    assert (one.gradient, one.right) == ("4.5", False)
+
+
+def test_what_differs_from_run_to_run_is_no_disagreement_of_modes() -> None:
+    calls: list[int] = []
+
+    @tf.function
+    def forward(factor: Any) -> Any:
+        return v**2 * factor
+
+    def code() -> Any:
+        calls.append(1)
+        with tf.GradientTape() as tape:
+            loss = forward(tf.constant(float(len(calls)), tf.float64))
+        return tape.gradient(loss, v)
+
+    assert explain(code).verdict == "inconclusive"
