@@ -40,7 +40,7 @@ from gradcheck.explanation.record import (
     WatchEvent,
     key,
 )
-from gradcheck.explanation.replay import Influence, influence
+from gradcheck.explanation.replay import FAR_MOVES, Influence, influence
 from gradcheck.explanation.user_code import at, file_owner, place_of
 from gradcheck.explanation.wrong_gradient import LostPart, WrongGradient
 from gradcheck.numerics.difference import first_difference
@@ -55,6 +55,10 @@ STEP = 2.0**-10
 AS_BEFORE = "; as for another input, where no other operation is wrong by itself"
 NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """What Python and NumPy compute, where a tensor is asked for."""
+OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "TensorListLength")
+"""Operations whose outputs do not depend on the values of their inputs."""
+SMOOTH = ("StopGradient", "PreventGradient")
+"""Operations that send no gradient back, and pass small moves on."""
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
@@ -210,8 +214,14 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
         return "", replace(finding, diagnosis=diagnosis)
     moved = influence(source)
     zeros = "zeros that stand for None: " if source.call.zeros else ""
+    step = None if moved.large else _step_between(source)
+    if step is not None:
+        moved = influence(source, FAR_MOVES)
     if not moved.large:
-        return f"{zeros}the target does not depend on it{_made_of(source)}", None
+        unmoved = "the target does not depend on it"
+        if step is not None:
+            unmoved = f"no move of it that was tried moves the target: {step.name}{at(step.line)} lies between"
+        return f"{zeros}{unmoved}{_made_of(source)}", None
     reason = f"autodiff gives {'zeros for None' if zeros else 'None'}, "
     found = _largest_derivative(CallProblem([source]), reason) if moved.small else None
     finding, place = found or (broken(1, Kind.MISSING, source.name, reason + STEPWISE).findings[0], None)
@@ -219,6 +229,22 @@ def diagnose_unconnected(source: CallSource) -> tuple[str, Finding | None]:
     if cause is None and (zeros or not moved.small):
         return "" if moved.small else f"{zeros}it only decides which way the code goes", None
     return "", replace(finding, diagnosis=cause)
+
+
+def _step_between(source: CallSource) -> RecordedOperation | None:
+    """The first operation through which the value of a source goes to the targets, but no gradient comes back.
+
+    That is as the code is built: what the moves of the source change does not count.
+    """
+    record, call = source.record, source.call
+    events = record.before(call)
+
+    def changed(number: int, output: int) -> bool | None:
+        return False if record.operations[number].name in OF_SHAPES else None
+
+    path = dependency_path(events, call.targets, source.tensor, changed)
+    steps = (found.operation for found in path_breaks(events, path, None))
+    return next((one for one in steps if not one.states_written and one.name not in SMOOTH), None)
 
 
 def _made_of(source: CallSource) -> str:

@@ -205,10 +205,20 @@ def nearly_equal(first: Array, second: Array, dtype: str) -> bool:
     return first.shape == second.shape and np.allclose(first, second, rtol=0.0, atol=slack, equal_nan=True)
 
 
-SMALL_MOVES = (2.0**-7, -(2.0**-6))
-"""How far, relatively, a source is moved to see what depends on it smoothly."""
-LARGE_MOVES = (0.3, -0.3, 1.2, -1.2, 4.0, -4.0)
-"""How far it is moved to see what depends on it in steps."""
+@dataclass(frozen=True)
+class Move:
+    """How far, relatively, all elements of a source are moved: one way, or some of them the other way."""
+
+    size: float
+    both_ways: bool = False
+
+
+SMALL_MOVES = (Move(2.0**-7), Move(-(2.0**-6)))
+"""They show what depends on a source smoothly."""
+LARGE_MOVES = tuple(map(Move, (0.3, -0.3, 1.2, -1.2, 4.0, -4.0)))
+"""They show what depends on it in steps."""
+FAR_MOVES = (*(Move(size, both_ways=True) for size in (1.2, -1.2, 4.0, -4.0, 32.0, -32.0)), Move(32.0), Move(-32.0))
+"""They show it where a step is far away, or lies where some elements grow beside others, as that of an argmax does."""
 
 
 @dataclass(frozen=True)
@@ -234,20 +244,21 @@ class Influence:
         return any(not np.array_equal(first, np.asarray(after._numpy()), equal_nan=nan) for after in runs)
 
 
-def influence(source: CallSource) -> Influence:
-    """Move the source, a little and then more, until the targets of the call change."""
+def influence(source: CallSource, moves: Sequence[Move] = (*SMALL_MOVES, *LARGE_MOVES)) -> Influence:
+    """Move the source, by one move after the other, until the targets of the call change."""
     record, call = source.record, source.call
     base, before = record.operations, target_value(call.targets, call)
     runs: list[Sequence[RecordedOperation]] = []
-    for size in (*SMALL_MOVES, *LARGE_MOVES):
-        replay = replayed(record, call, [(source, _delta(source.value, size))], with_operations=True)
+    for move in moves:
+        replay = replayed(record, call, [(source, _delta(source.value, move))], with_operations=True)
         if replay.target is None:
             continue
         moved = (event for event in replay.events if isinstance(event, RecordedOperation))
         alike = takewhile(lambda pair: _shape(pair[0]) == _shape(pair[1]), zip(base, moved, strict=False))
         runs.append([operation for _, operation in alike])
-        if not np.array_equal(target_value(replay.target, call), before, equal_nan=True):
-            small = size in SMALL_MOVES
+        after, small = target_value(replay.target, call), move in SMALL_MOVES
+        overflowed = not small and not np.isfinite(after).all()  # 0 * infinity is no influence
+        if not overflowed and not np.array_equal(after, before, equal_nan=True):
             return Influence(small, True, base, runs if small else runs[-1:])
     return Influence(False, False, base, runs[:1])
 
@@ -256,9 +267,11 @@ def _shape(operation: RecordedOperation) -> tuple[str, int]:
     return operation.name, len(operation.outputs)
 
 
-def _delta(value: Any, size: float) -> Any:
+def _delta(value: Any, move: Move) -> Any:
     array = np.asarray(value)
     # Not the same for all elements, or a difference of two of them would not move.
     pattern = 1.0 + np.cos(1.0 + np.arange(array.size)).reshape(array.shape) / 4
-    delta = size * pattern * np.maximum(np.abs(array), 0.5)
+    if move.both_ways:
+        pattern *= np.where(np.cos(2.0 * np.arange(array.size)) < 0, -1.0, 1.0).reshape(array.shape)
+    delta = move.size * pattern * np.maximum(np.abs(array), 0.5)
     return tf.constant(delta.astype(array.dtype))
