@@ -147,8 +147,12 @@ def _whole_jacobian(value: Array, source: Source) -> Array:
     return whole
 
 
-def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> Comparison | None:
-    """The comparison along random directions if all of them agree at once, else None. Raises WrongShapeError."""
+def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> tuple[Comparison, Array] | None:
+    """The comparison along random directions if all of them agree at once, else None. Raises WrongShapeError.
+
+    With it comes, of each source, the part of its largest derivative by which that would have to be wrong to show, or
+    infinity where its derivatives are all 0.
+    """
     count = FEW if problem.point.size <= SMALL else probes
     if problem.point.size <= FEW or problem.outputs > SMALL:
         return None
@@ -162,6 +166,17 @@ def plainly_agrees(problem: CallProblem, tolerance: Tolerance, probes: int) -> C
     table = compare(autodiff, estimate, tolerance, ulp_rounding(autodiff, problem.precision), factor=1.0)
     if not table.where(Verdict.AGREE).all():
         return None
-    contribution = np.max(np.abs(directions[:, None, :] * gradients[None, :, :]), axis=2)
+    products = np.abs(directions[:, None, :] * gradients[None, :, :])
+    ends = np.cumsum([source.count for source in problem.sources])
+    largest = [part.max(axis=2, initial=0.0) for part in np.split(products, ends[:-1], axis=2)]
+    shares = [
+        0.0 if source.count == 0 else _share(table.allowed, one)
+        for source, one in zip(problem.sources, largest, strict=True)
+    ]
     rows = tuple(range(problem.outputs))
-    return replace(table, columns=(None,) * count, rows=rows, contribution=contribution)
+    table = replace(table, columns=(None,) * count, rows=rows, contribution=np.max(largest, axis=0))
+    return table, np.array(shares)
+
+
+def _share(allowed: Array, largest: Array) -> float:
+    return float(np.min(allowed[largest > 0] / largest[largest > 0], initial=np.inf))

@@ -31,6 +31,9 @@ Compared = list[tuple[Sequence[CallSource], OrderResult]]
 CLOSELY, ENTRIES = 4, 64
 """So many sources of a derivative that are not right are searched for the entry that is wrong, each by itself, until so
 many entries have been: each may take hundreds of values of the whole code."""
+HIDDEN = 0.5
+"""An error by this part of the largest derivative of a source has to show where it is compared beside others."""
+UNSEEN = "an error as large as the largest derivative would not have shown"
 MOST = 32
 """So many of the others are compared with all care; what is left is told as too expensive."""
 ONE = np.ones((1, 1))
@@ -45,6 +48,8 @@ ALONG = "along a direction that moves all of its elements, "
 def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -> Compared:
     """All sources together if they plainly agree; else the groups of them, and each with its own verdict.
 
+    Those that are too small to be seen beside the others are compared without these.
+
     Of many that do not agree the first few are searched for an entry that is wrong, but for those behind an operation
     that is known to be wrong by then; the others are compared along one direction each, together, so that the time
     grows no faster than the number of values that this takes.
@@ -53,11 +58,11 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
         return []
     problem = CallProblem(sources)
     try:
-        table = plainly_agrees(problem, tolerance, probes)
-        if table is not None or len(sources) == 1:
-            if table is None:
-                return [(sources, _closely(problem, tolerance, probes))]
-            return [(sources, summarise(1, [table], problem.sources))]
+        agreement = plainly_agrees(problem, tolerance, probes)
+        if agreement is not None:
+            return _together(problem, *agreement, tolerance, probes)
+        if len(sources) == 1:
+            return [(sources, _closely(problem, tolerance, probes))]
         if problem.outputs == 1 and len(sources) > CLOSELY:
             return _many(problem, tolerance, probes)
     except WrongShapeError as error:
@@ -66,6 +71,27 @@ def compared(sources: Sequence[CallSource], tolerance: Tolerance, probes: int) -
             known = known_to_raise(sources[0].record)
             return [(sources, replace(order, findings=(replace(order.findings[0], diagnosis=known),)))]
     return [pair for one in sources for pair in compared([one], tolerance, probes)]
+
+
+def _together(problem: CallProblem, table: Comparison, shares: Array, tolerance: Tolerance, probes: int) -> Compared:
+    """Sources that plainly agree; those that are hidden by the others are compared without these."""
+    hidden = (shares > HIDDEN) & (not tolerance.given)
+    zero = hidden & np.isinf(shares)
+    groups = [
+        [one for one, chosen in zip(problem.taken, mask, strict=True) if chosen]
+        for mask in (~hidden, zero, hidden & ~zero)
+    ]
+    if len(problem.taken) in map(len, groups):  # there are no others
+        return [(problem.taken, _told(table, problem.taken, tolerance))]
+    seen = [(groups[0], _told(table, groups[0], tolerance))] if groups[0] else []
+    return seen + [pair for group in groups[1:] for pair in compared(group, tolerance, probes)]
+
+
+def _told(table: Comparison, sources: Sequence[CallSource], tolerance: Tolerance) -> OrderResult:
+    """The verdict on sources that agree; there is none where no error as large as the largest derivative would show."""
+    order = summarise(1, [table], CallProblem(sources).sources)
+    unseen = order.relative_resolution > 1 and not tolerance.given
+    return undecided(1, Reason.ILL_CONDITIONED, UNSEEN) if unseen else order
 
 
 def _closely(problem: CallProblem, tolerance: Tolerance, probes: int) -> OrderResult:
@@ -129,10 +155,14 @@ def _right(problem: CallProblem, quick: Comparison, positions: Array, tolerance:
     """The sources that agree along their lines: together with more precision, if they plainly agree."""
     right = [problem.taken[position] for position in positions]
     together = CallProblem(right)
-    table = plainly_agrees(together, tolerance, probes) if right else None
-    if table is None:
+    agreement = plainly_agrees(together, tolerance, probes) if right else None
+    if agreement is None:
         return _along_a_line(problem, quick, positions)
-    return [(right, summarise(1, [table], together.sources))]
+    table, shares = agreement
+    hidden = (shares > HIDDEN) & (not tolerance.given)
+    seen = [one for one, away in zip(right, hidden, strict=True) if not away]
+    told: Compared = [(seen, _told(table, seen, tolerance))] if seen else []
+    return told + _along_a_line(problem, _rows(quick, hidden), positions[hidden])
 
 
 def _one_line_each(problem: CallProblem, gradient: Array) -> Array:
