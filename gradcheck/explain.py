@@ -110,7 +110,7 @@ def _recorded(
     """The record of the code, and the names of the sources where the derivative is not its own.
 
     Raises RuntimeError where it raised before it took a derivative, ValueError where it runs on replicas or uses a tape
-    that was opened before.
+    that was opened before, TypeError where it differentiates a ragged tensor.
     """
     parameters = parameter_names(f)
     record = recorded(f, as_tensors(inputs, parameters))
@@ -121,6 +121,7 @@ def _recorded(
         )
     if record.derivatives:
         _refuse_earlier_tapes(record)
+        _refuse_ragged(record)
         return record, None
     if record.error is not None:
         hint = f"; {GRAPH_ALONE}" if record.calls_functions or EAGER_MODE in str(record.error) else ""
@@ -139,6 +140,17 @@ def _refuse_earlier_tapes(record: CodeRecord) -> None:
                 f"the tape that {quoted(call.line)} asks was opened before f ran, and explain moves what f computes: "
                 "put the tape and the loss into f"
             )
+
+
+def _refuse_ragged(record: CodeRecord) -> None:
+    """Raise TypeError for a derivative of a ragged tensor, or with respect to one: it is several tensors, not one."""
+    for call in record.derivatives:
+        for what, given in (("target", call.targets), ("source", call.sources)):
+            if any(isinstance(one, tf.RaggedTensor) for one in given):
+                raise TypeError(
+                    f"the {what} of {quoted(call.line)} is a RaggedTensor; a tensor or a variable was expected: "
+                    "give its flat_values to the tape instead"
+                )
 
 
 def _own_error(record: CodeRecord) -> bool:

@@ -232,3 +232,35 @@ def test_a_bare_except_does_not_hide_where_a_replay_ends() -> None:
 
     result = explain(code)
     assert [(one.gradient, one.right) for one in result.sources] == [("3", True), ("6", True)]
+
+
+def ragged_target() -> Any:
+    with tf.GradientTape() as tape:
+        loss = tf.sin(tf.RaggedTensor.from_row_lengths(x * tf.constant([1.0, 2.0, 3.0], tf.float64), [1, 2]))
+    return tape.gradient(loss, x)
+
+
+def ragged_source() -> Any:
+    rows = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(rows.flat_values)
+        loss = tf.reduce_sum(tf.sin(rows))
+    return tape.gradient(loss, rows)
+
+
+@pytest.mark.parametrize(("code", "what"), [(ragged_target, "target"), (ragged_source, "source")])
+def test_ragged_tensors_are_refused_by_name(code: Code, what: str) -> None:
+    with pytest.raises(TypeError, match=rf"the {what} of `return tape.gradient.* is a RaggedTensor; .* flat_values"):
+        explain(code)
+
+
+def test_the_flat_values_of_a_ragged_tensor_are_compared() -> None:
+    def code() -> Any:
+        rows = tf.ragged.constant([[1.0], [2.0, 3.0]], tf.float64)
+        with tf.GradientTape() as tape:
+            tape.watch(rows.flat_values)
+            loss = tf.sin(rows)
+        return tape.gradient(loss.flat_values, rows.flat_values)
+
+    (one,) = explain(code).sources
+    assert one.right
