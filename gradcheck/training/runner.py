@@ -26,6 +26,7 @@ from gradcheck.autodiff.state import (
 )
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.result import Diagnosis
+from gradcheck.training.frozen_layers import CalledLayers
 from gradcheck.training.gradient_changes import alike
 from gradcheck.training.optimizers import OptimizerCall
 from gradcheck.training.separate_losses import OwnLoss
@@ -287,14 +288,16 @@ def _first_run(runner: StepRunner, variables: Any) -> list[Any]:
     if chosen is not None:
         runner.run(restore_python=False)
         return chosen
-    with VariableWatcher() as watcher:
+    with VariableWatcher() as watcher, CalledLayers().noted() as layers:
         recording = runner.run(restore_python=False).recording
     # In the order in which gradients come: an optimizer's, or a tape's; then the others.
     listed = [variable for call in recording.optimizer_calls for variable in call.variables]
     if not listed and recording.tape_gradients:
         listed = [source for source in recording.tape_gradients[-1].sources if variable_of(source) is not None]
     unique: dict[int, Any] = {}
-    for variable in (*listed, *watcher.watched_variables()):
+    frozen = layers.frozen()
+    watched = [variable for variable in watcher.watched_variables() if id(variable_of(variable)) not in frozen]
+    for variable in (*listed, *watched):
         if variable_of(variable).dtype.name in ROUNDOFF:
             unique.setdefault(id(variable_of(variable)), variable)
     if not unique:

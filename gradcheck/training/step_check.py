@@ -36,6 +36,7 @@ OTHER_LOSS = (
     "return the loss that the tape differentiates; of several losses, each with variables of its own, return one of "
     "them first, or a dict of them: (generator_loss, discriminator_loss)"
 )
+NOT_ASKED = "ask the tape for it, or, if it is not to be trained, leave it out: variables=[...] takes those that are"
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ class StepCheck:
             return finding
         missing, numbers = finding.kind is Kind.MISSING, finding.reason.split("; ")[0]
         if missing and run.recording.tape_gradients and not run.from_tapes(run.variables[position]):
-            return replace(finding, reason=f"{numbers}; the step never asks its tape for this gradient", diagnosis=None)
+            diagnosis = Diagnosis(Cause.COMPOSITION, "the step never asks its tape for this gradient", NOT_ASKED)
+            return replace(finding, reason=numbers, diagnosis=diagnosis)
         taken = dense(run.taken[position])
         change = GradientChange.between([right[position]], [taken], error)
         if taken is None or change is None or not change.nothing:
