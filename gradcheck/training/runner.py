@@ -85,6 +85,7 @@ class StepRunner:
         self._lighter = LighterLoss()
         self._own: OwnLoss | None = None
         self._held: Sequence[Outcome] = ()
+        self._scale = 1.0
 
     def mode(self) -> AbstractContextManager[None]:
         """Where the check runs."""
@@ -164,7 +165,9 @@ class StepRunner:
                     self._changed = ChangedState(snapshot.changed(), used)
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
+        made = StepRun(returned, self.variables, recording, before, after, self._listed, self._own_number)
+        self._scale = made.scale
+        return made
 
     def loss(self) -> Any:
         """The loss of a run, without its update where that is seen not to matter; traced, of the step as one graph.
@@ -216,7 +219,7 @@ class StepRunner:
                 returned = self._call()
         finally:
             python.restore()
-        return StepRun(returned, self.variables, recording, (), (), own=self._own_number)
+        return StepRun(returned, self.variables, recording, (), (), own=self._own_number, known_scale=self._scale)
 
     @property
     def _own_number(self) -> int | None:

@@ -24,6 +24,7 @@ class StepRun:
 
     `listed` are the variables that it returns gradients for, where these are more than those that are checked; `own` is
     the number of the derivative with respect to variables whose loss counts, where that is not what the step returned.
+    A run whose optimizers were not called has the scale that is known of one where they were.
     """
 
     returned: Any
@@ -33,6 +34,7 @@ class StepRun:
     after: tuple[Array, ...]
     listed: tuple[Any, ...] = ()
     own: int | None = None
+    known_scale: float = 1.0
 
     @property
     def _first(self) -> Any:
@@ -161,7 +163,7 @@ class StepRun:
         """By what the step multiplies the loss of its variables before it takes gradients."""
         calls, wanted = self.recording.optimizer_calls, set(map(id, self.variables))
         scales = [call.scale for call in calls if wanted & {id(variable_of(one)) for one in call.variables}]
-        return next(iter([*scales, *(call.scale for call in calls)]), 1.0)
+        return next(iter([*scales, *(call.scale for call in calls)]), self.known_scale)
 
 
 def unscaled(gradient: Any, scale: float) -> Any:
