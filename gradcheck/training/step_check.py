@@ -17,10 +17,11 @@ from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
 from gradcheck.check import check
 from gradcheck.comparison.lines import sample_values
+from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
 from gradcheck.explanation.wrong_gradient import LostPart
 from gradcheck.numerics.difference import first_difference
-from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Result, Verdict
+from gradcheck.result import Cause, Diagnosis, Finding, Kind, OrderResult, Reason, Result, Verdict
 from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import StepRunner
 from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
@@ -37,6 +38,12 @@ OTHER_LOSS = (
     "them first, or a dict of them: (generator_loss, discriminator_loss)"
 )
 NOT_ASKED = "ask the tape for it, or, if it is not to be trained, leave it out: variables=[...] takes those that are"
+
+UNMULTIPLIED = "let the tape differentiate optimizer.scale_loss(loss)"
+OVERFLOW = (
+    "the gradients of the loss times {scale} overflow, those of the loss do not: the optimizer skips this step and "
+    "lowers its scale; run steps until it fits, or give the optimizer a smaller initial_scale="
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,10 @@ class StepCheck:
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients used, or on those before they were clipped or averaged."""
+        if self._overflows():
+            note = OVERFLOW.format(scale=f"{self._run.scale:g}")
+            count = sum(value.size for value in self._run.before)
+            return replace(undecided(1, Reason.NOT_FINITE, note), inconclusive=count)
         change = self._change(self._run.taken, self._run.gradients)
         if change is not None:
             return _with_change(self._compare(lambda run: run.taken), change)
@@ -101,6 +112,14 @@ class StepCheck:
         if order.verdict != Verdict.MISMATCH:
             return order
         return self._check_unchanged() or replace(order, findings=tuple(map(self._explained, order.findings)))
+
+    def _overflows(self) -> bool:
+        """Whether the optimizer skips a step whose gradients are infinite, or NaN, only because its loss was scaled."""
+        run = self._run
+        if run.scale == 1.0 or _finite(run.gradients) or not all(map(np.array_equal, run.before, run.after)):
+            return False
+        right, _ = self._right
+        return right is not None and _finite(right)
 
     def _check_unchanged(self) -> OrderResult | None:
         """The verdict on the gradients before they were clipped or averaged; None where they were not."""
@@ -166,7 +185,7 @@ class StepCheck:
         run, (right, error) = self._run, self._right
         position = next((i for i, name in enumerate(self._names) if finding.input.startswith(name)), None)
         if position is None or right is None:
-            return finding
+            return self._as_taken(finding) if run.scale != 1.0 else finding
         missing, numbers = finding.kind is Kind.MISSING, finding.reason.split("; ")[0]
         if missing and run.recording.tape_gradients and not run.from_tapes(run.variables[position]):
             diagnosis = Diagnosis(Cause.COMPOSITION, "the step never asks its tape for this gradient", NOT_ASKED)
@@ -175,12 +194,14 @@ class StepCheck:
         change = GradientChange.between([right[position]], [taken], error)
         if taken is None or change is None or not change.nothing:
             finding = finding if taken is None else self._as_taken(finding)
+            if taken is not None and (unmultiplied := self._unmultiplied([right[position]], [taken], error)):
+                return replace(finding, diagnosis=unmultiplied)
             lost = LostPart(None if missing else finding.autodiff, finding.difference)
             diagnosis = finding.diagnosis or self.runner.broken_path(position, run, lost)
             return replace(finding, diagnosis=self._of_another_loss(position, diagnosis))
         whole = GradientChange.between(run.taken, run.gradients, error)
         if whole is not None and whole.nothing:
-            return finding  # what the tape gave was used as it is
+            return self._as_taken(finding)  # what the tape gave was used as it is
         used = "None" if finding.autodiff is None else f"{finding.autodiff:.10g}"
         giver = "the optimizer was handed" if run.returned_gradients is None else "the step returns"
         evidence = f"the step's tape gave {float(taken[finding.index or ()].real):.10g}, {giver} {used}"
@@ -191,15 +212,44 @@ class StepCheck:
         return replace(finding, kind=Kind.MISSING if missing else Kind.WRONG_VALUE, reason=numbers, diagnosis=diagnosis)
 
     def _as_taken(self, finding: Finding) -> Finding:
-        """A finding that is blamed on a clip of what was wrong already, with the cause of that."""
+        """A finding that is blamed on a change of what was wrong already, with the cause of that."""
         if finding.diagnosis is None or finding.diagnosis.cause is not Cause.CHANGED_AFTERWARDS:
             return finding
-        before = next((one for one in self._of_tapes.findings if one.input == finding.input), finding)
-        return replace(finding, kind=before.kind, diagnosis=before.diagnosis)
+        before = next((one for one in self._of_tapes.findings if one.input == finding.input), None)
+        scale = self._run.scale
+        if scale == 1.0:
+            return finding if before is None else replace(finding, kind=before.kind, diagnosis=before.diagnosis)
+        if before is None or before.diagnosis is None:  # what changed it may be our own division by the scale
+            return replace(finding, diagnosis=None)
+        found = before.diagnosis
+        evidence = f"{found.evidence}; these numbers are of the loss times {scale:g}, which the tape differentiated"
+        lost = None if found.lost is None else found.lost / scale
+        return replace(finding, kind=before.kind, diagnosis=replace(found, evidence=evidence, lost=lost))
 
     @cached_property
     def _of_tapes(self) -> OrderResult:
-        return self._compare(lambda run: run.taken)
+        """Differences beside what the tapes gave, of the loss that they differentiated."""
+        scale, atol = self._run.scale, self.tolerance["atol"]
+        tolerance = self.tolerance if atol is None else {**self.tolerance, "atol": scale * atol}
+        result = check(
+            lambda: _scaled(self.runner.loss(), scale),
+            variables=self.variables,
+            gradient=lambda: list(self.runner.run().scaled),
+            **tolerance,
+        )
+        return result.orders[1]
+
+    def _unmultiplied(self, right: Sequence[Any], taken: Sequence[Any], error: float) -> Diagnosis | None:
+        """That an optimizer divides gradients by its scale, where these are of a loss that was not multiplied by it."""
+        scale = self._run.scale
+        change = GradientChange.between(right, [scale * one for one in taken], error)
+        if scale == 1.0 or change is None or not change.nothing:
+            return None
+        name = next((call.name for call in self._run.recording.optimizer_calls if call.scale == scale), "the optimizer")
+        evidence = (
+            f"{name} divides gradients by {scale:g}, and those of the tape are of a loss that was not multiplied by it"
+        )
+        return Diagnosis(Cause.CHANGED_AFTERWARDS, evidence, UNMULTIPLIED)
 
     def _of_another_loss(self, position: int, diagnosis: Diagnosis | None) -> Diagnosis | None:
         """The diagnosis, or that the tape differentiated another loss, where no operation is to blame."""
@@ -235,6 +285,15 @@ class StepCheck:
                     counts.setdefault(int(shape[0]), f"the {shape[0]} samples of inputs[{position}]")
         calls = len(self._run.recording.tape_gradients)
         return {calls: f"{calls} gradients", **counts}
+
+
+def _finite(gradients: Sequence[Any]) -> bool:
+    return all(np.all(np.isfinite(dense(gradient))) for gradient in gradients if gradient is not None)
+
+
+def _scaled(loss: Any, scale: float) -> Any:
+    """A loss times the scale, in a type that holds it."""
+    return loss if scale == 1.0 else scale * (tf.cast(loss, tf.float32) if loss.dtype.size < 4 else loss)
 
 
 def _with_change(order: OrderResult, change: str) -> OrderResult:

@@ -144,19 +144,24 @@ class StepRun:
         return tuple(all_shaped(gradients, self.variables))
 
     def from_tapes(self, variable: Any) -> list[Any]:
-        """Every gradient with respect to a variable that the step's tapes gave."""
+        """Every gradient with respect to a variable that the step's tapes gave, of the loss times the scale."""
         return [
-            unscaled(shaped(gradient, variable), self.scale)
+            shaped(gradient, variable)
             for taken in self.recording.tape_gradients
             for source, gradient in zip(taken.sources, taken.gradients, strict=True)
             if variable_of(source) is variable
         ]
 
     @property
-    def taken(self) -> tuple[Any, ...]:
+    def scaled(self) -> tuple[Any, ...]:
         """What the step's tapes gave for each variable; None where they were not asked for it exactly once."""
         found = map(self.from_tapes, self.variables)
         return tuple(gradients[0] if len(gradients) == 1 else None for gradients in found)
+
+    @property
+    def taken(self) -> tuple[Any, ...]:
+        """The same of the loss before it was scaled."""
+        return tuple(unscaled(gradient, self.scale) for gradient in self.scaled)
 
     @property
     def scale(self) -> float:

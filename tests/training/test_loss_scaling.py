@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import assert_step
+from gradcheck import GradientInconclusive, GradientMismatch, GradientPartial, assert_step
 
 Step = Callable[[], Any]
 BATCH = np.linspace(-1.0, 1.0, 24, dtype="f4").reshape(8, 3), np.linspace(0.0, 1.0, 8, dtype="f4")[:, None]
@@ -30,3 +30,83 @@ def test_a_model_that_returns_a_dict_is_seen_as_sharply_as_without_a_scale() -> 
         assert (order.verdict, order.compared) == ("agree", 21)
         seen.append(order.resolution)
     assert seen[1] == pytest.approx(seen[0], rel=0.1)
+
+
+@tf.custom_gradient
+def halved(x: tf.Tensor) -> Any:
+    return x**2, lambda dy: dy * x
+
+
+def scaled_step(loss_of: Callable[[Any], Any], weight: tf.Variable, *, returned: bool, scale: bool = True) -> Step:
+    optimizer = scaling()
+    optimizer.build([weight])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(weight)
+            scaled = optimizer.scale_loss(loss) if scale else loss
+        optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
+        return loss if returned else None
+
+    return step
+
+
+LOSSES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "wrong custom gradient": (lambda w: tf.reduce_sum(halved(w)), "correct the gradient that halved at "),
+    "stop_gradient": (lambda w: tf.reduce_sum(w * tf.stop_gradient(w)), "leave tf.stop_gradient out of "),
+}
+
+
+@pytest.mark.parametrize("returned", [True, False])
+@pytest.mark.parametrize(("cause", "loss", "remedy"), [(name, *of) for name, of in LOSSES.items()], ids=LOSSES)
+def test_a_wrong_gradient_of_a_scaled_loss_has_its_cause(cause: str, loss: Any, remedy: str, returned: bool) -> None:
+    with pytest.raises(GradientMismatch) as caught:
+        assert_step(scaled_step(loss, tf.Variable([1.0, 2.0]), returned=returned))
+    message = str(caught.value)
+    assert f"cause        {cause}\n" in message
+    assert f"remedy       {remedy}" in message
+    assert "these numbers are of the loss times 32768, which the tape differentiated" in message
+    assert "given        2\n    estimate     4 " in message
+    assert "RealDiv" not in message
+
+
+def test_a_part_outside_of_the_tape_of_a_scaled_loss() -> None:
+    weight, optimizer = tf.Variable([1.0, 2.0]), scaling()
+    optimizer.build([weight])
+
+    def step() -> Any:
+        square = weight**2
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(square + weight**3)
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply_gradients([(tape.gradient(scaled, weight), weight)])
+        return loss
+
+    with pytest.raises(GradientPartial, match=r"cause +computed outside the tape"):
+        assert_step(step)
+
+
+def test_a_loss_that_is_not_multiplied_by_the_scale_is_told() -> None:
+    with pytest.raises(GradientMismatch) as caught:
+        assert_step(scaled_step(lambda w: tf.reduce_sum(w**2), tf.Variable([1.0, 2.0]), returned=True, scale=False))
+    assert (
+        "LossScaleOptimizer divides gradients by 32768, and those of the tape are of a loss that was not multiplied by "
+        "it\n    remedy       let the tape differentiate optimizer.scale_loss(loss)"
+    ) in str(caught.value)
+
+
+def in_half_precision(w: Any) -> Any:
+    return tf.reduce_sum(tf.cast(w, tf.float16) ** 2)
+
+
+def test_a_step_that_the_optimizer_skips_is_inconclusive() -> None:
+    with pytest.raises(GradientInconclusive) as caught:
+        assert_step(scaled_step(in_half_precision, tf.Variable([3.0, 2.0]), returned=True))
+    assert "the gradients of the loss times 32768 overflow, those of the loss do not: the optimizer skips this" in str(
+        caught.value
+    )
+
+
+def test_a_gradient_that_is_not_finite_by_itself_stays_wrong_although_the_optimizer_skips_it() -> None:
+    with pytest.raises(GradientMismatch):
+        assert_step(scaled_step(lambda w: tf.norm(w) + tf.reduce_sum(w), tf.Variable([0.0, 0.0]), returned=True))
