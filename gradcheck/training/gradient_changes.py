@@ -12,6 +12,9 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 
 Array = np.ndarray[Any, Any]
+ClipLimits = Sequence[tuple[str, tuple[float, ...] | None]]
+"""Clip functions that gradients went through, with what limits them: the bounds of values, a norm, or the number by
+which clip_by_global_norm multiplied; None where that is not known."""
 
 SAME, DIFFERENT = 1e-5, 1e-3
 """Sizes count as equal, or as different, if they differ by at most, or at least, this part of them."""
@@ -27,6 +30,17 @@ def dense(gradient: Any) -> Array | None:
         return None
     array = np.asarray(tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
     return array.astype(np.float64) if array.dtype.kind in "iu" else array
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """How gradients were clipped, such as "clipped to the global norm 1 (it was 5)".
+
+    With `by_a_norm` no more is known than that they were multiplied and that somebody asked for their norm.
+    """
+
+    note: str
+    by_a_norm: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,21 +98,48 @@ class GradientChange:
         divided = (of for count, of in counts.items() if count > 1 and self._used_is(self.taken / count))
         return next((f"averaged over {of}" for of in divided), None)
 
-    def clipping(self, functions: Sequence[str]) -> str | None:
-        """How the gradients were clipped, such as "clipped to the global norm 1 (it was 5)"; None where they were not.
+    def clipping(self, functions: Sequence[str], limits: ClipLimits = ()) -> Clipping | None:
+        """How the gradients were clipped; None where they were not.
 
         `functions` are those that gradients went through, such as clip_by_norm. Where there are none, two elements (or
         the gradients of two variables) of different sizes must have got the same one before that counts as clipping.
-        What became zero was lost and not clipped, unless a clip function was given zero as a bound (CLIPPED_AT_ZERO).
+        Where the `limits` of one are known, it clips to no other. What became zero was lost and not clipped, unless a
+        clip function was given zero as a bound (CLIPPED_AT_ZERO).
         """
-        called, found = set(functions), None
+        called, note = set(functions), None
         if "clip_by_value" in called or not called:
-            found = self._by_value(known=bool(called), at_zero=CLIPPED_AT_ZERO in called)
-        if found is None and ({"clip_by_norm", "norm"} & called or not called):
-            found = self._by_norm(known=bool(called))
-        if found is None and {"clip_by_global_norm", "global_norm", "norm"} & called:
-            found = self._by_global_norm()
-        return found
+            bounds = _known("clip_by_value", limits)
+            note = self._by_value(known=bool(called), at_zero=CLIPPED_AT_ZERO in called)
+            if note and (bounds is None or any(self._used_is(np.clip(self.taken, low, high)) for low, high in bounds)):
+                return Clipping(note)
+        if {"clip_by_norm", "norm"} & called or not called:
+            norms = _known("clip_by_norm", limits)
+            if note := self._by_norm(known=bool(called)):
+                if not called or any(self._used_is(self._shortened(limit)) for (limit,) in norms or ()):
+                    return Clipping(note)
+                if "norm" in called or norms is None:
+                    return Clipping(note, by_a_norm=True)
+        if {"clip_by_global_norm", "global_norm", "norm"} & called and (note := self._by_global_norm()):
+            factors = _known("clip_by_global_norm", limits)
+            if any(self._used_is(factor * self.taken) for (factor,) in factors or ()):
+                return Clipping(note)
+            if {"global_norm", "norm"} & called or factors is None:
+                return Clipping(note, by_a_norm=True)
+        return None
+
+    def same_factors(self, other: GradientChange) -> bool:
+        """Whether other gradients of these variables were multiplied by the same numbers, whatever their length.
+
+        No clip does that: what it clips has the same length before and after.
+        """
+        if not np.array_equal(self.owner, other.owner):
+            return False
+        lengths = float(np.linalg.norm(self.used)), float(np.linalg.norm(other.used))
+        if abs(lengths[0] - lengths[1]) <= DIFFERENT * lengths[0]:
+            return False
+        before, after = self._norms(self.taken), self._norms(self.used)
+        factors = np.divide(after, before, out=np.ones_like(before), where=before > 0)
+        return other._used_is(factors[self.owner] * other.taken)
 
     def _by_value(self, *, known: bool, at_zero: bool) -> str | None:
         taken, used = self.taken, self.used
@@ -117,13 +158,12 @@ class GradientChange:
         return f"clipped by value to {' and '.join(bounds)}"
 
     def _by_norm(self, *, known: bool) -> str | None:
-        taken, used = (np.sqrt(np.bincount(self.owner, values**2)) for values in (self.taken, self.used))
+        taken, used = self._norms(self.taken), self._norms(self.used)
         changed = used < taken - np.bincount(self.owner, self.slack)
         if not changed.any() or not (known or _levelled(taken[changed], used[changed])):
             return None
         limit = float(used[changed].max())
-        factors = np.minimum(1.0, limit / np.where(taken, taken, np.inf))
-        if not limit or not self._used_is(self.taken * factors[self.owner]):
+        if not limit or not self._used_is(self._shortened(limit)):
             return None
         return f"clipped to the norm {limit:.6g} for each variable (the longest was {taken.max():.6g})"
 
@@ -134,8 +174,24 @@ class GradientChange:
         before = float(np.linalg.norm(self.taken))
         return f"clipped to the global norm {ratio * before:.6g} (it was {before:.6g})"
 
+    def _norms(self, values: Array) -> Array:
+        """Those of the gradients of each variable."""
+        return np.asarray(np.sqrt(np.bincount(self.owner, values**2)))
+
+    def _shortened(self, limit: float) -> Array:
+        """What was taken, the gradient of each variable clipped to a norm."""
+        norms = self._norms(self.taken)
+        factors = np.minimum(1.0, limit / np.where(norms, norms, np.inf))
+        return np.asarray(self.taken * factors[self.owner])
+
     def _used_is(self, expected: Array) -> bool:
         return bool(np.all(np.abs(self.used - expected) <= self.slack))
+
+
+def _known(function: str, limits: ClipLimits) -> list[tuple[float, ...]] | None:
+    """The limits of the calls of a clip function; None where these are not known."""
+    found = [limit for name, limit in limits if name == function]
+    return None if not found or None in found else [limit for limit in found if limit is not None]
 
 
 def alike(some: Sequence[Any], others: Sequence[Any]) -> bool:

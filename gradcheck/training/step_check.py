@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from gradcheck.autodiff.opening import open_function
 from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import parse_arguments
 from gradcheck.autodiff.state import UNCHANGED, variables_restored
-from gradcheck.check import check
+from gradcheck.check import result_of
 from gradcheck.comparison.lines import sample_values
 from gradcheck.comparison.summary import undecided
 from gradcheck.comparison.tables import EXCLUSION
@@ -26,8 +27,11 @@ from gradcheck.training.gradient_changes import GradientChange, alike, dense
 from gradcheck.training.runner import StepRunner
 from gradcheck.training.separate_losses import OwnLoss, notes_on, own_losses, renamed, together
 from gradcheck.training.step_run import StepRun
-from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
+from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings, used_by
 
+Gradients = tuple[Sequence[Any], Sequence[Any]]
+ASIDE = 2.0**-4
+"""By this part of them, and this much, weights are moved to see whether gradients are clipped there, too."""
 MAX_ELEMENTS, MAX_ERROR = 64, 1e-3
 """Finite differences element by element are tried for so many at most, and used up to this relative error."""
 NEAR = 1e-4
@@ -75,8 +79,16 @@ class StepCheck:
     def _compare(self, gradient: Callable[[StepRun], Sequence[Any]] | None) -> OrderResult:
         """Differences of the loss beside a gradient that a run gives, or beside TensorFlow's own."""
         given = None if gradient is None else lambda: list(gradient(self.runner.run()))
-        result = check(self.runner.loss, variables=self.variables, gradient=given, **self.tolerance)
-        return result.orders[1]
+        return self._differences(self.runner.loss, given)
+
+    def _differences(
+        self, loss: Callable[[], Any], gradient: Callable[[], Any] | None, unit: float = 1.0
+    ) -> OrderResult:
+        """Differences of a loss beside its gradient; the absolute tolerance is in so many units of the loss."""
+        rtol, atol, probes = (self.tolerance[name] for name in ("rtol", "atol", "probes"))
+        atol = None if atol is None else unit * atol
+        # A gradient may be handed to a variable that the loss does not use.
+        return result_of(loss, (), 1, self.variables, gradient, rtol, atol, probes, unused=True).orders[1]
 
     def _check_all_gradients(self) -> OrderResult:
         """The verdict on the gradients, each beside the loss that it is of where the step has several losses."""
@@ -103,7 +115,7 @@ class StepCheck:
             note = OVERFLOW.format(scale=f"{self._run.scale:g}")
             count = sum(value.size for value in self._run.before)
             return replace(undecided(1, Reason.NOT_FINITE, note), inconclusive=count)
-        change = self._change(self._run.taken, self._run.gradients)
+        change = self._change(lambda run: (run.taken, run.gradients))
         if change is not None:
             return _with_change(self._compare(lambda run: run.taken), change)
         if self._run.recording.clip_functions and (order := self._check_unchanged()) is not None:
@@ -124,7 +136,7 @@ class StepCheck:
     def _check_unchanged(self) -> OrderResult | None:
         """The verdict on the gradients before they were clipped or averaged; None where they were not."""
         right, error = self._right
-        if right is None or (change := self._change(right, self._run.gradients, error)) is None:
+        if right is None or (change := self._change(self._against_right, error)) is None:
             return None
         if error:  # finite differences are right by themselves
             count = sum(gradient.size for gradient in right)
@@ -138,26 +150,73 @@ class StepCheck:
         moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
         if not calls:
             gradients = [dense(gradient) for gradient in run.gradients]
-            return check_manual_update(moves, gradients, self.learning_rate, run.recording.clip_functions)
+            return check_manual_update(
+                moves, gradients, self.learning_rate, run.recording.clip_functions, self._clipped_by_hand
+            )
         if self.learning_rate is not None:
             raise ValueError("learning_rate= is for steps that move the variables by hand; this one uses an optimizer")
         name = " and ".join(dict.fromkeys(call.name for call in calls))
         findings = optimizer_findings(moves, self.runner.apply_again(calls), name)
         notes = [note for call in calls for note in call.own_changes()]
         if run.returned_gradients is not None and run.optimizer_gradients is not None:
-            change = self._change(run.returned_gradients, run.optimizer_gradients)
+            change = self._change(lambda run: (run.returned_gradients or (), run.optimizer_gradients or ()))
             notes = notes if change is None else [change, *notes]
         return findings, [f"{Cause.CHANGED_AFTERWARDS}: {note}" for note in notes]
 
-    def _change(self, taken: Sequence[Any], used: Sequence[Any], error: float = 0.0) -> str | None:
-        """How gradients were clipped or averaged, if they were."""
-        change = GradientChange.between(taken, used, error)
+    def _change(self, pair: Callable[[StepRun], Gradients], error: float = 0.0) -> str | None:
+        """How gradients were clipped or averaged, if they were; the pair is those taken, and those used, in a run."""
+        change = GradientChange.between(*pair(self._run), error)
         if change is None or change.nothing:
             return None
-        return change.clipping(self._run.recording.clip_functions) or change.averaging(self._counts())
+        whole = GradientChange.between(self._run.taken, self._run.gradients)
+        clipped = None
+        if whole is None or not whole.nothing:  # what a tape gave, and was used as it is, was not clipped
+            clipped = self._clipping(change, lambda run: GradientChange.between(*pair(run), error))
+        return clipped or change.averaging(self._counts())
+
+    def _clipping(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> str | None:
+        """How gradients were clipped, if they were; `again` gives the same change in another run."""
+        run, counts = self._run, [1, *self._counts()]
+        known = run.recording.clip_limits
+        # Gradients may be averaged before they are clipped, or clipped before the optimizer divides them by its scale.
+        averaged = [(name, limit) for name, limit in known if name == "clip_by_global_norm" and limit]
+        limits = [*known, *((name, (limit[0] / count,)) for name, limit in averaged for count in counts if count > 1)]
+        if run.scale != 1.0:
+            limits += [(name, limit and tuple(one / run.scale for one in limit)) for name, limit in known]
+        found = change.clipping(run.recording.clip_functions, limits)
+        if found is None or (found.by_a_norm and self._only_scaled(change, again)):
+            return None
+        return found.note
+
+    def _only_scaled(self, change: GradientChange, again: Callable[[StepRun], GradientChange | None]) -> bool:
+        """Whether at other weights the gradients are multiplied by the same number."""
+        variables, beside = self.runner.variables, None
+        with suppress(Exception), variables_restored(variables):  # the step may not run there
+            for variable in variables:
+                variable.assign(variable.numpy() * (1 + ASIDE) + ASIDE)
+            beside = again(self.runner.run())
+        return beside is not None and change.same_factors(beside)
+
+    def _clipped_by_hand(self, change: GradientChange) -> str | None:
+        """How gradients were clipped between what the step returns and the moves, at the `learning_rate`."""
+        assert self.learning_rate is not None
+        rate = self.learning_rate
+
+        def again(run: StepRun) -> GradientChange | None:
+            moves = [VariableMove(*parts) for parts in zip(self._names, run.before, run.after, strict=True)]
+            return used_by(moves, [dense(gradient) for gradient in run.gradients], rate)
+
+        return self._clipping(change, again)
+
+    def _against_right(self, run: StepRun) -> Gradients:
+        right, _ = self._right if run is self._run else self._right_gradients()
+        return right or (), run.gradients
 
     @cached_property
     def _right(self) -> tuple[Sequence[Any] | None, float]:
+        return self._right_gradients()
+
+    def _right_gradients(self) -> tuple[Sequence[Any] | None, float]:
         """The gradients of the step's loss, and their error: from TensorFlow, or else from finite differences."""
         variables = self.runner.variables
         try:
@@ -197,8 +256,8 @@ class StepCheck:
             if taken is not None and (unmultiplied := self._unmultiplied([right[position]], [taken], error)):
                 return replace(finding, diagnosis=unmultiplied)
             lost = LostPart(None if missing else finding.autodiff, finding.difference)
-            diagnosis = finding.diagnosis or self.runner.broken_path(position, run, lost)
-            return replace(finding, diagnosis=self._of_another_loss(position, diagnosis))
+            known = finding.diagnosis or self.runner.broken_path(position, run, lost)
+            return replace(finding, diagnosis=self._of_another_loss(position, known))
         whole = GradientChange.between(run.taken, run.gradients, error)
         if whole is not None and whole.nothing:
             return self._as_taken(finding)  # what the tape gave was used as it is
@@ -229,15 +288,10 @@ class StepCheck:
     @cached_property
     def _of_tapes(self) -> OrderResult:
         """Differences beside what the tapes gave, of the loss that they differentiated."""
-        scale, atol = self._run.scale, self.tolerance["atol"]
-        tolerance = self.tolerance if atol is None else {**self.tolerance, "atol": scale * atol}
-        result = check(
-            lambda: _scaled(self.runner.loss(), scale),
-            variables=self.variables,
-            gradient=lambda: list(self.runner.run().scaled),
-            **tolerance,
+        scale = self._run.scale
+        return self._differences(
+            lambda: _scaled(self.runner.loss(), scale), lambda: list(self.runner.run().scaled), scale
         )
-        return result.orders[1]
 
     def _unmultiplied(self, right: Sequence[Any], taken: Sequence[Any], error: float) -> Diagnosis | None:
         """That an optimizer divides gradients by its scale, where these are of a loss that was not multiplied by it."""
@@ -283,12 +337,14 @@ class StepCheck:
                 shape = tuple(getattr(leaf, "shape", ()))
                 if shape:
                     counts.setdefault(int(shape[0]), f"the {shape[0]} samples of inputs[{position}]")
-        calls = len(self._run.recording.tape_gradients)
+        given = self._run.recording.tape_gradients
+        calls = max((sum(one.has(variable) for one in given) for variable in self._run.variables), default=0)
         return {calls: f"{calls} gradients", **counts}
 
 
 def _finite(gradients: Sequence[Any]) -> bool:
-    return all(np.all(np.isfinite(dense(gradient))) for gradient in gradients if gradient is not None)
+    arrays = map(dense, gradients)
+    return all(bool(np.all(np.isfinite(array))) for array in arrays if array is not None)
 
 
 def _scaled(loss: Any, scale: float) -> Any:

@@ -34,6 +34,12 @@ CLIPS = (
 )
 """Functions that clip gradients, or measure them for clipping by hand."""
 SYNONYMS = {"clip": "clip_by_value"}
+LIMITS = {
+    "clip_by_value": (("clip_value_min", "a_min", "min"), ("clip_value_max", "a_max", "max")),
+    "clip_by_norm": (("clip_norm",),),
+    "clip_by_global_norm": (("clip_norm",),),
+}
+"""The names of the arguments behind the first that say to what a function clips."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,14 @@ class _LossReached(BaseException):
 class StepRecording:
     """What one run did; `clip_functions` names those that gradients went through, such as clip_by_norm.
 
-    `fetched` are the scalars, with their values, that it fetched from a graph.
+    `clip_limits` are what limits those that do not only measure, `fetched` the scalars, with their values, that it
+    fetched from a graph.
     """
 
     optimizer_calls: list[OptimizerCall] = field(default_factory=list)
     tape_gradients: list[TapeGradient] = field(default_factory=list)
     clip_functions: list[str] = field(default_factory=list)
+    clip_limits: list[tuple[str, tuple[float, ...] | None]] = field(default_factory=list)
     fetched: list[tuple[Any, float]] = field(default_factory=list)
 
     @property
@@ -96,7 +104,7 @@ class StepRecorder:
         self._copies: dict[int, tuple[Any, Any]] = {}
         self._inside_optimizer = False
         self._derivatives: list[Any] = []
-        self._clipped: list[tuple[str, list[Any]]] = []
+        self._clipped: list[tuple[str, list[Any], list[Any]]] = []
 
     @contextmanager
     def recording(self) -> Iterator[StepRecording]:
@@ -205,15 +213,16 @@ class StepRecorder:
         """Keep what an optimizer is given, and call it."""
         gradients = [as_it_is(gradient) for gradient, _ in pairs]
         variables = tuple(variable for _, variable in pairs)
-        clips = sorted({name for name, outputs in self._clipped if _share(gradients, outputs)})
+        clips = [(name, limits) for name, outputs, limits in self._clipped if _share(gradients, outputs)]
 
         def record(scale: Any, *found: Any) -> None:
             taken = tuple(all_shaped(found, variables))
             made = OptimizerCall(type(optimizer).__name__, optimizer, variables, taken, call, float(scale))
             self.current.optimizer_calls.append(made)
-            self.current.clip_functions.extend(clips)
 
         _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
+        for name, limits in clips:
+            self._note_clip(name, limits)
         self._updates_begun = True
         return call(pairs)
 
@@ -250,15 +259,47 @@ class StepRecorder:
 
         def clip(original: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            self._clipped.append((name, _tensors(result)))
+            limits = _limits(name, args, kwargs)
+            if name == "clip_by_global_norm":
+                limits.append(result[1])
+            self._clipped.append((name, _tensors(result), limits))
             if _share(_tensors((args, kwargs)), self._derivatives):
-                bounds = (*args[1:], *kwargs.values())
-                at_zero = name == "clip_by_value" and any(isinstance(one, (int, float)) and one == 0 for one in bounds)
-                seen = [name, *([CLIPPED_AT_ZERO] if at_zero else [])]
-                _whenever_it_runs(lambda: self.current.clip_functions.extend(seen), [])
+                self._note_clip(name, limits)
             return result
 
         return clip
+
+    def _note_clip(self, name: str, limits: Sequence[Any]) -> None:
+        """Keep that gradients go through a function, which has these limits, of a global norm also what that is."""
+        at_zero = name == "clip_by_value" and any(isinstance(one, (int, float)) and one == 0 for one in limits)
+        seen = [name, *([CLIPPED_AT_ZERO] if at_zero else [])]
+
+        def record(*values: Any) -> None:
+            self.current.clip_functions.extend(seen)
+            if name in LIMITS:
+                self.current.clip_limits.append((name, _numbers(name, values)))
+
+        _whenever_it_runs(record, limits)
+
+
+def _limits(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """To what a call of a function clips: numbers, arrays or tensors, None where there is no such limit."""
+    found = []
+    for place, names in enumerate(LIMITS.get(name, ()), 1):
+        default = args[place] if len(args) > place else None
+        found.append(next((kwargs[one] for one in names if one in kwargs), default))
+    return found
+
+
+def _numbers(name: str, limits: Sequence[Any]) -> tuple[float, ...] | None:
+    """The same as ClipLimits has it."""
+    if any(np.size(limit) != 1 for limit in limits if limit is not None):
+        return None
+    if name == "clip_by_value":
+        low, high = limits
+        return (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+    limit, *norm = map(float, limits)
+    return (min(1.0, limit / norm[0]) if norm[0] else 1.0,) if norm else (limit,)
 
 
 def _copy(function: Any) -> Any:

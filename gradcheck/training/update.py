@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from gradcheck.result import Cause, Finding, Kind
 from gradcheck.training.gradient_changes import GradientChange
 
 Array = np.ndarray[Any, Any]
+HowClipped = Callable[[GradientChange], str | None]
 UpdateCheck = tuple[list[Finding], list[str]]
 """The wrong updates of a step, and notes on the right ones."""
 
@@ -79,16 +80,17 @@ def check_manual_update(
     gradients: Sequence[Array | None],
     learning_rate: float | None,
     clip_functions: Sequence[str],
+    clipped: HowClipped,
 ) -> UpdateCheck:
-    """Compare moves with -rate * gradient; without a `learning_rate` the rate is estimated from the moves, if any."""
+    """Compare moves with -rate * gradient; without a `learning_rate` the rate is estimated from the moves, if any.
+
+    `clipped` says how gradients that went through the `clip_functions` were clipped, if they were.
+    """
     if learning_rate is None and not any(np.any(move.change) for move in moves):
         return [], []
-    pairs = [
-        (move, np.zeros(move.change.size) if gradient is None else to_coordinates(gradient))
-        for move, gradient in zip(moves, gradients, strict=True)
-    ]
+    pairs = [(move, _gradient(move, gradient)) for move, gradient in zip(moves, gradients, strict=True)]
     if learning_rate is not None:
-        return _at_rate(pairs, learning_rate, clip_functions)
+        return _at_rate(pairs, learning_rate, clip_functions, clipped)
     findings: list[Finding] = []
     rates: list[float | None] = []
     for move, gradient in pairs:
@@ -111,7 +113,22 @@ def check_manual_update(
     return [], [f"each variable moves by -{listed} times its gradient"]
 
 
-def _at_rate(pairs: Sequence[tuple[VariableMove, Array]], rate: float, clip_functions: Sequence[str]) -> UpdateCheck:
+def used_by(moves: Sequence[VariableMove], gradients: Sequence[Array | None], rate: float) -> GradientChange | None:
+    """From gradients to those that the moves stand for at a rate."""
+    pairs = list(zip(moves, map(_gradient, moves, gradients), strict=True))
+    error = [move.slack(UNITS, rate * gradient).max(initial=0.0) / rate for move, gradient in pairs]
+    used = [-move.change / rate for move in moves]
+    return GradientChange.between([gradient for _, gradient in pairs], used, error)
+
+
+def _gradient(move: VariableMove, gradient: Array | None) -> Array:
+    """A gradient in real coordinates, zeros for None."""
+    return np.zeros(move.change.size) if gradient is None else to_coordinates(gradient)
+
+
+def _at_rate(
+    pairs: Sequence[tuple[VariableMove, Array]], rate: float, clip_functions: Sequence[str], how: HowClipped
+) -> UpdateCheck:
     requirement = f"-learning_rate times its gradient is {{expected}} (learning_rate={rate:g})"
     wrong = [pair for pair in pairs if not pair[0].is_change(-rate * pair[1], UNITS, RATE_ROUNDING)]
     if not wrong:
@@ -120,8 +137,6 @@ def _at_rate(pairs: Sequence[tuple[VariableMove, Array]], rate: float, clip_func
     stays = [not np.any(move.change) for move, _ in wrong]
     if all(stays) or (any(stays) and not clip_functions):  # a move that was forgotten looks clipped at 0
         return findings, []
-    error = [move.slack(UNITS, rate * gradient).max(initial=0.0) / rate for move, gradient in pairs]
-    used = [-move.change / rate for move, _ in pairs]
-    change = GradientChange.between([gradient for _, gradient in pairs], used, error)
-    clipped = change and change.clipping(clip_functions)
+    change = used_by([move for move, _ in pairs], [gradient for _, gradient in pairs], rate)
+    clipped = change and how(change)
     return ([], [f"{Cause.CHANGED_AFTERWARDS}: {clipped}"]) if clipped else (findings, [])

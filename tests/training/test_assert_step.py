@@ -647,3 +647,17 @@ def test_what_is_no_step(x: tf.Variable) -> None:
         assert_step(lambda: x**2, inconclusive="often")
     with pytest.raises(gradcheck.GradientInconclusive):
         assert_step(lambda: (tf.sqrt(x - 3.0), [x]), variables=[x], inconclusive="raise")
+
+
+def test_a_gradient_that_is_handed_to_a_variable_that_the_loss_does_not_use(x: tf.Variable, optimizer: Any) -> None:
+    target = tf.Variable(1.0, name="target", dtype=tf.float64)
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        optimizer.apply_gradients([(tape.gradient(loss, x), target)])
+        return loss
+
+    message = failure_message(GradientMissing, step)
+    assert "(target:0)\n    given        6\n    estimate     0 " in message
+    assert "the step's tape gave 6, the optimizer was handed None" in message

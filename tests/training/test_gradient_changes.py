@@ -35,6 +35,11 @@ def change(taken: list[Any], used: list[Any]) -> GradientChange:
     return found
 
 
+def clipped(found: GradientChange, *rest: Any) -> str | None:
+    clipping = found.clipping(*rest)
+    return None if clipping is None else clipping.note
+
+
 HOW = {
     "clip_by_value": (by_value, "clipped by value to at "),
     "clip_by_norm": (by_norm, "clipped to the norm 0.5 for each variable"),
@@ -48,7 +53,7 @@ def test_a_clip_that_was_seen_is_named(name: str, taken: list[Any]) -> None:
     clip, expected = HOW[name]
     used = clip(taken)
     found = change(taken, used)
-    note = found.clipping([name])
+    note = clipped(found, [name])
     if found.nothing:
         assert note is None or note.startswith("clipped")
     else:
@@ -62,7 +67,7 @@ def test_a_wrong_element_beside_a_clip_is_not_excused(name: str, taken: list[Any
     used = [gradient.copy() for gradient in HOW[name][0](taken)]
     used[0][0] = used[0][0] - np.sign(taken[0][0] or 1.0) * (abs(wrong) + 0.25) - np.sign(taken[0][0] or 1.0) * 2
     found = change(taken, used)
-    note = found.clipping([name])
+    note = clipped(found, [name])
     # A clip never turns a gradient round, and one that grows is none.
     assert note is None or bool(np.all(np.sign(used[0]) * np.sign(taken[0]) >= 0))
 
@@ -72,33 +77,33 @@ def test_a_factor_alone_is_no_clip(taken: list[Any], by: float) -> None:
     found = change(taken, [by * gradient for gradient in taken])
     if any(np.any(gradient) for gradient in taken):
         assert found.factor == pytest.approx(by)
-        assert found.clipping([]) is None
+        assert clipped(found, []) is None
         assert found.averaging({3: "3 gradients"}) is None
 
 
 def test_without_a_witness_two_sizes_have_to_become_one() -> None:
     taken = [np.array([3.0, 12.0, 27.0])]
-    assert change(taken, [np.array([3.0, 4.0, 4.0])]).clipping([]) == "clipped by value to at most 4"
-    assert change(taken, [np.array([3.0, 12.0, 4.0])]).clipping([]) is None
-    assert change(taken, [np.array([3.0, 4.0, 5.0])]).clipping([]) is None
+    assert clipped(change(taken, [np.array([3.0, 4.0, 4.0])]), []) == "clipped by value to at most 4"
+    assert clipped(change(taken, [np.array([3.0, 12.0, 4.0])]), []) is None
+    assert clipped(change(taken, [np.array([3.0, 4.0, 5.0])]), []) is None
     two = [np.array([3.0, 4.0]), np.array([5.0, 12.0])]
-    assert change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0]) / 13]).clipping([]) == (
+    assert clipped(change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0]) / 13]), []) == (
         "clipped to the norm 1 for each variable (the longest was 13)"
     )
-    assert change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]).clipping([]) is None
+    assert clipped(change(two, [np.array([0.6, 0.8]), np.array([5.0, 12.0])]), []) is None
 
 
 @pytest.mark.parametrize("seen", [[], ["clip_by_value"], ["clip_by_norm"], ["clip_by_value", CLIPPED_AT_ZERO]])
 def test_gradients_that_are_all_zero_were_lost_and_not_clipped(seen: list[str]) -> None:
     taken = [np.array([3.0, 12.0]), np.array([5.0])]
-    assert change(taken, [np.zeros(2), np.zeros(1)]).clipping(seen) is None
+    assert clipped(change(taken, [np.zeros(2), np.zeros(1)]), seen) is None
 
 
 def test_a_gradient_that_became_zero_was_clipped_only_where_a_bound_was_zero() -> None:
     found = change([np.array([-3.0, -4.0, 8.0, 9.0])], [np.array([0.0, 0.0, 5.0, 5.0])])
-    assert found.clipping([]) is None
-    assert found.clipping(["clip_by_value"]) is None
-    assert found.clipping(["clip_by_value", CLIPPED_AT_ZERO]) == "clipped by value to at most 5 and at least 0"
+    assert clipped(found, []) is None
+    assert clipped(found, ["clip_by_value"]) is None
+    assert clipped(found, ["clip_by_value", CLIPPED_AT_ZERO]) == "clipped by value to at most 5 and at least 0"
 
 
 def test_averages() -> None:

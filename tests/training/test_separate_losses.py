@@ -178,3 +178,25 @@ def test_one_loss_whose_gradients_are_asked_for_in_two_calls(x: tf.Variable, y: 
         return loss
 
     assert assert_step(step).orders[1].notes == ()
+
+
+def test_half_a_gradient_of_one_of_two_losses_is_no_average(at_once: Any, traced: Any) -> None:
+    with pytest.raises(GradientWrongValue):
+        assert_step(traced(at_once(RETURNED["both"], lambda gradient: 0.5 * gradient)))
+
+
+def test_nor_is_half_a_gradient_beside_one_of_an_input(optimizer: Any) -> None:
+    weights, inputs = tf.Variable([1.0, 2.0], name="weights"), tf.constant([0.5, -1.5])
+    optimizer.build([weights])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                score = tf.reduce_sum(tf.tanh(weights * inputs))
+            loss = score + tf.reduce_sum(inner.gradient(score, inputs) ** 2)
+        optimizer.apply_gradients([(0.5 * tape.gradient(loss, weights), weights)])
+        return loss
+
+    with pytest.raises(GradientWrongValue):
+        assert_step(step)

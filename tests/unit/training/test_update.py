@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradcheck.result import Kind
-from gradcheck.training.update import UpdateCheck, VariableMove, check_manual_update, optimizer_findings
+from gradcheck.training.update import HowClipped, UpdateCheck, VariableMove, check_manual_update, optimizer_findings
 
 BEFORE, GRADIENT = np.array([1.0, -2.0]), np.array([3.0, 4.0])
 
@@ -17,9 +17,13 @@ def move(change: np.ndarray, name: str = "w") -> VariableMove:
     return VariableMove(name, BEFORE, BEFORE + change)
 
 
+def clipped_by(clips: tuple[str, ...]) -> HowClipped:
+    return lambda change: None if (found := change.clipping(clips)) is None else found.note
+
+
 def manual(*changes: np.ndarray, rate: float | None = None, clips: tuple[str, ...] = ()) -> UpdateCheck:
     moves = [move(change, name) for change, name in zip(changes, "abc", strict=False)]
-    return check_manual_update(moves, [GRADIENT] * len(moves), rate, clips)
+    return check_manual_update(moves, [GRADIENT] * len(moves), rate, clips, clipped_by(clips))
 
 
 def test_a_rate_is_estimated_from_the_moves() -> None:
@@ -65,23 +69,23 @@ def test_but_it_is_a_forgotten_one_where_a_learning_rate_is_given(clips: tuple[s
 
 def test_a_variable_that_stays_beside_others_was_not_clipped_to_zero() -> None:
     moves = [VariableMove("a", BEFORE, BEFORE + 0.1 * GRADIENT), VariableMove("b", BEFORE, BEFORE)]
-    (finding,), notes = check_manual_update(moves, [-GRADIENT, GRADIENT], 0.1, ())
+    (finding,), notes = check_manual_update(moves, [-GRADIENT, GRADIENT], 0.1, (), clipped_by(()))
     assert (finding.input, notes) == ("b", [])
 
 
 @pytest.mark.parametrize("gradient", [None, np.zeros(2)])
 def test_without_a_gradient_no_move_is_the_right_one(gradient: Any) -> None:
     note = "each variable moves by -0.1 times its gradient"
-    assert check_manual_update([move(np.zeros(2))], [gradient], 0.1, ()) == ([], [note])
-    (finding,), _ = check_manual_update([move(GRADIENT)], [gradient], 0.1, ())
+    assert check_manual_update([move(np.zeros(2))], [gradient], 0.1, (), clipped_by(())) == ([], [note])
+    (finding,), _ = check_manual_update([move(GRADIENT)], [gradient], 0.1, (), clipped_by(()))
     assert (finding.autodiff, finding.difference) == (4.0, 0.0)
 
 
 def test_a_complex_variable_without_a_gradient() -> None:
     still = VariableMove("z", BEFORE + 1j * GRADIENT, BEFORE + 1j * GRADIENT)
-    assert check_manual_update([still], [None], 0.1, ())[0] == []
+    assert check_manual_update([still], [None], 0.1, (), clipped_by(()))[0] == []
     moved = VariableMove("z", still.before, still.before + 0.5j)
-    (finding,), _ = check_manual_update([moved], [None], 0.1, ())
+    (finding,), _ = check_manual_update([moved], [None], 0.1, (), clipped_by(()))
     assert (finding.input, finding.autodiff, finding.difference) == ("z (imaginary part)", 0.5, 0.0)
 
 
