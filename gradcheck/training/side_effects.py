@@ -213,6 +213,8 @@ WRITING = {
     *("SaveDataset", "SaveDatasetV2", "DatasetToTFRecord", "DatasetToTFRecordV2"),
 }
 """Operations that write files."""
+FILLING = {"LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"}
+"""Operations that change a table, which is no variable."""
 TAKING = ("_next_internal", "get_next_as_optional")
 DEQUEUING = ("dequeue", "dequeue_many", "dequeue_up_to", "enqueue", "enqueue_many")
 
@@ -239,7 +241,7 @@ def refuse_iterators(step: Any, inputs: Sequence[Any]) -> None:
 
 
 class SideEffectGuard:
-    """Stops a step before it takes from iterators and queues, writes files, or calls an optimizer in a replica.
+    """Stops a step before it takes from iterators and queues, fills files or tables, or has optimizers in replicas.
 
     Iterators that it makes are its own.
     """
@@ -297,18 +299,23 @@ class SideEffectGuard:
         return original(file, mode, *args, **kwargs)
 
     def _execute(self, original: Any, running: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
-        self._refuse_writing(operation)
+        self._refuse_lasting(operation)
         return original(running, operation, *args, **kwargs)
 
     def _add_operation(self, original: Any, operation: str, *args: Any, **kwargs: Any) -> Any:
-        self._refuse_writing(operation)
+        self._refuse_lasting(operation)
         return original(operation, *args, **kwargs)
 
-    def _refuse_writing(self, operation: str) -> None:
+    def _refuse_lasting(self, operation: str) -> None:
         if operation in WRITING:
             raise self.refuse(
                 f"the step runs {operation}, which writes files, and that cannot be put back; write them (save the "
                 "checkpoint) after the step, outside of it"
+            )
+        if operation in FILLING:
+            raise self.refuse(
+                f"the step runs {operation}, which changes a lookup table, and that cannot be put back; change the "
+                "table before the step or after it, or keep what it holds in a tf.Variable"
             )
 
     def _optimize(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -389,3 +389,24 @@ def test_summaries_are_not_written_again(x: tf.Variable, traced: bool, tmp_path:
     assert written() == before
     run()
     assert written() > before
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "tf.function"])
+@pytest.mark.parametrize("operation", ["Insert", "Remove", "Import"])
+def test_a_lookup_table_is_not_changed(x: tf.Variable, traced: bool, operation: str) -> None:
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.float32, 0.0)
+    table.insert(tf.constant(["a"]), tf.constant([1.0]))
+
+    def step() -> Any:
+        key = tf.constant(["a"])
+        if operation == "Insert":
+            table.insert(key, table.lookup(key) + 1.0)
+        elif operation == "Remove":
+            table.remove(key)
+        else:
+            tf.raw_ops.LookupTableImportV2(table_handle=table.resource_handle, keys=key, values=[5.0])
+        return square(x)
+
+    message = refusal(tf.function(step) if traced else step)
+    assert f"the step runs LookupTable{operation}V2, which changes a lookup table" in message
+    assert table.lookup(tf.constant(["a"])).numpy().tolist() == [1.0]
