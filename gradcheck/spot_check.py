@@ -46,7 +46,8 @@ class SpotCheck:
     """A gradient beside differences of the loss along a few directions.
 
     `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
-    over the sum of the sizes of gradient times move; NaN where nothing could be compared. `result` is the verdict, that
+    over the sum of the sizes of gradient times move, and both of the direction that is furthest off where one is wrong;
+    NaN where nothing could be compared. `result` is the verdict, that
     of a whole `check` where the few directions left a suspicion. `finite` is False where the gradient, or a variable,
     was seen to hold NaN or infinity.
     """
@@ -251,8 +252,11 @@ class SpotWalk:
         seen = [look for look in looks if look.conclusive]
         verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
         finite = bool(np.isfinite(gradient).all())
-        if any(look.wrong for look in seen) or not finite:
+        wrong = [look for look in seen if look.wrong]
+        if wrong or not finite:
             verdict = Verdict.MISMATCH
+        # Both numbers of the direction that is wrong, or the largest of all.
+        told = [max(wrong, key=lambda look: look.error - look.allowed)] if wrong else seen
         order = OrderResult(
             order=1,
             verdict=verdict,
@@ -260,12 +264,12 @@ class SpotWalk:
             notes=(
                 f"{gradient.size} derivatives were compared together, along {len(seen)} of {directions} directions",
             ),
-            resolution=max((look.allowed for look in seen), default=float("nan")),
-            relative_resolution=max((look.allowed / look.size for look in seen), default=float("nan")),
+            resolution=max((look.allowed for look in told), default=float("nan")),
+            relative_resolution=max((look.allowed / look.size for look in told), default=float("nan")),
             compared=gradient.size if seen else 0,
             inconclusive=0 if seen else gradient.size,
         )
-        error = max((look.error / look.size for look in seen), default=float("nan"))
+        error = max((look.error / look.size for look in told), default=float("nan"))
         return SpotCheck(error, order.relative_resolution, Result({1: order}), finite)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import gradcheck
 from gradcheck import spot_check
-from gradcheck.spot_check import SpotWalk
+from gradcheck.spot_check import SpotWalk, _Look
 
 
 @tf.custom_gradient
@@ -232,3 +232,16 @@ def test_bad_input_is_refused_by_name(arguments: tuple[Any, ...], message: str) 
 def test_so_is_a_number_of_directions(directions: Any) -> None:
     with pytest.raises(ValueError, match=f"directions was {directions!r}; an integer of at least 1 was expected"):
         spot_check(lambda: WEIGHTS[0], [WEIGHTS], directions=directions)
+
+
+def test_of_a_direction_that_is_wrong_both_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = tf.Variable([0.5, -1.0])
+    looks = iter(
+        [
+            _Look(0.0049, 0.0, 1e-4, 1e-3, 1.0, conclusive=True, step=0.1),
+            _Look(0.0, 0.0, 8e-4, 8.3e-3, 1.0, conclusive=True, step=0.1),
+        ]
+    )
+    monkeypatch.setattr(_Look, "of", lambda *_, **__: next(looks))
+    found = SpotWalk.of(lambda: tf.reduce_sum(weights**2), [weights]).along(2)
+    assert (found.verdict, found.error, found.resolution) == ("mismatch", 0.0049, 1e-3)
