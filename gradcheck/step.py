@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 from gradcheck.autodiff.state import seeded
 from gradcheck.check import PROBES, name_of, raise_unless_good, refuse_mode
 from gradcheck.progress import shown
@@ -13,6 +15,17 @@ from gradcheck.result import Result
 from gradcheck.training.runner import DifferingRunsError, StepRunner, prepare
 from gradcheck.training.sessions import SessionRunner, session_of
 from gradcheck.training.step_check import StepCheck
+
+
+def _number(learning_rate: Any) -> float | None:
+    """The learning rate as a float. Raises TypeError for what is no number."""
+    if learning_rate is None or isinstance(learning_rate, (int, float, np.integer, np.floating)):
+        return None if learning_rate is None else float(learning_rate)
+    kind = type(learning_rate).__name__
+    raise TypeError(
+        f"learning_rate is of type {kind}, a number was expected: the one by which the step multiplies its gradients, "
+        "such as learning_rate=0.1"
+    )
 
 
 def assert_step(
@@ -59,6 +72,7 @@ def assert_step(
             f"step is of type {type(step).__name__}, a callable was expected: gradcheck.assert_step(step, batch) calls "
             "step(batch), which returns (loss, gradients) or hands the gradients to an optimizer"
         )
+    rate = _number(learning_rate)
     session = session_of(session)
     runner = StepRunner(step, inputs) if session is None else SessionRunner(step, inputs, session)
     tolerance = {"rtol": rtol, "atol": atol, "probes": probes}
@@ -68,6 +82,6 @@ def assert_step(
         except DifferingRunsError:  # eager operations may draw other numbers at every call for want of a seed
             stack.enter_context(seeded())
             found = prepare(runner, variables)
-        result = StepCheck(runner, found, tolerance, learning_rate).result()
+        result = StepCheck(runner, found, tolerance, rate).result()
     raise_unless_good(name_of(step), result, "given", inconclusive)
     return result

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.training import optimizer as v1_optimizer
 
+from gradcheck.autodiff.sources import variable_of
+
 METHODS = {"apply_gradients": "grads_and_vars", "apply": "grads"}
 """The methods by which optimizers are given gradients, and the name of the argument that holds them."""
 Apply = Callable[[Sequence[Any]], Any]
@@ -92,6 +94,13 @@ def pairs_and_call(
     return list(zip(first, known, strict=True)), lambda pairs: original(
         optimizer, [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
     )
+
+
+def rate_variable(optimizer: Any) -> Any:
+    """The variable that holds an optimizer's learning rate; None where none does."""
+    while (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
+        optimizer = inner
+    return variable_of(getattr(optimizer, "_learning_rate", None))
 
 
 def loss_scale(optimizer: Any) -> Any:

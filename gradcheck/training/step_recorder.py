@@ -21,7 +21,7 @@ from gradcheck.autodiff.reverse import all_shaped
 from gradcheck.autodiff.sources import variable_of
 from gradcheck.autodiff.summaries import NOT_TRACED
 from gradcheck.training.gradient_changes import CLIPPED_AT_ZERO
-from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call
+from gradcheck.training.optimizers import OptimizerCall, loss_scale, optimizer_methods, pairs_and_call, rate_variable
 
 Array = np.ndarray[Any, Any]
 
@@ -215,12 +215,19 @@ class StepRecorder:
         variables = tuple(variable for _, variable in pairs)
         clips = [(name, limits) for name, outputs, limits in self._clipped if _share(gradients, outputs)]
 
-        def record(scale: Any, *found: Any) -> None:
+        rate = rate_variable(optimizer)
+
+        def record(scale: Any, now: Any, *found: Any) -> None:
+            def repeat(pairs: Sequence[Any]) -> Any:
+                if rate is not None:  # the step may have set it
+                    rate.assign(now)
+                return call(pairs)
+
             taken = tuple(all_shaped(found, variables))
-            made = OptimizerCall(type(optimizer).__name__, optimizer, variables, taken, call, float(scale))
+            made = OptimizerCall(type(optimizer).__name__, optimizer, variables, taken, repeat, float(scale))
             self.current.optimizer_calls.append(made)
 
-        _whenever_it_runs(record, [loss_scale(optimizer), *gradients])
+        _whenever_it_runs(record, [loss_scale(optimizer), as_it_is(rate), *gradients])
         for name, limits in clips:
             self._note_clip(name, limits)
         self._updates_begun = True

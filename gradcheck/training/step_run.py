@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from gradcheck.autodiff.reverse import all_shaped, shaped
 from gradcheck.autodiff.sources import variable_of
+from gradcheck.training.gradient_changes import alike
 from gradcheck.training.side_effects import UnrepeatableStepError
 from gradcheck.training.step_recorder import StepRecording, TapeGradient
 
@@ -100,7 +102,8 @@ class StepRun:
     def returned_gradients(self) -> tuple[Any, ...] | None:
         """The gradients of `variables` among those that the step returned beside the loss; None where it returned none.
 
-        A step with an optimizer may return a metric beside the loss: then only a nested structure counts as gradients.
+        A step with an optimizer may return metrics beside the loss: then only a nested structure counts as gradients,
+        one of which at least is what a tape gave or an optimizer was given.
         """
         if not isinstance(self.returned, (tuple, list)) or len(self.returned) < 2:
             return None
@@ -109,10 +112,21 @@ class StepRun:
             flat = tf.nest.flatten(part)
             if self.recording.optimizer_calls and (not tf.nest.is_nested(part) or all(item is None for item in flat)):
                 continue
-            if len(flat) == len(listed) and all(map(_fits, flat, listed)):
+            if len(flat) == len(listed) and all(map(_fits, flat, listed)) and self._holds_gradients(flat, listed):
                 found = {id(variable): gradient for variable, gradient in zip(listed, flat, strict=True)}
                 return tuple(found[id(variable)] for variable in self.variables)
         return None
+
+    def _holds_gradients(self, returned: Sequence[Any], listed: Sequence[Any]) -> bool:
+        """Whether one of what a step with an optimizer returned is known for a gradient; without one, all are."""
+        calls = self.recording.optimizer_calls
+        given = [pair for call in calls for pair in zip(call.variables, call.gradients, strict=True)]
+        for value, variable in zip(returned, listed, strict=True):
+            known = [*self.from_tapes(variable), *(one for other, one in given if variable_of(other) is variable)]
+            both = [*known, *(unscaled(one, self.scale) for one in known)]
+            if value is not None and any(alike([value], [one]) for one in both):
+                return True
+        return not calls
 
     @cached_property
     def optimizer_gradients(self) -> tuple[Any, ...] | None:

@@ -661,3 +661,42 @@ def test_a_gradient_that_is_handed_to_a_variable_that_the_loss_does_not_use(x: t
     message = failure_message(GradientMissing, step)
     assert "(target:0)\n    given        6\n    estimate     0 " in message
     assert "the step's tape gave 6, the optimizer was handed None" in message
+
+
+def test_a_learning_rate_that_the_step_sets(x: tf.Variable, optimizer: Any, traced: Any) -> None:
+    optimizer.build([x])
+
+    def step() -> Any:
+        optimizer.learning_rate.assign(0.01 * (tf.cast(optimizer.iterations.value, "float32") + 1.0))
+        with tf.GradientTape() as tape:
+            loss = x**2
+        optimizer.apply_gradients([(tape.gradient(loss, x), x)])
+        return loss
+
+    assert notes(traced(step)) == ()
+    assert float(optimizer.learning_rate) == pytest.approx(0.1)
+    with pytest.raises(GradientWrongUpdate):
+        assert_step(lambda: (step(), x.assign_add(0.1))[0])
+
+
+def test_metrics_of_the_shapes_of_gradients(x: tf.Variable, optimizer: Any, traced: Any) -> None:
+    z = tf.Variable(2.0, name="z", dtype=tf.float64)
+    optimizer.build([x, z])
+
+    def step(returned: Callable[[list[Any]], Any]) -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2 * z
+        gradients = tape.gradient(loss, [x, z])
+        optimizer.apply_gradients(zip(gradients, [x, z], strict=True))
+        return loss, returned(gradients)
+
+    metrics = {"error": tf.constant(0.25, tf.float64), "bias": tf.constant(0.5, tf.float64)}
+    assert notes(traced(lambda: step(lambda gradients: metrics))) == ()
+    message = failure_message(GradientWrongValue, lambda: step(lambda gradients: [gradients[0], 2.0 * gradients[1]]))
+    assert "(z:0)\n    given        18\n    estimate     9 " in message
+
+
+@pytest.mark.parametrize("rate", [tf.constant(0.1), "0.1", [0.1]])
+def test_a_learning_rate_that_is_no_number(by_hand: Any, rate: Any) -> None:
+    with pytest.raises(TypeError, match=r"learning_rate is of type .*, a number was expected"):
+        assert_step(by_hand(0.1), learning_rate=rate)
