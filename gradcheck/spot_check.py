@@ -46,10 +46,9 @@ class SpotCheck:
     """A gradient beside differences of the loss along a few directions.
 
     `error` is the largest difference between both, `resolution` the smallest error that would have been noticed, each
-    over the sum of the sizes of gradient times move, and both of the direction that is furthest off where one is wrong;
-    NaN where nothing could be compared. `result` is the verdict, that
-    of a whole `check` where the few directions left a suspicion. `finite` is False where the gradient, or a variable,
-    was seen to hold NaN or infinity.
+    over the sum of the sizes of gradient times move, and both of the direction furthest off where one is wrong; NaN
+    where nothing could be compared. `result` is the verdict, that of a whole `check` where the few directions left a
+    suspicion. `finite` is False where the gradient, or a variable, was seen to hold NaN or infinity.
     """
 
     error: float
@@ -250,11 +249,9 @@ class SpotWalk:
             finer_first = bool(looks) and looks[-1].step < STEP
             looks.append(_Look.of(line, gradient, finer_first=finer_first))
         seen = [look for look in looks if look.conclusive]
-        verdict = Verdict.AGREE if seen else Verdict.INCONCLUSIVE
-        finite = bool(np.isfinite(gradient).all())
         wrong = [look for look in seen if look.wrong]
-        if wrong or not finite:
-            verdict = Verdict.MISMATCH
+        finite = bool(np.isfinite(gradient).all())
+        verdict = Verdict.MISMATCH if wrong or not finite else Verdict.AGREE if seen else Verdict.INCONCLUSIVE
         # Both numbers of the direction that is wrong, or the largest of all.
         told = [max(wrong, key=lambda look: look.error - look.allowed)] if wrong else seen
         order = OrderResult(

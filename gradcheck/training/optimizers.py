@@ -56,13 +56,18 @@ class OptimizerCall:
             ("clipnorm", max(norms, default=0.0), "the gradient of each variable to the norm"),
             ("global_clipnorm", float(np.linalg.norm(norms)), "to the global norm"),
         ):
-            limit = getattr(self.optimizer, attribute, None)
-            if limit and size > limit:
-                notes.append(f"{self.name} clips {how} {limit:g} (the largest was {size:.6g}), its {attribute}")
-        steps = getattr(self.optimizer, "gradient_accumulation_steps", None)
-        if steps:
-            notes.append(f"{self.name} averages over {steps} steps, its gradient_accumulation_steps")
+            for name, limit in self._settings(attribute):
+                if size > limit:
+                    notes.append(f"{name} clips {how} {limit:g} (the largest was {size:.6g}), its {attribute}")
+        for name, steps in self._settings("gradient_accumulation_steps"):
+            notes.append(f"{name} averages over {steps} steps, its gradient_accumulation_steps")
         return notes
+
+    def _settings(self, attribute: str) -> list[tuple[str, Any]]:
+        """What the optimizer, and the one that it wraps, have for an attribute, each with its name."""
+        inner = inner_optimizer(self.optimizer)
+        names = [(self.name, self.optimizer), *([] if inner is self.optimizer else [(type(inner).__name__, inner)])]
+        return [(name, value) for name, one in names if (value := getattr(one, attribute, None))]
 
 
 def optimizer_methods() -> list[tuple[type, str]]:
@@ -96,11 +101,16 @@ def pairs_and_call(
     )
 
 
-def rate_variable(optimizer: Any) -> Any:
-    """The variable that holds an optimizer's learning rate; None where none does."""
+def inner_optimizer(optimizer: Any) -> Any:
+    """The optimizer that one wraps, such as LossScaleOptimizer; itself where it wraps none."""
     while (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
         optimizer = inner
-    return variable_of(getattr(optimizer, "_learning_rate", None))
+    return optimizer
+
+
+def rate_variable(optimizer: Any) -> Any:
+    """The variable that holds an optimizer's learning rate; None where none does."""
+    return variable_of(getattr(inner_optimizer(optimizer), "_learning_rate", None))
 
 
 def loss_scale(optimizer: Any) -> Any:

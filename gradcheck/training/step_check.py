@@ -44,6 +44,10 @@ OTHER_LOSS = (
 NOT_ASKED = "ask the tape for it, or, if it is not to be trained, leave it out: variables=[...] takes those that are"
 
 UNMULTIPLIED = "let the tape differentiate optimizer.scale_loss(loss)"
+NOT_FINITE = (
+    "the loss of the step is {loss}, so that there is nothing to compare; look for NaN or infinity in the weights and "
+    "in the batch, or let gradcheck.explain(step, batch) name the operation that makes it"
+)
 OVERFLOW = (
     "the gradients of the loss times {scale} overflow, those of the loss do not: the optimizer skips this step and "
     "lowers its scale; run steps until it fits, or give the optimizer a smaller initial_scale="
@@ -111,6 +115,8 @@ class StepCheck:
 
     def _check_gradients(self) -> OrderResult:
         """The verdict on the gradients used, or on those before they were clipped or averaged."""
+        if not np.isfinite(loss := float(self._run.loss)):
+            raise ValueError(NOT_FINITE.format(loss=loss))
         if self._overflows():
             note = OVERFLOW.format(scale=f"{self._run.scale:g}")
             count = sum(value.size for value in self._run.before)

@@ -136,16 +136,18 @@ class StepRun:
         """
         if not self.recording.optimizer_calls:
             return None
-        checked, found = set(map(id, self.variables)), dict[int, Any]()
+        checked, found, first = set(map(id, self.variables)), dict[int, Any](), dict[int, Any]()
         for call in self.recording.optimizer_calls:
             for variable, gradient in zip(call.variables, call.gradients, strict=True):
                 if id(variable_of(variable)) not in checked:
                     continue
                 if id(variable_of(variable)) in found:
+                    where = "in one call" if first[id(variable_of(variable))] is call else "at two values of it"
                     raise UnrepeatableStepError(
-                        f"the step hands gradients for {variable.name} to an optimizer twice, at two values of it; "
+                        f"the step hands gradients for {variable.name} to an optimizer twice, {where}; "
                         "check a step that does it once, or only the other variables, by variables="
                     )
+                first[id(variable_of(variable))] = call
                 found[id(variable_of(variable))] = unscaled(gradient, call.scale)
         return tuple(found.get(id(variable)) for variable in self.variables)
 

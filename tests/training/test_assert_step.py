@@ -685,7 +685,7 @@ def test_metrics_of_the_shapes_of_gradients(x: tf.Variable, optimizer: Any, trac
 
     def step(returned: Callable[[list[Any]], Any]) -> Any:
         with tf.GradientTape() as tape:
-            loss = x**2 * z
+            loss = x**2 + z**3
         gradients = tape.gradient(loss, [x, z])
         optimizer.apply_gradients(zip(gradients, [x, z], strict=True))
         return loss, returned(gradients)
@@ -693,10 +693,36 @@ def test_metrics_of_the_shapes_of_gradients(x: tf.Variable, optimizer: Any, trac
     metrics = {"error": tf.constant(0.25, tf.float64), "bias": tf.constant(0.5, tf.float64)}
     assert notes(traced(lambda: step(lambda gradients: metrics))) == ()
     message = failure_message(GradientWrongValue, lambda: step(lambda gradients: [gradients[0], 2.0 * gradients[1]]))
-    assert "(z:0)\n    given        18\n    estimate     9 " in message
+    assert "(z:0)\n    given        24\n    estimate     12 " in message
 
 
 @pytest.mark.parametrize("rate", [tf.constant(0.1), "0.1", [0.1]])
 def test_a_learning_rate_that_is_no_number(by_hand: Any, rate: Any) -> None:
     with pytest.raises(TypeError, match=r"learning_rate is of type .*, a number was expected"):
         assert_step(by_hand(0.1), learning_rate=rate)
+
+
+@pytest.mark.parametrize(("together", "where"), [(True, "in one call"), (False, "at two values of it")])
+def test_a_variable_that_is_moved_twice(x: tf.Variable, optimizer: Any, together: bool, where: str) -> None:
+    optimizer.build([x])
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = x**2
+        halves = [(0.5 * tape.gradient(loss, x), x)] * 2
+        for pairs in [halves] if together else [halves[:1], halves[1:]]:
+            optimizer.apply_gradients(pairs)
+        return loss
+
+    with pytest.raises(ValueError, match=f"to an optimizer twice, {where}; check a step that does it once"):
+        assert_step(step)
+
+
+def test_a_loss_that_is_not_finite(x: tf.Variable) -> None:
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.math.log(x - 4.0)
+        return loss, [tape.gradient(loss, x)]
+
+    with pytest.raises(ValueError, match=r"the loss of the step is nan.* look for NaN or infinity in the weights and"):
+        assert_step(step)

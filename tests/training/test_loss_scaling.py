@@ -32,13 +32,25 @@ def test_a_model_that_returns_a_dict_is_seen_as_sharply_as_without_a_scale() -> 
     assert seen[1] == pytest.approx(seen[0], rel=0.1)
 
 
+def test_a_clip_of_the_optimizer_that_is_wrapped_is_named() -> None:
+    weight, optimizer = tf.Variable([1.0, 2.0]), scaling(global_clipnorm=0.5)
+    step = scaled_step(lambda w: tf.reduce_sum(w**2), weight, returned=True, optimizer=optimizer)
+    (note,) = assert_step(step).orders[1].notes
+    assert (
+        note
+        == "changed after it was taken: SGD clips to the global norm 0.5 (the largest was 4.47214), its global_clipnorm"
+    )
+
+
 @tf.custom_gradient
 def halved(x: tf.Tensor) -> Any:
     return x**2, lambda dy: dy * x
 
 
-def scaled_step(loss_of: Callable[[Any], Any], weight: tf.Variable, *, returned: bool, scale: bool = True) -> Step:
-    optimizer = scaling()
+def scaled_step(
+    loss_of: Callable[[Any], Any], weight: tf.Variable, *, returned: bool, scale: bool = True, optimizer: Any = None
+) -> Step:
+    optimizer = optimizer or scaling()
     optimizer.build([weight])
 
     def step() -> Any:
