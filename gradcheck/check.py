@@ -169,14 +169,15 @@ def _checked(
     problem: Function, diagnosis: CheckDiagnosis, tolerance: Tolerance, probes: int, notes: tuple[str, ...]
 ) -> OrderResult:
     """The result of the order that `diagnosis` is for; the notes are about the first."""
-    sources, order = problem.sources, diagnosis.order
+    order = diagnosis.order
     at(f"order {order}")
+    told = partial(summarise, sources=problem.sources, explain=diagnosis.explained, tolerance=tolerance)
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
-            return diagnosis.noted(summarise(1, tables, sources, notes=notes, explain=diagnosis.explained))
+            return diagnosis.noted(told(1, tables, notes=notes))
         tables = second_order(problem, tolerance, probes)
-        return diagnosis.noted(summarise(2, tables, sources, explain=diagnosis.explained))
+        return diagnosis.noted(told(2, tables))
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))

@@ -55,6 +55,7 @@ class Reason(Word):
     HIGHER_KINK = "kink of higher order"
     COMPOSED_KINK = "convention at a composed kink"
     ILL_CONDITIONED = "ill-conditioned"
+    TOLERANCE = "tolerance finer than can be seen"
     STAIRCASE = "staircase"
     JUMP = "jump or infinite slope"
     NOT_FINITE = "function not finite"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite, nan
 from typing import TypeAlias
 
-from gradcheck.result import Finding, Kind, OrderResult, Result, Verdict, told_apart
+from gradcheck.result import Finding, Kind, OrderResult, Reason, Result, Verdict, told_apart
 
 Completion: TypeAlias = Callable[[], "tuple[str, Result] | None"]
 """Gives the message and the result of a mismatch; None where they are not to be had any more."""
@@ -150,8 +150,12 @@ def doubt(name: str, result: Result) -> str:
     for order in result.orders.values():
         lines += [_order(order), *(f"    because: {reason.value}" for reason in order.reasons)]
         lines += [f"    {note}" for note in order.notes]
-    advice = 'What to do: check at another point or in float64, give rtol= or atol=, or pass inconclusive="ignore".'
-    return "\n".join([*lines, "", advice])
+    reasons = {reason for order in result.orders.values() for reason in order.reasons}
+    advice = "check at another point or in float64, give rtol= or atol="
+    if Reason.TOLERANCE in reasons:
+        advice = "give a larger rtol= or atol=, check in float64"
+        advice += " or at another point" if len(reasons) > 1 else ""
+    return "\n".join([*lines, "", f'What to do: {advice}, or pass inconclusive="ignore".'])
 
 
 def _paragraph(finding: Finding, label: str) -> list[str]:

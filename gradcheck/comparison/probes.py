@@ -293,7 +293,8 @@ class _Probing:
         failing = ~(np.abs(residual) <= allowed)
         blurred = self.tolerance.given & (noticed > wanted) & (tests.contribution.T > 0)
         table = Comparison.agreeing(difference - residual, difference, tests.bound.T, allowed)
-        table = table.marked(failing | blurred, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+        table = table.marked(blurred, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
+        table = table.marked(failing, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
         each = len(weights) == self.problem.outputs
         rows = tuple(range(len(weights))) if each else (None,) * len(weights)
         behind = int(self.finite.sum() * used.sum())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.autodiff.sources import Source
-from gradcheck.comparison.tables import Comparison, combined
+from gradcheck.comparison.tables import Comparison, Tolerance, combined
 from gradcheck.result import Finding, Kind, OrderResult, Reason, Verdict, told_apart
 
 Array = np.ndarray[Any, Any]
@@ -55,12 +55,18 @@ def summarise(
     *,
     notes: tuple[str, ...] = (),
     explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
+    tolerance: Tolerance = Tolerance(),
 ) -> OrderResult:
-    """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe)."""
+    """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe).
+
+    `tolerance` is what was asked for, as far as a note has to name it.
+    """
     whole = combined(lambda *arrays: np.concatenate([np.ravel(array) for array in arrays]), *comparisons)
     findings = [explain(finding, coordinate) for finding, coordinate in _worst(order, comparisons, sources)]
     findings.sort(key=lambda finding: list(Kind).index(finding.kind))
-    inconclusive = whole.where(Verdict.INCONCLUSIVE)
+    left = _left(comparisons)
+    inconclusive = np.concatenate(list(map(np.ravel, left)))
+    reasons = tuple(reason for reason in Reason if (inconclusive & (whole.cause == reason.value)).any())
     alone = next((table.alone for table in comparisons if table.alone is not None), None)
     if alone is not None:
         notes = (*notes, CONTRADICTING.format(alone))
@@ -71,23 +77,55 @@ def summarise(
     kinks = int(np.sum(whole.at_kink))
     if kinks:
         notes = (*notes, f"{kinks} of {whole.verdict.size} entries lie at a kink, between the one-sided slopes")
-    resolution, relative = _resolution(comparisons, whole, ~inconclusive)
+    if Reason.TOLERANCE in reasons:
+        notes = (*notes, _too_fine(tolerance, comparisons))
+    resolution, relative = _resolution(comparisons, whole, ~whole.where(Verdict.INCONCLUSIVE))
     return OrderResult(
         order=order,
         verdict=Verdict.MISMATCH if findings else Verdict.INCONCLUSIVE if inconclusive.any() else Verdict.AGREE,
         findings=tuple(findings),
-        reasons=tuple(reason for reason in Reason if whole.where(Verdict.INCONCLUSIVE, reason).any()),
+        reasons=reasons,
         notes=notes,
         resolution=resolution,
         relative_resolution=relative,
-        compared=sum(map(_compared, comparisons)),
+        compared=sum(map(_compared, comparisons, left)),
         inconclusive=int(np.sum(inconclusive)),
     )
 
 
-def _compared(table: Comparison) -> int:
-    """How many entries were compared: all behind probes, if these were."""
-    inconclusive = int(np.sum(table.where(Verdict.INCONCLUSIVE)))
+def _left(comparisons: Sequence[Comparison]) -> list[Array]:
+    """The inconclusive entries, without probes that failed where a search found a wrong entry behind them."""
+    located = any(map(_found_wrong, comparisons))
+    return [
+        table.where(Verdict.INCONCLUSIVE)
+        & ~(table.where(Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED) & (located and table.behind > 0))
+        for table in comparisons
+    ]
+
+
+def _found_wrong(table: Comparison) -> bool:
+    return table.searched and table.any(Verdict.MISMATCH)
+
+
+def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
+    """What the tolerance asks for where it is finer than what is seen, at the entry that is seen worst."""
+    worst, said = 0.0, ""
+    for table in comparisons:
+        seen = np.where(table.where(Verdict.INCONCLUSIVE, Reason.TOLERANCE), table.allowed, 0.0)
+        place = np.unravel_index(int(np.argmax(seen)), seen.shape)
+        if seen[place] > worst:
+            worst = float(seen[place])
+            said = f"errors of {float(tolerance.of(table.difference)[place]):.1e} count, and this check sees {worst:.1e}"
+            if table.behind:  # what counts in a probe is its largest term
+                said = f"smaller errors count than the {worst:.1e} that this check sees"
+    return f"with {tolerance} {said} at best; give a larger one"
+
+
+def _compared(table: Comparison, left: Array) -> int:
+    """How many entries were compared: all behind probes, if these were, with the wrong one that was found there."""
+    if _found_wrong(table):
+        return 0
+    inconclusive = int(np.sum(left))
     return table.behind if table.behind and not inconclusive else table.verdict.size - inconclusive
 
 

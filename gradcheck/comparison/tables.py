@@ -38,6 +38,10 @@ class Tolerance:
         """Whether somebody asked for a tolerance."""
         return self.rtol is not None or self.atol is not None
 
+    def __str__(self) -> str:
+        given = {"rtol": self.rtol, "atol": self.atol}
+        return " and ".join(f"{name}={value:g}" for name, value in given.items() if value is not None)
+
     def of(self, difference: Array) -> Array:
         """The allowed error of each entry."""
         sizes = np.where(np.isfinite(difference), np.abs(difference), 0.0)
@@ -143,22 +147,23 @@ def compare(autodiff: Array, estimate: Estimate, tolerance: Tolerance, rounding:
     """Compare autodiff's derivatives, and their `rounding`, with one estimate.
 
     They agree within `factor` bounds, else they are a mismatch so far; inconclusive where the estimate is, and where a
-    given tolerance is finer than what could have been noticed.
+    given tolerance is finer than what could have been noticed: `allowed` is the latter there.
     """
     error = np.abs(autodiff - estimate.value)
     uncertain = estimate.bound + rounding
     noticed, wanted = EXCLUSION * uncertain, tolerance.of(estimate.value)
     with np.errstate(invalid="ignore"):
         close = error <= np.maximum(factor * uncertain, wanted)
-        inconclusive = ~estimate.conclusive
+        too_fine: Array = np.zeros(error.shape, bool)
         if tolerance.given:
             # An estimate that is zero within its bound asks for no relative resolution, but for an absolute one.
             waived = (np.abs(estimate.value) <= estimate.bound) & (not tolerance.atol)
-            inconclusive = inconclusive | (close & (noticed > wanted) & ~waived)
+            too_fine = close & (noticed > wanted) & ~waived
             noticed = np.maximum(noticed, wanted)
     comparison = Comparison.agreeing(autodiff, estimate.value, estimate.bound, noticed)
     comparison = comparison.marked(~close, Verdict.MISMATCH, Kind.WRONG_VALUE)
-    return comparison.marked(inconclusive, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    comparison = comparison.marked(too_fine, Verdict.INCONCLUSIVE, Reason.TOLERANCE)
+    return comparison.marked(~estimate.conclusive, Verdict.INCONCLUSIVE, Reason.ILL_CONDITIONED)
 
 
 def combined(function: Callable[..., Array], *comparisons: Comparison) -> Comparison:

@@ -200,3 +200,14 @@ def test_the_whole_doubt() -> None:
     with pytest.raises(GradientInconclusive) as caught:
         assert_close(tf.floor, 1.0)
     assert str(caught.value) == DOUBT
+
+
+@pytest.mark.parametrize("size", [2, 30])
+def test_a_tolerance_that_is_too_fine_for_float32(size: int) -> None:
+    with pytest.raises(GradientInconclusive) as caught:
+        assert_close(tf.sin, np.linspace(1, 2, size, dtype="f"), rtol=1e-6, inconclusive="raise")
+    text = str(caught.value)
+    assert "because: tolerance finer than can be seen\n" in text
+    assert "ill-conditioned" not in text
+    assert "    with rtol=1e-06 " in text
+    assert "give a larger rtol= or atol=, check in float64, or pass inconclusive=" in text

@@ -40,6 +40,12 @@ def test_one_wrong_entry_in_an_identity_is_caught_and_located(size: int) -> None
         assert "at least this entry is wrong" in finding.reason
 
 
+def test_probes_that_fail_of_the_wrong_entry_that_was_found_are_in_no_doubt() -> None:
+    order = check(nearly_identity(30, 3, 7, 1.0), np.linspace(0.5, 2.0, 30)).orders[1]
+    assert (order.verdict, order.compared, order.inconclusive, order.reasons) == ("mismatch", 900, 0, ())
+    assert "inconclusive:" not in str(order)
+
+
 def test_the_right_identity_agrees() -> None:
     x = np.random.default_rng(0).uniform(0.5, 2.0, 300)
     result = check(nearly_identity(300, 0, 0, 0.0), x)

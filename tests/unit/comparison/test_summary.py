@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.autodiff.sources import Source
 from gradcheck.comparison.summary import broken, direction_text, element_of, summarise, undecided
-from gradcheck.comparison.tables import WORD, Comparison
+from gradcheck.comparison.tables import WORD, Comparison, Tolerance
 from gradcheck.result import Finding, Kind, Reason, Result, Verdict
 
 SOURCES = Source("x", np.ones(2), "float64"), Source("z", np.ones((1, 2), complex), "complex128")
@@ -112,3 +112,28 @@ def test_the_estimate_that_contradicts_the_others_is_named() -> None:
     result = summarise(2, [table([AGREE], [""]), alone], SOURCES)
     assert result.notes == ("of the three estimates autodiff of autodiff stands alone",)
     assert result.findings[0].reason.endswith("; of the three estimates autodiff of autodiff stands alone")
+
+
+def test_failing_probes_are_told_by_the_wrong_entry_that_was_found_behind_them() -> None:
+    agreeing, failing = (AGREE, ""), (INCONCLUSIVE, Reason.ILL_CONDITIONED)
+    verdicts, causes = zip(agreeing, failing, strict=True)
+    probes = replace(table(list(verdicts), list(causes)), columns=(None, None), rows=(None,), behind=30)
+    wrong = table([MISMATCH], [Kind.WRONG_VALUE], searched=True)
+    result = summarise(1, [probes, wrong], SOURCES)
+    assert (result.verdict, result.compared, result.inconclusive, result.reasons) == ("mismatch", 30, 0, ())
+    assert result.resolution == pytest.approx(0.1), "a failing probe has none"
+    for comparisons in ([probes], [probes, table([AGREE], [""], searched=True)]):
+        result = summarise(1, comparisons, SOURCES)
+        assert (result.verdict, result.inconclusive, result.reasons) == ("inconclusive", 1, (Reason.ILL_CONDITIONED,))
+
+
+def test_a_tolerance_that_is_too_fine_is_told_with_what_would_be_seen() -> None:
+    fine = table([INCONCLUSIVE, AGREE], [Reason.TOLERANCE, ""])
+    result = summarise(1, [fine], SOURCES, tolerance=Tolerance(rtol=0.01, atol=0.002))
+    assert result.reasons == (Reason.TOLERANCE,)
+    assert result.notes == (
+        "with rtol=0.01 and atol=0.002 errors of 1.2e-02 count, and this check sees 1.0e-01 at best; give a larger one",
+    )
+    probes = replace(fine, columns=(None, None), rows=(None,), behind=30)
+    *_, note = summarise(1, [probes], SOURCES, tolerance=Tolerance(rtol=0.01)).notes
+    assert note == "with rtol=0.01 smaller errors count than the 1.0e-01 that this check sees at best; give a larger one"

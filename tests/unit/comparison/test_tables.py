@@ -85,6 +85,10 @@ def test_a_given_tolerance_that_is_finer_than_the_bound_is_inconclusive() -> Non
     estimate = Estimate(np.array([1.0, 0.0]), np.array([1e-3, 1e-3]), np.ones(2, bool), np.ones(2))
     table = compare(np.array([1.0, 0.0]), estimate, Tolerance(rtol=1e-6), np.zeros(2), factor=1.0)
     assert table.verdict.tolist() == [INCONCLUSIVE, AGREE], "zero within its bound needs no relative resolution"
+    assert table.cause.tolist() == [Reason.TOLERANCE, ""]
+    vague = replace(estimate, conclusive=np.zeros(2, bool))
+    table = compare(np.array([1.0, 0.0]), vague, Tolerance(rtol=1e-6), np.zeros(2), factor=1.0)
+    assert table.cause.tolist() == [Reason.ILL_CONDITIONED] * 2
     for tolerance, verdict in (
         (Tolerance(atol=1e-3), INCONCLUSIVE),
         (Tolerance(rtol=1e-6, atol=1e-3), INCONCLUSIVE),
