@@ -13,7 +13,7 @@ import numpy as np
 
 from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function
-from gradcheck.autodiff.given import GivenGradient, given_gradient
+from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
 from gradcheck.autodiff.opening import open_function, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
@@ -130,8 +130,10 @@ def result_of(
         unconnected = _unconnected(function, gradient, unused)
         problem = function = with_float64_form(replace(function, seconds=observed.seconds), observed)
         if gradient is not None:
-            problem = GivenGradient.of(function, given_gradient(function, gradient), called=callable(gradient))
-        notes = [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
+            given = given_gradient(function, gradient)
+            problem = GivenGradient.of(function, given, called=callable(gradient))
+        notes = [] if gradient is None else [note for note in [coarser(function, given)] if note]
+        notes += [f"{name} has no gradient (None)" for name in unconnected if gradient is None]
         notes += [ASSIGNED.format(source.name) for source in function.sources if changed.holds(source.variable)]
         if function.held != UNCHANGED:
             notes.append(function.held.note)
@@ -252,7 +254,7 @@ def assert_close(
     example = example_under_way() if gradient is None else None
     label = "autodiff" if gradient is None else "given"
     if example is None:
-        raise_unless_good(name_of(f), checked(), label, inconclusive)
+        raise_unless_good(name_of(f), checked(), label, inconclusive, argument=gradient is not None)
         return
 
     def with_causes() -> Result | None:
@@ -278,14 +280,17 @@ def raise_unless_good(
     label: str,
     inconclusive: str | None,
     with_causes: Callable[[], Result | None] | None = None,
+    *,
+    argument: bool = False,
 ) -> None:
     """Raise or warn as `assert_close` does for the result of checking `name`, on behalf of our caller's caller.
 
+    `label` and `argument` are those of `failure`.
     `with_causes` gives the result once more, with causes, while these can still be looked for; else None.
     """
     __tracebackhide__ = True
     if result.verdict == Verdict.MISMATCH:
-        error = FAILURES[result.findings[0].kind](failure(name, result, label), result)
+        error = FAILURES[result.findings[0].kind](failure(name, result, label, argument=argument), result)
         if with_causes is not None:
             error.complete_when_read(partial(_completed, name, label, with_causes), NOT_LOOKED_FOR)
         raise error from None
@@ -305,7 +310,7 @@ def _completed(name: str, label: str, with_causes: Callable[[], Result | None]) 
 
 def tolerance_from(order: int, rtol: float | None, atol: float | None, probes: int) -> Tolerance:
     """The tolerance, once the arguments of a check are found good. Raises ValueError."""
-    if not isinstance(order, int) or isinstance(order, bool) or order not in (1, 2):
+    if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order was {order!r}; 1 (first derivatives) or 2 (first and second derivatives) was expected")
     for name, value in (("rtol", rtol), ("atol", atol)):
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

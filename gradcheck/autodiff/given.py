@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +11,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gradcheck.autodiff.coordinates import ROUNDOFF
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.left_vectors import LeftVectors
 from gradcheck.autodiff.mapped import Mapped
-from gradcheck.autodiff.reverse import Gradients, Tensors, connected, dense, differentiate, pullbacks, taking_derivative
+from gradcheck.autodiff.reverse import (
+    DerivativeRaisedError,
+    Gradients,
+    Tensors,
+    connected,
+    dense,
+    differentiate,
+    pullbacks,
+    taking_derivative,
+)
 from gradcheck.autodiff.sources import Source, listed_numbers, paths
 from gradcheck.numerics.sampling import LinePoints
 
@@ -99,12 +110,14 @@ class GivenGradient(Function):
 def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Tensors]:
     """A callable from the sources' tensors to one gradient (tensor or None) a source.
 
-    A callable `gradient` takes what `f` takes. Raises ValueError where the structure, a shape or a dtype does not fit,
-    DerivativeRaisedError where the callable throws.
+    A callable `gradient` takes what `f` takes. Raises TypeError where it cannot, ValueError where the structure, a
+    shape or a dtype does not fit, DerivativeRaisedError where the callable throws.
     """
     if not callable(gradient):
         fixed = _by_source(function, gradient)
         return lambda tensors: fixed
+
+    _refuse_signature(gradient, function.arguments.structure)
 
     def given(tensors: Tensors) -> Tensors:
         with taking_derivative():
@@ -113,6 +126,37 @@ def given_gradient(function: Function, gradient: Any) -> Callable[[Tensors], Ten
         return _by_source(function, result)
 
     return given
+
+
+def coarser(function: Function, given: Callable[[Tensors], Tensors]) -> str:
+    """What a result says where a given gradient is in less precision than its source; else nothing."""
+    try:
+        pairs = list(zip(given(function.tensors(function.point)), function.sources, strict=True))
+    except DerivativeRaisedError:  # which is told when it is compared
+        return ""
+    told = [
+        f"{part.dtype.name} for {source.name}, which is {source.dtype}"
+        for part, source in pairs
+        if part is not None and ROUNDOFF[part.dtype.name] > ROUNDOFF[source.dtype]
+    ]
+    advice = "its rounding counts as an error; give it in the precision of the inputs, or rtol="
+    return f"gradient= is {', '.join(told)}: {advice}" if told else ""
+
+
+def _refuse_signature(gradient: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
+    """Raise TypeError for a callable that does not take so many arguments, as far as that can be known."""
+    try:
+        signature = inspect.signature(gradient)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*inputs)
+    except TypeError as error:
+        count = len(inputs)
+        raise TypeError(
+            f"gradient takes {signature}, and cannot be called with the {count} input{'s' * (count != 1)} of f "
+            f"({error}); a callable that takes what f takes was expected"
+        ) from None
 
 
 def _by_source(function: Function, gradient: Any) -> Tensors:
@@ -173,14 +217,14 @@ def _tensor(item: Any, source: Source) -> Any:
         # Numbers that did not come from TensorFlow: whole ones count as floating, real ones as complex.
         item = array.astype(np.complex128 if is_complex else array.dtype if array.dtype.kind == "f" else np.float64)
     tensor = dense(item, source)
-    if tuple(tensor.shape) != source.shape:
-        raise ValueError(
-            f"gradient for {source.name} has shape {tuple(tensor.shape)}, its source has shape {source.shape}; "
-            "give the gradient of the sum of f's outputs, element by element"
-        )
     if tensor.dtype.is_complex != is_complex or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
         raise ValueError(
             f"gradient for {source.name} has dtype {tensor.dtype.name}, its source has dtype {source.dtype}; "
             f"give {'complex' if is_complex else 'floating'} values"
+        )
+    if tuple(tensor.shape) != source.shape:
+        raise ValueError(
+            f"gradient for {source.name} has shape {tuple(tensor.shape)}, its source has shape {source.shape}; "
+            "give the gradient of the sum of f's outputs, element by element"
         )
     return tensor

@@ -211,7 +211,14 @@ def named_leaves(inputs: Sequence[Any], names: Sequence[str]) -> list[list[tuple
 def paths(prefix: str, value: Any) -> list[tuple[str, Any]]:
     """The leaves of a nested structure in TensorFlow's order, each with its place, such as `x['a'][0]`."""
     if isinstance(value, dict):
-        return [pair for key in sorted(value) for pair in paths(f"{prefix}[{key!r}]", value[key])]
+        try:
+            keys = sorted(value)
+        except TypeError:
+            listed = ", ".join(map(repr, value))
+            raise TypeError(
+                f"{prefix} has the keys {listed}, which TensorFlow cannot sort; give keys of one type, such as texts"
+            ) from None
+        return [pair for key in keys for pair in paths(f"{prefix}[{key!r}]", value[key])]
     if isinstance(value, (list, tuple)):
         return [pair for index, item in enumerate(value) for pair in paths(f"{prefix}[{index}]", item)]
     return [(prefix, value)]

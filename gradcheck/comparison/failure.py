@@ -128,19 +128,31 @@ REMEDIES = {
     Kind.MODES: "run the derivative in the one mode that agrees with the estimate.",
 }
 
+ARGUMENT_REMEDIES = REMEDIES | {
+    Kind.RAISES: "gradient= raised this; it is called with what f takes, and has to return the gradient of the sum of "
+    "f's outputs.",
+    Kind.MISSING: "gradient= holds None for this input, which stands for one that f does not change with; give its "
+    "derivative.",
+    Kind.NON_FINITE: "the function is smooth here, so its gradient is finite; gradient= holds NaN or infinity.",
+    Kind.WRONG_VALUE: "correct gradient=, which has to be the gradient of the sum of f's outputs, in the "
+    "precision of the inputs.",
+}
+"""The same about a gradient that the caller gave as an argument; TensorFlow differentiates that at order 2."""
 
-def failure(name: str, result: Result, label: str = "autodiff") -> str:
+
+def failure(name: str, result: Result, label: str = "autodiff", *, argument: bool = False) -> str:
     """The message of a mismatch, for the function `name`; several lines, the most severe kind first.
 
-    `label` says whose gradient was compared with the estimate.
+    `label` says whose gradient was compared with the estimate; `argument`, whether the caller gave it as `gradient=`.
     """
     noun = "update" if result.findings[0].kind is Kind.UPDATE else "gradient"
     lines = [f"the {noun} of {name} is wrong", ""]
     for finding in result.findings:
         lines += _paragraph(finding, label)
     lines += ["", *(_order(order) for order in result.orders.values())]
-    kinds = dict.fromkeys(finding.kind for finding in result.findings if finding.diagnosis is None)
-    lines += ["", *(f"What to do ({kind.value}): {REMEDIES[kind]}" for kind in kinds)] if kinds else []
+    remedies = {1: ARGUMENT_REMEDIES if argument else REMEDIES, 2: REMEDIES}
+    told = [(one.kind, remedies[one.order][one.kind]) for one in result.findings if one.diagnosis is None]
+    lines += ["", *(f"What to do ({kind.value}): {remedy}" for kind, remedy in dict.fromkeys(told))] if told else []
     return "\n".join(lines)
 
 

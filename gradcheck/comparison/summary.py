@@ -19,6 +19,7 @@ Array = np.ndarray[Any, Any]
 TERMS = 4
 """So many elements of a direction are named."""
 
+NONE_GIVEN = Tolerance()
 CONTRADICTING = "of the three estimates {} stands alone"
 
 
@@ -55,7 +56,7 @@ def summarise(
     *,
     notes: tuple[str, ...] = (),
     explain: Callable[[Finding, int | None], Finding] = lambda finding, coordinate: finding,
-    tolerance: Tolerance = Tolerance(),
+    tolerance: Tolerance = NONE_GIVEN,
 ) -> OrderResult:
     """One order's verdict; `explain` may rename or extend a finding, given its coordinate (None for a probe).
 
@@ -115,7 +116,8 @@ def _too_fine(tolerance: Tolerance, comparisons: Sequence[Comparison]) -> str:
         place = np.unravel_index(int(np.argmax(seen)), seen.shape)
         if seen[place] > worst:
             worst = float(seen[place])
-            said = f"errors of {float(tolerance.of(table.difference)[place]):.1e} count, and this check sees {worst:.1e}"
+            wanted = float(tolerance.of(table.difference)[place])
+            said = f"errors of {wanted:.1e} count, and this check sees {worst:.1e}"
             if table.behind:  # what counts in a probe is its largest term
                 said = f"smaller errors count than the {worst:.1e} that this check sees"
     return f"with {tolerance} {said} at best; give a larger one"

@@ -129,6 +129,24 @@ def square(x: tf.Tensor) -> tf.Tensor:
     return x * tf.stop_gradient(x)
 
 
+@pytest.mark.parametrize(
+    ("kind", "gradient", "advice"),
+    [
+        ("raises", lambda x: [][0], "gradient= raised this; it is called with what f takes"),
+        ("missing", lambda x: None, "gradient= holds None for this input"),
+        ("non-finite", np.array([np.nan, np.cos(1.5)]), "gradient= holds NaN or infinity"),
+        ("wrong value", np.array([0.0, 1.0]), "correct gradient=, which has to be the gradient of the sum of f's"),
+    ],
+)
+def test_what_to_do_about_a_gradient_of_ones_own(kind: str, gradient: Any, advice: str) -> None:
+    with pytest.raises(gradcheck.GradientMismatch) as caught:
+        assert_close(tf.sin, x, gradient=gradient)
+    (told,) = re.findall(r"What to do \((.*?)\): (.*)", str(caught.value))
+    assert told[0] == kind
+    assert advice in told[1]
+    assert "TensorFlow saw no path" not in str(caught.value)
+
+
 LINE = square.__code__.co_firstlineno + 1
 HERE = "test_assert_close.py"
 MESSAGE = f"""\

@@ -100,6 +100,10 @@ def test_orders(order: object) -> None:
     refused(ValueError, [f"order was {order!r}", "1 (first derivatives) or 2"], tf.sin, 1.0, order=order)
 
 
+def test_an_order_that_numpy_counted() -> None:
+    assert set(check(tf.sin, 1.0, order=np.int64(2)).orders) == {1, 2}  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("probes", [7, 0, True, 8.0])
 def test_probes(probes: object) -> None:
     refused(ValueError, [f"probes was {probes!r}", "at least 8"], tf.sin, 1.0, probes=probes)
@@ -193,6 +197,23 @@ def test_a_gradient_of_the_wrong_shape(gradient: object) -> None:
 @pytest.mark.parametrize(("gradient", "dtype"), [("a", "string"), (1j, "complex128"), (tf.constant(2), "int32")])
 def test_a_gradient_of_the_wrong_dtype(gradient: object, dtype: str) -> None:
     refused(ValueError, [f"gradient for x has dtype {dtype}", "dtype float64"], tf.sin, 1.0, gradient=gradient)
+
+
+@pytest.mark.parametrize("gradient", ["cos", np.array(["a", "b"])])
+def test_a_gradient_that_is_a_text(gradient: object) -> None:
+    words = ["gradient for x has dtype string", "dtype float64", "give floating values"]
+    refused(ValueError, words, tf.sin, np.ones(2), gradient=gradient)
+
+
+@pytest.mark.parametrize("gradient", [lambda x, y: x, lambda: 1.0, tf.function(lambda x, *, y: x)])
+def test_a_gradient_that_does_not_take_what_f_takes(gradient: object) -> None:
+    words = ["gradient takes (", "the 1 input of f", "argument", "takes what f takes"]
+    refused(TypeError, words, tf.sin, 1.0, gradient=gradient)
+
+
+def test_keys_that_cannot_be_sorted() -> None:
+    words = ["d has the keys 1, 'a'", "keys of one type"]
+    refused(TypeError, words, lambda d: d[1] * d["a"], {1: 2.0, "a": 3.0})
 
 
 def test_values_have_no_second_derivative() -> None:

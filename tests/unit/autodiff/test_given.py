@@ -37,6 +37,13 @@ def test_integer_inputs_may_be_left_out_or_none() -> None:
         assert arranged(lambda ids, x: tf.gather(x, ids), inputs, gradient) == [[3.0, 4.0]]
 
 
+@pytest.mark.parametrize("gradient", [np.cos(np.ones(1, np.float32)), lambda x: tf.cos(tf.cast(x, tf.float32))])
+def test_less_precision_than_that_of_the_inputs_is_said(gradient: Any) -> None:
+    notes = check(tf.sin, np.ones(1), gradient=gradient).orders[1].notes
+    assert notes[0].startswith("gradient= is float32 for x, which is float64: its rounding counts as an error; give")
+    assert not check(tf.sin, np.ones(1, "f"), gradient=gradient).orders[1].notes
+
+
 def test_dicts_go_by_their_keys() -> None:
     assert arranged(lambda d: d["a"] * d["b"], ({"b": 1.0, "a": 2.0},), {"b": 2.0, "a": 1.0}) == [1.0, 2.0]
 
