@@ -11,6 +11,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry, ops
 
 from gradcheck.autodiff.mode import PLAIN
+from gradcheck.autodiff.opening import refuse_graph
 from gradcheck.autodiff.sources import as_tensors, parameter_names
 from gradcheck.check import name_of
 from gradcheck.defects import known
@@ -45,7 +46,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
 
     Variables that `f` assigns, and the generators of Python, NumPy and TensorFlow, are left as they were.
 
-    Raises TypeError where `f` cannot be called, and RuntimeError where it raises.
+    Raises TypeError where `f` cannot be called, ValueError inside of a graph, and RuntimeError where `f` raises.
 
     >>> import tensorflow as tf
     >>> (found,) = audit(tf.math.cumprod, [0.0, 2.0]).inside
@@ -57,6 +58,7 @@ def audit(f: Callable[..., Any], *inputs: Any) -> AuditResult:
             f"f is of type {type(f).__name__}, a callable was expected: gradcheck.audit(f, x) runs f(x) once "
             "(for a saved model: python -m gradcheck audit FOLDER)"
         )
+    refuse_graph("gradcheck.audit")
     record = recorded(f, as_tensors(inputs, parameter_names(f)))
     error = record.error
     if error is not None and not any(error is call.error for call in record.derivatives):

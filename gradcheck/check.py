@@ -15,7 +15,7 @@ from gradcheck.autodiff.float64_form import with_float64_form
 from gradcheck.autodiff.function import Function
 from gradcheck.autodiff.given import GivenGradient, coarser, given_gradient
 from gradcheck.autodiff.observed_call import ObservedCall, observed_call
-from gradcheck.autodiff.opening import open_function, specs_of
+from gradcheck.autodiff.opening import open_function, refuse_graph, specs_of
 from gradcheck.autodiff.reverse import DerivativeRaisedError, WrongShapeError, pullbacks
 from gradcheck.autodiff.state import (
     UNCHANGED,
@@ -44,6 +44,9 @@ NOT_LOOKED_FOR = (
 )
 PROBES = 8
 MODES = ("raise", "warn", "ignore")
+MOVED, SAID = 2.0**-8, 200
+"""How far beside a point exceptions are looked for, beside one and relatively; so much of a message is told."""
+CONSTRAINED = "for a constraint such as a sum of 1 use gradcheck.simplex, and the like for others"
 ASSIGNED = "f itself assigns {}: TensorFlow's gradient is that with respect to the value assigned, and stops there"
 EMPTY = "the inputs or the outputs hold no elements: there is nothing to compare, which agrees trivially"
 
@@ -61,14 +64,15 @@ def check(
     """Compare the derivatives of `f` at `inputs` with finite-difference estimates that carry an error bound.
 
     `f` takes tensors (numbers, arrays, variables, lists and dicts of them) and returns a floating or complex tensor, or
-    a nested structure of tensors. Floating and complex inputs, and `variables`, are differentiated; integer, boolean
-    and string inputs are handed through. `order=2` asks for first and second derivatives. `gradient` compares a
-    gradient of your own instead of TensorFlow's, that of the sum of f's outputs (of its real part, as `tape.gradient`
-    has it): values in the structure of the inputs, or a callable that takes what `f` takes. `rtol` and `atol`: errors
-    up to atol + rtol * |derivative| do not matter; where an error of that size could not have been seen, the verdict is
-    inconclusive. Without them every error that can be seen matters. `probes` random directions on each side stand in
-    for the coordinates and outputs beyond 24 of them; one in eight of these comes first, from 7 inputs or 25 outputs
-    on, and is enough where it agrees.
+    a nested structure of tensors. Python's floats, and lists of numbers, become float64; for float32 give
+    `tf.constant(x)`. Floating and complex inputs, and `variables`, are differentiated; integers, booleans and strings
+    arrive as tensors, too: what has to stay Python's belongs into `f`. `order=2` asks for first and second derivatives.
+    `gradient` compares a gradient of your own instead of TensorFlow's, that of the sum of f's outputs (of its real
+    part, as `tape.gradient` has it): values in the structure of the inputs, or a callable that takes what `f` takes.
+    `rtol` and `atol`: errors up to atol + rtol * |derivative| do not matter; where an error of that size could not have
+    been seen, the verdict is inconclusive. Without them every error that can be seen matters. `probes` random
+    directions on each side stand in for the coordinates and outputs beyond 24 of them; one in eight of these comes
+    first, from 7 inputs or 25 outputs on, and is enough where it agrees.
 
     Variables and the generators of Python, NumPy and TensorFlow are left as they were. Raises TypeError, ValueError or
     RuntimeError, naming the argument, where there is nothing to check.
@@ -96,6 +100,7 @@ def result_of(
 
     With `unused`, variables may be listed that `f` does not change with.
     """
+    refuse_graph("gradcheck")
     tolerance = tolerance_from(order, rtol, atol, probes)
     if order == 2 and gradient is not None and not callable(gradient):
         raise ValueError(
@@ -177,15 +182,31 @@ def _checked(
     try:
         if order == 1:
             tables = first_order(problem, tolerance, probes)
-            return diagnosis.noted(told(1, tables, notes=notes))
+            return _with_what_is_raised(diagnosis.noted(told(1, tables, notes=notes)), problem)
         tables = second_order(problem, tolerance, probes)
-        return diagnosis.noted(told(2, tables))
+        return _with_what_is_raised(diagnosis.noted(told(2, tables)), problem)
     except DerivativeRaisedError as error:
         result = broken(order, Kind.RAISES, "the inputs", str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.error()),))
     except WrongShapeError as error:
         result = broken(order, Kind.SHAPE, error.source, str(error))
         return replace(result, findings=(replace(result.findings[0], diagnosis=diagnosis.wrong_shape()),))
+
+
+def _with_what_is_raised(result: OrderResult, problem: Function) -> OrderResult:
+    """A result that values beside the point are missing in, with a note on what `f` raises there."""
+    if not {Reason.NOT_FINITE, Reason.JUMP}.intersection(result.reasons):
+        return result
+    for way in (1.0, -1.0):
+        moved = problem.point + way * MOVED * (1 + np.abs(problem.point))
+        try:
+            if problem.contains(moved):
+                problem.value(moved)
+        except Exception as error:  # whatever it is, it is told
+            said = str(error).split("\n")[0][:SAID]
+            note = f"f raised {type(error).__name__} at inputs beside the ones given: {said}; {CONSTRAINED}"
+            return replace(result, notes=(*result.notes, note))
+    return result
 
 
 def _unconnected(function: Function, gradient: Any, unused: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 from gradcheck.autodiff.coordinates import ROUNDOFF, to_coordinates
 from gradcheck.autodiff.function import Function, flat
 from gradcheck.autodiff.mapped import as_array
-from gradcheck.autodiff.sources import UNBUILT, Arguments, parameter_names, parse_arguments
+from gradcheck.autodiff.sources import UNBUILT, Arguments, named_leaves, parameter_names, parse_arguments
 
 WANTED = "f has to return a floating or complex tensor, or a nested structure of them"
 DENSE = (
@@ -49,12 +50,38 @@ def open_function(f: Callable[..., Any], inputs: tuple[Any, ...], variables: Any
         ]
         raise RuntimeError(
             f"f raised {type(error).__name__} when called with {', '.join(shapes) or 'no arguments'}: {error}; "
-            "f has to run before its gradient can be checked"
+            f"f has to run before its gradient can be checked{_handed_over(inputs, arguments, str(error))}"
         ) from error
     if variables is not None and arguments.total == len(arguments.leaves):
         _refuse_unlisted(f, given, arguments)
     specs = specs_of(result)
     return Function(f, arguments, specs, opened=flat(list(map(as_array, tf.nest.flatten(result)))))
+
+
+def refuse_graph(name: str) -> None:
+    """Raise ValueError where a graph is being built, in which nothing has a value."""
+    if not tf.executing_eagerly():
+        raise ValueError(
+            f"a graph is being built (in a tf.function, or a tf.Graph), whose tensors have no values; call {name} "
+            "outside of it, in eager code"
+        )
+
+
+def _handed_over(inputs: tuple[Any, ...], arguments: Arguments, error: str) -> str:
+    """What to know about inputs of Python's own where `f` raised an error."""
+    given, read = (
+        [leaf for named in named_leaves(structure, ()) for _, leaf in named]
+        for structure in (inputs, arguments.structure)
+    )
+    told = ""
+    if any(isinstance(leaf, (float, complex)) for leaf in given) and re.search("double|float|complex", error):
+        told = "; numbers and lists of them are handed to f as float64: give tf.constant(x) for float32"
+    if any(isinstance(leaf, (int, str)) for leaf in read):
+        told += (
+            "; integers, booleans and strings are handed to f as tensors: what has to stay Python's belongs into f, "
+            "as in lambda x: f(x, 'tanh')"
+        )
+    return told
 
 
 def _refuse_unlisted(f: Callable[..., Any], given: tuple[Any, ...], arguments: Arguments) -> None:

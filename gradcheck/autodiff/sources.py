@@ -19,6 +19,11 @@ Array = np.ndarray[Any, Any]
 
 UNBUILT = "A Keras model has no variables before it is built: call it on its inputs once, then take its variables"
 """What is most often the reason for an empty list of variables."""
+SPARSE = (
+    (tf.SparseTensor, "values", "tf.SparseTensor({0}.indices, v, {0}.dense_shape)"),
+    (tf.RaggedTensor, "flat_values", "{0}.with_flat_values(v)"),
+)
+"""What has no array of its own, which of its parts is one, and how it is made of that."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +258,21 @@ def _tensor(name: str, leaf: Any) -> Any:
     try:
         return tf.convert_to_tensor(leaf)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} is of type {type(leaf).__name__}, which is no tensor; give numbers, NumPy arrays, tensors, "
-            "variables, or lists and dicts of them"
-        ) from error
+        raise TypeError(_no_tensor(name, leaf)) from error
+
+
+def _no_tensor(name: str, leaf: Any) -> str:
+    """What is wrong with an input that is no tensor, and what to give instead."""
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return f"{name} has dtype {leaf.dtype}, of which TensorFlow has no tensors; give {name}.astype('float64')"
+    for kind, values, rebuilt in SPARSE:
+        if isinstance(leaf, kind):
+            whole = rebuilt.format(name)
+            return (
+                f"{name} is of type {kind.__name__}, not a dense tensor; give {name}.{values} to lambda v: f({whole})"
+            )
+    kinds = "numbers, NumPy arrays, tensors, variables, or lists and dicts of them"
+    return f"{name} is of type {type(leaf).__name__}, which is no tensor; give {kinds}"
 
 
 def _listed(variables: Any) -> list[tuple[str, Any, Constraint]]:

@@ -208,7 +208,7 @@ class ChangedState:
     @property
     def note(self) -> str:
         """What a result says of it."""
-        return f"put back before every call, so that randomness was held fixed: {self}"
+        return f"put back before every call, so that all calls began alike: {self}"
 
 
 UNCHANGED = ChangedState()
@@ -281,7 +281,10 @@ def hidden_state(run: Callable[[], Any]) -> str:
             f"it runs {', '.join(operations)}, whose state cannot be put back; give it its random numbers as inputs, "
             "or use tf.random.Generator or tf.random.stateless_uniform and the like"
         )
-    return "it depends on something that is no variable and no random generator, such as the time, a counter or a file"
+    return (
+        "it depends on something that is no variable and no global random generator, such as a generator object like "
+        "np.random.default_rng() (draw outside of f, or use np.random or tf.random), the time, a counter or a file"
+    )
 
 
 def draws_at_random(name: str) -> bool:

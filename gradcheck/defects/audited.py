@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from gradcheck.defects.kernel_use import KernelUse, LostDerivative
+from gradcheck.defects.library_functions import FUNCTIONS
 from gradcheck.defects.library_use import LibraryUse
 from gradcheck.defects.records import Defect
 from gradcheck.result import Place
@@ -33,10 +34,13 @@ class DefectHere:
         here = HERE[self.inside] + (UNKNOWN if self.inside is None else "")
         return f"{one.category}, {one.severity} at order {self.order}, since TensorFlow {one.releases.since}; {here}"
 
-    def lines(self, told: Mapping[str | None, str]) -> list[str]:
-        """What there is to print; a remedy that was `told` before is named by the record that has it."""
+    def lines(self, told: Mapping[str | None, str], others: Sequence[DefectHere] = ()) -> list[str]:
+        """What there is to print, with the same defect's `others` at other orders.
+
+        A remedy that was `told` before is named by the record that has it.
+        """
         one = self.defect
-        found = [f"  {one.name}: {one.title}", f"    {self.about}"]
+        found = [f"  {one.name}: {one.title}", *(f"    {each.about}" for each in (self, *others))]
         if self.inside is not False:
             found += [f"    link    {one.upstream}"] if one.upstream else []
             remedy = [f"as for {told[one.remedy]}"] if one.remedy in told else list(remedy_lines(one))
@@ -76,8 +80,11 @@ class AuditedOperation:
         at = self.where if self.place is None else str(self.place)
         lines = [f"{self.kernel}{times}: {at}"]
         told: dict[str | None, str] = {}
+        records: dict[str, list[DefectHere]] = {}
         for one in sorted(self.defects, key=lambda one: (one.inside is False, one.inside is None, one.order)):
-            lines += one.lines(told)
+            records.setdefault(one.defect.name, []).append(one)
+        for one, *others in records.values():
+            lines += one.lines(told, others)
             if one.inside is not False and one.defect.remedy is not None:
                 told.setdefault(one.defect.remedy, one.defect.name)
         lines += [f"  order {one.order} {one.outcome}: {one.why}" for one in self.lost]
@@ -160,7 +167,7 @@ def remedy_lines(defect: Defect) -> Iterator[str]:
     """
     if defect.remedy is not None:
         inputs = "x" if len(defect.graph.inputs) == 1 else "x1, x2, …"
-        whole = f"{', then '.join(node.op for node in defect.graph.nodes)} of {inputs}"
+        whole = f"{', then '.join(FUNCTIONS.get(node.op, node.op) for node in defect.graph.nodes)} of {inputs}"
         if len(defect.graph.nodes) == 1:
             yield f"instead of {whole} write, as for the example of the record, with the result y:"
         else:

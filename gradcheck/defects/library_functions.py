@@ -369,3 +369,5 @@ FORMS = (
 )
 OPERATIONS = frozenset(form.op for form in FORMS)
 """The operations that calls are seen to be."""
+FUNCTIONS = {form.op: form.function for form in reversed(FORMS)}
+"""The public function that each of them is first of all."""

@@ -53,8 +53,8 @@ def test_a_step_that_draws(name: str) -> None:
     noise, held = NOISE[name]
     for result in (gradcheck.assert_step(noisy(x, noise, 1.0)), gradcheck.explain(noisy(x, noise, 1.0))):
         assert result.verdict == "agree"
-        notes = [note for note in result.orders[1].notes if "randomness was held fixed" in note]
-        assert notes == ([f"put back before every call, so that randomness was held fixed: {held}"] if held else [])
+        notes = [note for note in result.orders[1].notes if "all calls began alike" in note]
+        assert notes == ([f"put back before every call, so that all calls began alike: {held}"] if held else [])
         assert all(note in str(result) for note in notes)
     assert float(x) == 1.5
 
@@ -84,7 +84,7 @@ def test_a_model_with_dropout(traced: bool) -> None:
     for check in (gradcheck.assert_step, gradcheck.explain):
         result = check(checked)
         assert result.verdict == "agree"
-        assert "put back before every call, so that randomness was held fixed: 1 variable" in result.orders[1].notes
+        assert "put back before every call, so that all calls began alike: 1 variable" in result.orders[1].notes
 
 
 def test_a_function_that_draws_is_explained_as_it_runs_eagerly() -> None:

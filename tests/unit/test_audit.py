@@ -284,6 +284,12 @@ def test_the_example_of_the_readme_is_what_happens(tmp_path: Path) -> None:
     assert done.stdout.startswith(output), done.stdout
 
 
+def test_a_record_of_both_orders_is_told_once_and_by_the_name_of_the_public_function() -> None:
+    said = str(audit(lambda x: tf.norm(x), [0.0, 0.0]))
+    assert said.count("norm_euclidean-zero-order1") == 1
+    assert re.search(r"at order 1, .*\n.* at order 2, .*\n    remedy  instead of tf.norm of x write, as for", said)
+
+
 def test_it_is_one_of_the_public_names() -> None:
     assert gradcheck.audit is audit
     assert {"audit", "AuditResult", "AuditedOperation", "DefectHere"} <= set(gradcheck.__all__)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gradcheck import Reason, assert_close, check
+from gradcheck import Reason, assert_close, audit, check
 
 
 def refused(error: type[Exception], words: list[str], *arguments: Any, **options: Any) -> None:
@@ -38,6 +38,48 @@ def test_nothing_floating(given: object, kind: str) -> None:
 
 def test_an_input_that_is_no_tensor() -> None:
     refused(TypeError, ["x['a'] is of type object", "give numbers, NumPy arrays"], lambda x: x, {"a": object()})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.array([1.0, 2.0], object), ["x has dtype object", "x.astype('float64')"]),
+        (np.longdouble(1.0), [f"x has dtype {np.dtype(np.longdouble)}", "x.astype('float64')"]),
+        (tf.sparse.from_dense([1.0, 0.0]), ["x is of type SparseTensor, not a dense tensor", "x.values", "x.indices"]),
+        (
+            tf.ragged.constant([[1.0], []]),
+            ["of type RaggedTensor, not a dense", "x.flat_values", "with_flat_values(v)"],
+        ),
+    ],
+)
+def test_an_input_whose_kind_has_no_dense_tensor(given: object, words: list[str]) -> None:
+    refused(TypeError, words, lambda x: x, given)
+
+
+def test_inside_of_a_graph() -> None:
+    with tf.Graph().as_default():
+        refused(ValueError, ["a graph is being built", "outside of it"], tf.sin, 1.0)
+        with pytest.raises(ValueError, match=r"a graph is being built .* call gradcheck\.audit outside of it"):
+            audit(tf.sin, np.ones(2))
+
+
+def test_numbers_that_meet_float32() -> None:
+    weights = tf.Variable([1.0, 2.0])
+    words = [
+        "f raised InvalidArgumentError",
+        "lists of them are handed to f as float64: give tf.constant(x) for float32",
+    ]
+    for numbers in ([1.0, 2.0], [1, 2.0], 1.0):
+        refused(RuntimeError, words, lambda x: weights * x, numbers, variables=[weights])
+    with pytest.raises(RuntimeError) as caught:
+        check(lambda x: weights * x, np.ones(2))
+    assert "handed to f" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a", 1, True])
+def test_what_has_to_stay_pythons(name: object) -> None:
+    words = ["f raised TypeError", "unhashable", "handed to f as tensors: what has to stay Python's belongs into f"]
+    refused(RuntimeError, words, lambda x, key: {name: x}[key], 2.0, name)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -241,7 +283,9 @@ def test_a_function_that_is_not_deterministic() -> None:
     assert result.verdict == "inconclusive"
     assert [order.reasons for order in result.orders.values()] == [(Reason.NOT_DETERMINISTIC,)] * 2
     assert "two calls at the same inputs differ by 1" in str(result)
-    assert "no variable and no random generator" in str(result)
+    assert "no variable and no global random generator, such as a generator object like np.random.default_rng()" in str(
+        result
+    )
 
 
 def test_a_result_whose_shape_is_not_the_same_twice() -> None:
@@ -276,6 +320,12 @@ def test_a_function_that_throws_beside_the_point_is_outside_of_its_domain_there(
     result = check(only_here, 1.0, order=2)
     assert result.verdict == "inconclusive"
     assert result.orders[1].reasons == (Reason.NOT_FINITE,)
+    note = "f raised ValueError at inputs beside the ones given: elsewhere; for a constraint such as a sum of 1 use"
+    assert result.orders[1].notes[-1].startswith(note)
+    result = check(up_to_there, 1.1)
+    assert result.orders[1].reasons == (Reason.JUMP,)
+    assert "f raised ValueError at inputs beside the ones given: too far; " in str(result)
     result = check(up_to_there, 1.0, order=2)
+    assert "f raised" not in str(result)
     assert result.verdict == "agree"
     assert result.resolution[1] < 1e-9

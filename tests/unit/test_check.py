@@ -333,7 +333,7 @@ def test_randomness_is_held_fixed(f: Any, x: Any, unseeded: None) -> None:
     result = check(f, x)
     assert result.verdict == "agree"
     assert result.orders[1].compared > 0
-    assert "so that randomness was held fixed: the generator of TensorFlow" in str(result)
+    assert "so that all calls began alike: the generator of TensorFlow" in str(result)
 
 
 def test_a_function_under_tf_function() -> None:
