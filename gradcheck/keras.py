@@ -188,19 +188,18 @@ class _StepGraphs:
     """A model's train_step without its updates, as graphs: its losses, their gradients, and losses along a line."""
 
     def __init__(self, model: Any) -> None:
-        self._step = model.train_step
+        self._step, self._runs_eagerly, self._traced = model.train_step, model.run_eagerly, True
         self.variables: list[tuple[Any, ...]] = []
         """The variables of each derivative, once a graph was traced."""
-        self.losses = _graph(lambda data: [one.loss for one in self._all(data)])
-        self.gradients = _graph(lambda data: [list(one.gradients) for one in self._all(data)])
+        self.losses = _graph(self._losses)
+        self.gradients = _graph(self._gradients)
         self._sweeps: dict[tuple[int, ...], Callable[..., Any]] = {}
 
     def walks(self, data: Any) -> list[SpotWalk]:
         """One for each loss that the step differentiates with respect to variables."""
         data = tf.nest.map_structure(lambda part: None if isinstance(part, tf.experimental.Optional) else part, data)
         if not self.variables:
-            with state_restored():
-                self.losses(data)
+            self._find_variables(data)
         if not self.variables:
             raise ValueError(
                 "the model's train_step takes no gradient of a loss with respect to variables by a tf.GradientTape: "
@@ -208,11 +207,25 @@ class _StepGraphs:
             )
         return [self._walk(data, number) for number in range(len(self.variables))]
 
+    def _find_variables(self, data: Any) -> None:
+        """Run the step, traced; eagerly where the model does and no graph of it can be made."""
+        try:
+            with state_restored():
+                self.losses(data)
+        except Exception:  # whatever the step raises of tensors without values
+            if not self._runs_eagerly:
+                raise
+            self._traced, self.losses, self.gradients = False, self._losses, self._gradients
+            with state_restored():
+                self.losses(data)
+
     def _walk(self, data: Any, number: int) -> SpotWalk:
         variables = self.variables[number]
         held, names = tuple(map(variable_of, variables)), tuple(variable.name for variable in variables)
         loss, gradient = lambda: self.losses(data)[number], lambda: self.gradients(data)[number]
-        return _TracedWalk(loss, held, names, gradient, self, data, number)
+        if self._traced:
+            return _TracedWalk(loss, held, names, gradient, self, data, number)
+        return SpotWalk(loss, held, names, gradient)
 
     def sweep(self, number: int, handles: Sequence[Any]) -> Callable[..., Any]:
         """The graph that takes the losses of one derivative along a line.
@@ -240,6 +253,12 @@ class _StepGraphs:
 
         self._sweeps[key] = _graph(swept)
         return self._sweeps[key]
+
+    def _losses(self, data: Any) -> list[Any]:
+        return [one.loss for one in self._all(data)]
+
+    def _gradients(self, data: Any) -> list[list[Any]]:
+        return [list(one.gradients) for one in self._all(data)]
 
     def _all(self, data: Any) -> list[TapeGradient]:
         taken = self._taken(data)

@@ -118,6 +118,7 @@ def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatc
     [
         ("train", "TARGET was 'train'; expected module:function, or the folder of a SavedModel"),
         ("no_such_module:f", "no_such_module: cannot be imported (ModuleNotFoundError"),
+        ("{}.py:step", "; write {}:step"),
         ("{}:nothing", "has no nothing; name a function of it as"),
         ("{}:number", "is of type int; a function was expected"),
         ("{}:of", "takes x; a function without arguments was expected"),
@@ -132,4 +133,4 @@ def test_a_saved_model_is_read_and_not_run(call: Any, tmp_path: Path, monkeypatc
 def test_what_cannot_be_audited_is_refused_by_name(call: Any, module: str, target: str, complaint: str) -> None:
     said = call("audit", target.format(module))
     assert (said.code, said.out) == (2, "")
-    assert complaint in said.err
+    assert complaint.format(module) in said.err

@@ -155,10 +155,8 @@ def test_a_claim_that_never_ran_is_named(recorded: Path, call: Callable[..., Any
 def test_a_hunt_that_records_nothing_shows_nothing_of_an_earlier_one(call: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass")
     earlier(tmp_path)
-    for ops, code in (("nosuchop", 4), ("sin", 0)):
-        said = call(
-            "reach", "test_nothing.py", "--ops", ops, "--processes", 0, "--profile", "default", "--reports", "."
-        )
+    for ops, code in ((("--ops", "nosuchop"), 4), (("--ops", "sin"), 4), ((), 0)):
+        said = call("reach", "test_nothing.py", *ops, "--processes", 0, "--profile", "default", "--reports", ".")
         assert said.code == 2
         assert f"pytest ended with exit code {code}, and recorded no gradients in gradients; name TESTS" in said.err
         assert "lines of them" not in said.out

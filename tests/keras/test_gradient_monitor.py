@@ -88,6 +88,31 @@ def test_a_training_is_the_same_with_a_monitor(make: Any, options: dict[str, Any
     assert len(history["gradient_error"]) == 2
 
 
+class Logged(keras.Model):
+    """Reads what it computed, which no graph can."""
+
+    def __init__(self, activation: Any) -> None:
+        super().__init__()
+        self.all = keras.Sequential([kl.Dense(2, activation), kl.Dense(1)])
+
+    def call(self, x: Any) -> Any:
+        result = self.all(x)
+        self.last = float(tf.reduce_mean(result))
+        return result
+
+
+@pytest.mark.parametrize("activation", ["tanh", scaled_slope])
+def test_a_model_that_runs_eagerly_alone_is_not_traced(activation: Any) -> None:
+    monitor = GradientMonitor(every=16)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MismatchWarning)
+        fitted(lambda: Logged(activation), monitor, run_eagerly=True)
+    told = [str(one.message) for one in caught if one.category is MismatchWarning]
+    assert [check.verdict == "agree" for check in monitor.checks] == [activation == "tanh"]
+    assert len(told) == (activation != "tanh")
+    assert all("scaled_slope" in message for message in told)
+
+
 @pytest.mark.parametrize("activation", ["tanh", lambda x: x * np.nan])
 def test_every_epoch_has_an_entry_which_is_nan_without_a_finite_check(activation: Any, tmp_path: Path) -> None:
     table = tmp_path / "log.csv"

@@ -14,6 +14,15 @@ from gradcheck.hunt.events import EventFile
 from tests.reliability.conftest import TWO, Suite, started
 
 OTHERS = "sin,cos"
+ANOTHER = """
+import gradcheck
+import tensorflow as tf
+
+
+@gradcheck.operation(orders=(1,), modes=())
+def fused_other(x):
+    return tf.identity(x)
+"""
 
 
 def test_operations_that_abort_or_hold_up_their_workers_are_reported_and_the_run_goes_on(suite: Suite) -> None:
@@ -80,7 +89,8 @@ def test_what_ended_a_process_in_a_project_s_own_operation_is_kept_until_a_run_k
     (record,) = (project.reports / "running").glob("*.json")
     conftest = project.root / "conftest.py"
     conftest.rename(project.root / "set_aside.py")
-    result = project.run(ends, "--gradcheck-ops=sin", limit)
+    conftest.write_text(ANOTHER)
+    result = project.run(ends, "--gradcheck-ops=fused_other", "-k", "test_registration", limit)
     assert f"note: {record}: a process ended on a graph with 'fused_stop', which is not registered" in result.stdout
     assert record.exists()
     (project.root / "set_aside.py").rename(conftest)

@@ -15,16 +15,13 @@ from gradcheck.hunt.catalogue.language import operation, tf
 from gradcheck.hunt.catalogue.shapes import alike, at_least
 from gradcheck.hunt.opspec import Interval
 
-NEWTON_STEPS = 4
-"""From z0, whose error is as large as the change of a, to the eighth power of that, and a rounding."""
-
 _random = partial(operation, "random (implicit reparam)", looped=True)
 _vector = partial(_random, shapes=at_least(1), starts=((2,), (1,), (3,)))
 
 
 def moved_gamma_sample(z: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
     share = tf.math.igamma(a[:1], z)
-    for _ in range(NEWTON_STEPS):  # of the logarithm, since samples are positive
+    for _ in range(4):  # steps of Newton for the logarithm: an error as large as the change of a, to its 16th power
         slope = tf.exp(tf.math.lgamma(a) + z - a * tf.math.log(z))
         z *= tf.exp((share - tf.math.igamma(a, z)) * slope)
     return z

@@ -71,6 +71,7 @@ def _function(module: str, name: str) -> Callable[..., Any]:
         found: Any = cli.imported(module)
     except (Exception, SystemExit) as error:  # the module is somebody's code
         advice = '; put what it runs below `if __name__ == "__main__":`' if isinstance(error, SystemExit) else ""
+        advice += f"; write {module.removesuffix('.py')}:{name}" if module.endswith(".py") else ""
         raise cli.CommandError(f"{module}: cannot be imported ({type(error).__name__}: {error}){advice}") from error
     for part in name.split("."):
         if not hasattr(found, part):
