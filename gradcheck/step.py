@@ -19,8 +19,10 @@ from gradcheck.training.step_check import StepCheck
 
 def _number(learning_rate: Any) -> float | None:
     """The learning rate as a float. Raises TypeError for what is no number."""
-    if learning_rate is None or isinstance(learning_rate, (int, float, np.integer, np.floating)):
-        return None if learning_rate is None else float(learning_rate)
+    if learning_rate is None:
+        return None
+    if isinstance(learning_rate, (int, float, np.integer, np.floating)):
+        return float(learning_rate)
     kind = type(learning_rate).__name__
     raise TypeError(
         f"learning_rate is of type {kind}, a number was expected: the one by which the step multiplies its gradients, "

@@ -57,8 +57,6 @@ NUMBERS = (int, float, complex, np.generic, np.ndarray)
 """What Python and NumPy compute, where a tensor is asked for."""
 OF_SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "TensorListLength")
 """Operations whose outputs do not depend on the values of their inputs."""
-SMOOTH = ("StopGradient", "PreventGradient")
-"""Operations that send no gradient back, and pass small moves on."""
 STEPWISE = "small moves of it do not move the target, larger ones do"
 
 
@@ -244,7 +242,7 @@ def _step_between(source: CallSource) -> RecordedOperation | None:
 
     path = dependency_path(events, call.targets, source.tensor, changed)
     steps = (found.operation for found in path_breaks(events, path, None))
-    return next((one for one in steps if not one.states_written and one.name not in SMOOTH), None)
+    return next((one for one in steps if not one.states_written and one.name not in rules.STOPPED), None)
 
 
 def _made_of(source: CallSource) -> str:

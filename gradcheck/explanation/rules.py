@@ -36,6 +36,7 @@ from gradcheck.result import Cause, Diagnosis, Finding
 STEPWISE = (Cause.DTYPE, Cause.NOT_DIFFERENTIABLE)
 """Causes of breaks whose values move only in steps."""
 STOPPED = ("StopGradient", "PreventGradient")
+"""Operations that send no gradient back, and pass small moves on."""
 HOLDERS = ("Iterator", "Queue", "Stack", "Barrier", "LookupTable", "TensorArray", "Dataset")
 """How the names of operations begin that keep what they are given."""
 

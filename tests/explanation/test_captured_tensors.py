@@ -16,28 +16,21 @@ w = tf.Variable([[0.5], [-0.25]], dtype=tf.float64, name="w")
 s = tf.Variable(0.5, dtype=tf.float64, name="s")
 
 
-def beside_an_argument_that_does_not_depend() -> Any:
-    with tf.GradientTape() as tape:
-        e = tf.exp(s)
+def beside(argument: Code) -> Code:
+    """Code whose custom gradient takes an argument, and uses a tensor beside it."""
 
-        @tf.custom_gradient
-        def scaled(given: tf.Tensor) -> Any:
-            return given * e, lambda upstream: upstream * e
+    def code() -> Any:
+        with tf.GradientTape() as tape:
+            e = tf.exp(s)
 
-        loss = tf.reduce_mean(scaled(data @ w) ** 2)  # captures
-    return tape.gradient(loss, s)
+            @tf.custom_gradient
+            def scaled(given: tf.Tensor) -> Any:
+                return given * e, lambda upstream: upstream * e
 
+            loss = tf.reduce_mean(scaled(argument()) ** 2)  # captures
+        return tape.gradient(loss, s)
 
-def beside_an_argument_that_depends() -> Any:
-    with tf.GradientTape() as tape:
-        e = tf.exp(s)
-
-        @tf.custom_gradient
-        def scaled(given: tf.Tensor) -> Any:
-            return given * e, lambda upstream: upstream * e
-
-        loss = tf.reduce_mean(scaled(s * data @ w) ** 2)  # captures
-    return tape.gradient(loss, s)
+    return code
 
 
 def in_a_function_that_it_calls() -> Any:
@@ -56,11 +49,15 @@ def in_a_function_that_it_calls() -> Any:
     return tape.gradient(loss, s)
 
 
-CAPTURING = [beside_an_argument_that_does_not_depend, beside_an_argument_that_depends, in_a_function_that_it_calls]
+CAPTURING = [
+    pytest.param(beside(lambda: data @ w), id="beside an argument that does not depend"),
+    pytest.param(beside(lambda: s * data @ w), id="beside an argument that depends"),
+    pytest.param(in_a_function_that_it_calls, id="in a function that it calls"),
+]
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
-@pytest.mark.parametrize("code", CAPTURING, ids=lambda code: code.__name__)
+@pytest.mark.parametrize("code", CAPTURING)
 def test_a_tensor_that_is_no_argument_is_the_custom_gradient_s_fault(code: Code, traced: bool) -> None:
     (one,) = explain(tf.function(code) if traced else code).sources
     assert one.diagnosis is not None
